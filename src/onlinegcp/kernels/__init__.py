@@ -1,1 +1,34 @@
-"""kernels."""
+"""Compute kernels: one interface, several implementations, chosen by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from onlinegcp.errors import BackendError
+
+# Name -> module; all hold the same function names. Imported on first use (Numba takes 0.3 s).
+_MODULES = {
+    "cpu": "onlinegcp.kernels.cpu",
+    "reference": "onlinegcp.kernels.reference",
+}
+
+
+def get_kernels(name: str = "cpu") -> ModuleType:
+    """Give the module that holds the kernels of one implementation.
+
+    Parameters
+    ----------
+    name
+        "cpu" (compiled) or "reference" (plain NumPy, slow, the oracle of the tests).
+
+    Examples
+    --------
+    >>> get_kernels("reference").__name__
+    'onlinegcp.kernels.reference'
+    """
+    if name not in _MODULES:
+        raise BackendError(
+            f"kernels must be one of {sorted(_MODULES)}, got {name!r}; choose one of those."
+        )
+    return import_module(_MODULES[name])

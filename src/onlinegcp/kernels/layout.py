@@ -1,0 +1,133 @@
+"""How factor matrices lie in memory for the kernels: one stacked, padded, aligned array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+# A vector register holds 32 bytes; a cache line 64.
+VECTOR_BYTES = 32
+LINE_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """All factor matrices of a model, one below the other.
+
+    Row ``offsets[k] + i`` of `data` is row i of factor k. Rows are padded with zeros to a whole
+    number of vector registers, so that kernels need no remainder loops; the padding is always 0.
+
+    Attributes
+    ----------
+    data
+        Array (sum of the mode lengths, width), C order, first element on a 64-byte boundary.
+    offsets
+        First row of every factor, and the number of rows in all: (d + 1,) int64.
+    rank
+        Number of columns that mean something; the rest is padding.
+
+    Examples
+    --------
+    >>> blocks = stack_factors([np.ones((3, 2)), np.ones((4, 2))])
+    >>> blocks.data.shape, [view.shape for view in blocks.views()]
+    ((7, 4), [(3, 2), (4, 2)])
+    """
+
+    data: NDArray[Any]
+    offsets: NDArray[np.int64]
+    rank: int
+
+    @property
+    def ndim(self) -> int:
+        """Number of factor matrices."""
+        return len(self.offsets) - 1
+
+    @property
+    def width(self) -> int:
+        """Columns with padding."""
+        return int(self.data.shape[1])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows of every factor."""
+        return tuple(int(n) for n in np.diff(self.offsets))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Number format of the entries."""
+        return self.data.dtype
+
+    def views(self) -> tuple[NDArray[Any], ...]:
+        """The factor matrices (I_k, R), sharing memory with `data`."""
+        return tuple(
+            self.data[self.offsets[k] : self.offsets[k + 1], : self.rank] for k in range(self.ndim)
+        )
+
+    def copy(self) -> Blocks:
+        """The same numbers in new memory."""
+        out = self.zeros_like()
+        out.data[...] = self.data
+        return out
+
+    def zeros_like(self) -> Blocks:
+        """Zeros of the same layout in new memory."""
+        return Blocks(aligned_zeros(self.data.shape, self.data.dtype), self.offsets, self.rank)
+
+
+def stack_factors(factors: Sequence[NDArray[Any]], dtype: DTypeLike = np.float64) -> Blocks:
+    """Copy factor matrices into the kernels' layout.
+
+    Parameters
+    ----------
+    factors
+        Matrices (I_k, R).
+    dtype
+        float64 or float32.
+    """
+    rank = int(factors[0].shape[1])
+    offsets = np.concatenate([[0], np.cumsum([len(factor) for factor in factors])]).astype(np.int64)
+    data = aligned_zeros((int(offsets[-1]), padded_width(rank, dtype)), dtype)
+    blocks = Blocks(data, offsets, rank)
+    for view, factor in zip(blocks.views(), factors, strict=True):
+        view[...] = factor
+    return blocks
+
+
+def padded_width(rank: int, dtype: DTypeLike = np.float64) -> int:
+    """Smallest number of columns that fills whole vector registers.
+
+    Examples
+    --------
+    >>> padded_width(50), padded_width(50, np.float32)
+    (52, 56)
+    """
+    lanes = VECTOR_BYTES // np.dtype(dtype).itemsize
+    return -(-rank // lanes) * lanes
+
+
+def pad_vector(vector: NDArray[Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """Copy a vector (R,) into an aligned one of padded length."""
+    out = aligned_zeros((padded_width(len(vector), dtype),), dtype)
+    out[: len(vector)] = vector
+    return out
+
+
+def pad_matrix(matrix: NDArray[Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """Copy a matrix (R, R) into an aligned one (width, width), the rest 0."""
+    width = padded_width(matrix.shape[1], dtype)
+    out = aligned_zeros((width, width), dtype)
+    out[: matrix.shape[0], : matrix.shape[1]] = matrix
+    return out
+
+
+def aligned_zeros(shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """Zeros whose first element lies on a cache-line boundary."""
+    dtype = np.dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = np.zeros(size + LINE_BYTES, dtype=np.uint8)
+    start = -raw.ctypes.data % LINE_BYTES
+    return raw[start : start + size].view(dtype).reshape(shape)

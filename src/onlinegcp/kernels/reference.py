@@ -1,0 +1,1 @@
+"""Plain NumPy versions of every kernel: slow, obvious, and the oracle of the tests."""
