@@ -1,0 +1,44 @@
+# The two commands of the README are `make demo` and `make test`; each does all its own set-up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+SCALE ?= small
+
+.PHONY: demo test lint docs bench experiment clean
+
+demo: $(VENV)/.installed
+	$(BIN)/python examples/flights_static.py
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-test $(VENV)/.installed-lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+bench: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.run
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "onlinegcp needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade pip
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(PIP) install --editable .
+	@touch $@
+
+# Each set of extras has its own stamp, so `make demo` never waits for the test tools.
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(PIP) install --editable '.[$*]'
+	@touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
