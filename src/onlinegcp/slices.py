@@ -1,0 +1,565 @@
+"""The slice: one d-way tensor of a stream, in the canonical form every other part relies on.
+
+A cell of the tensor is listed or unlisted; unlisted cells are all zeros or all missing. Everything
+is checked here, once, so that no other module has to: indices in range and integral, values finite,
+entries sorted by linear index without duplicates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, final, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from onlinegcp.errors import DataError
+
+Unlisted = Literal["zero", "missing"]
+Numbers = npt.NDArray[np.float64]
+
+_LARGEST_DIM = np.iinfo(np.int32).max
+_LARGEST_SIZE = np.iinfo(np.int64).max
+# Entries handled at a time when coordinates are rebuilt: the working set stays in the cache.
+_CHUNK = 1 << 16
+
+
+@final
+@dataclass(frozen=True, init=False, eq=False, repr=False, slots=True, weakref_slot=True)
+class Slice:
+    """An immutable d-way tensor, sparse or dense, with d >= 1.
+
+    Entries are copied, checked, sorted by C-order linear index, and those of one cell are summed.
+
+    Parameters
+    ----------
+    index
+        (n, d) integers, one row per entry, counted from 0. For d = 1 also (n,).
+    value
+        (n,) finite real numbers.
+    shape
+        Length of each mode, from 1 to 2^31 - 1, with fewer than 2^63 cells in all.
+    time
+        When the slice was observed, in whatever unit the caller likes.
+    unlisted
+        What a cell without an entry is: "zero" (then explicit zeros are dropped) or "missing"
+        (then explicit zeros are data).
+
+    Attributes
+    ----------
+    index : (n_listed, d) int32 array, read-only
+        Coordinates of the listed cells, in C order.
+    value : (n_listed,) float64 array, read-only
+        Values of the listed cells.
+    array : float64 array, read-only, or None
+        The whole tensor when it was given dense and without missing cells.
+
+    Examples
+    --------
+    >>> x = Slice([[1, 2], [0, 0], [1, 2]], [1.0, 5.0, 2.0], shape=(2, 3), time="Monday")
+    >>> x
+    Slice(shape=(2, 3), n_listed=2, unlisted='zero', time='Monday')
+    >>> x.to_dense()
+    array([[5., 0., 0.],
+           [0., 0., 3.]])
+    >>> x.n_unlisted_zeros, x.total
+    (4, 8.0)
+    """
+
+    shape: tuple[int, ...]
+    value: Numbers
+    array: Numbers | None
+    time: Any
+    unlisted: Unlisted
+    _index: npt.NDArray[np.int32] | None
+
+    def __init__(
+        self,
+        index: npt.ArrayLike,
+        value: npt.ArrayLike,
+        shape: Sequence[int],
+        *,
+        time: Any = None,
+        unlisted: Unlisted = "zero",
+    ) -> None:
+        if unlisted not in get_args(Unlisted):
+            raise DataError(
+                f"unlisted must be 'zero' or 'missing', but {unlisted!r} was found. "
+                "Choose 'zero' when cells without an entry are zeros, else 'missing'."
+            )
+        dims = _checked_shape(shape)
+        rows = _checked_index(index, dims)
+        numbers = _checked_values(value, len(rows))
+        linear = _linear_index(rows, dims)
+        kept, numbers = _sorted_sums(linear, numbers, dims, keep_zeros=unlisted == "missing")
+        if kept is linear:  # the order was already canonical, so the rows are the answer
+            coordinates = np.array(rows, dtype=np.int32, order="C")
+        else:
+            coordinates = _unravel(kept, dims)
+        _fill(self, dims, numbers, None, time, unlisted, coordinates)
+
+    @staticmethod
+    def dense(array: npt.ArrayLike, *, time: Any = None) -> Slice:
+        """Make a slice from a full array whose NaN (or masked) cells are missing.
+
+        Every other cell is listed, zeros included, so that nothing is left unlisted.
+
+        Examples
+        --------
+        >>> Slice.dense([[1.0, 0.0], [2.0, float("nan")]]).value
+        array([1., 0., 2.])
+        """
+        given = _real_numbers(array, "a dense slice")
+        dims = _checked_shape(given.shape)
+        with np.errstate(over="ignore"):  # long doubles may overflow here; the next check tells
+            whole = np.array(given, dtype=np.float64, order="C", copy=True)
+        if _all_finite(whole):
+            return _trusted(dims, whole.reshape(-1), whole, time, "missing", None)
+        infinite = np.isinf(whole)
+        if infinite.any():
+            cell = tuple(np.argwhere(infinite)[0].tolist())
+            raise DataError(
+                f"A slice needs finite values, but cell {cell} is {whole[cell]}. "
+                "Set it to NaN if it is missing, or to a finite number."
+            )
+        linear = np.flatnonzero(~np.isnan(whole))
+        observed = whole.reshape(-1)[linear]
+        return _trusted(dims, observed, None, time, "missing", _unravel(linear, dims))
+
+    @property
+    def index(self) -> npt.NDArray[np.int32]:
+        if self._index is None:
+            # Dense slices are often used whole: their d x size coordinates wait until asked for.
+            grid = np.empty((*self.shape, self.ndim), dtype=np.int32)
+            for k, line in enumerate(np.ix_(*(np.arange(dim) for dim in self.shape))):
+                grid[..., k] = line
+            listing = grid.reshape(self.size, self.ndim)
+            listing.flags.writeable = False
+            object.__setattr__(self, "_index", listing)
+            return listing
+        return self._index
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    @property
+    def n_listed(self) -> int:
+        """Number of listed cells."""
+        return len(self.value)
+
+    @property
+    def nnz(self) -> int:
+        """Number of listed cells whose value is not 0."""
+        return int(np.count_nonzero(self.value))
+
+    @property
+    def n_unlisted_zeros(self) -> int:
+        """Number of cells known to be 0 without being listed."""
+        return self.size - self.n_listed if self.unlisted == "zero" else 0
+
+    @property
+    def n_observed(self) -> int:
+        """Number of cells that are not missing."""
+        return self.n_listed + self.n_unlisted_zeros
+
+    @property
+    def norm_squared(self) -> float:
+        """Sum of the squared values."""
+        # Not a dot product: BLAS sums in an order that depends on its number of threads.
+        with np.errstate(over="ignore"):
+            return float(np.square(self.value).sum())
+
+    @property
+    def total(self) -> float:
+        """Sum of the values."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(self.value.sum())
+
+    def to_dense(self) -> Numbers:
+        """Return the tensor as a new array, NaN where cells are missing."""
+        if self.array is not None:
+            return self.array.copy()
+        try:
+            full = np.full(self.shape, 0.0 if self.unlisted == "zero" else np.nan)
+        except (MemoryError, ValueError) as error:
+            raise DataError(
+                f"to_dense needs memory for every cell, but shape {self.shape} has {self.size:,} "
+                f"({self.size / 2**27:,.0f} GiB). Use index and value, which list few of them."
+            ) from error
+        full[tuple(self.index.T)] = self.value
+        return full
+
+    def with_time(self, time: Any) -> Slice:
+        """Return the same slice at another time; the arrays are shared."""
+        return _trusted(self.shape, self.value, self.array, time, self.unlisted, self._index)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Slice):
+            return NotImplemented
+        if (self.shape, self.unlisted, self.time) != (other.shape, other.unlisted, other.time):
+            return False
+        if not np.array_equal(self.value, other.value):
+            return False
+        return self.n_listed == self.size or np.array_equal(self.index, other.index)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        listed = "dense" if self.array is not None else f"n_listed={self.n_listed}"
+        time = "" if self.time is None else f", time={self.time!r}"
+        return f"Slice(shape={self.shape}, {listed}, unlisted={self.unlisted!r}{time})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For a dense slice, value and index follow from the array; storing them would triple it.
+        value = self.value if self.array is None else None
+        index = self._index if self.array is None else None
+        return _trusted, (self.shape, value, self.array, self.time, self.unlisted, index)
+
+
+def _trusted(shape: tuple[int, ...], value: Any, array: Any, *rest: Any) -> Slice:
+    """Wrap arrays that already are canonical and belong to nobody else."""
+    made = object.__new__(Slice)
+    _fill(made, shape, array.reshape(-1) if value is None else value, array, *rest)
+    return made
+
+
+def _fill(
+    made: Slice,
+    shape: tuple[int, ...],
+    value: Numbers,
+    array: Numbers | None,
+    time: Any,
+    unlisted: Unlisted,
+    index: npt.NDArray[np.int32] | None,
+) -> None:
+    for owned in (value, array, index):
+        if owned is not None:
+            owned.flags.writeable = False
+    parts = (shape, value, array, time, unlisted, index)
+    for field, part in zip(fields(Slice), parts, strict=True):
+        object.__setattr__(made, field.name, part)
+
+
+def as_slice(obj: Any, *, time: Any = None) -> Slice:
+    """Turn whatever holds a tensor into a `Slice`.
+
+    Accepts a Slice, a NumPy array or nested list, a tuple (coords, values, shape) with coords
+    (n, d), a scipy.sparse, pydata sparse, pyttb or torch tensor, dense or sparse, and an xarray
+    DataArray. Unlisted cells of sparse objects are zeros, or missing where the fill value is NaN;
+    cells of dense ones are missing where they are NaN.
+
+    Examples
+    --------
+    >>> as_slice(([[0, 1], [2, 0]], [4, 1], (3, 2)), time=7)
+    Slice(shape=(3, 2), n_listed=2, unlisted='zero', time=7)
+    >>> as_slice([[1, 2], [3, 4]])
+    Slice(shape=(2, 2), dense, unlisted='missing')
+    """
+    # Other packages are known by what their objects can do, and are never imported.
+    if isinstance(obj, Slice):
+        return obj if time is None else obj.with_time(time)
+    if isinstance(obj, tuple) and len(obj) == 3:
+        return Slice(*obj, time=time)
+    if isinstance(obj, (np.ndarray, list)) or _can(obj, "to_tenmat"):  # the last: pyttb.tensor
+        return Slice.dense(obj.data if _can(obj, "to_tenmat") else obj, time=time)
+    if _can(obj, "dims", "coords", "data"):  # xarray, which may wrap any of the others
+        return as_slice(obj.data, time=time)
+    if _can(obj, "asformat", "shape"):
+        return _from_sparse_array(obj, time)
+    if _can(obj, "to_sptenmat"):  # pyttb.sptensor; without entries its arrays are (1, 0)
+        rows = obj.subs if obj.vals.size else []
+        return Slice(rows, obj.vals.reshape(-1), obj.shape, time=time)
+    if _can(obj, "is_sparse", "detach"):
+        return _from_torch(obj, time)
+    if _can(obj, "__array__"):
+        return Slice.dense(obj, time=time)
+    found = f"a tuple of {len(obj)}" if isinstance(obj, tuple) else type(obj).__qualname__
+    raise DataError(
+        "A slice is made from a Slice, a NumPy array or list of numbers, a tuple (coords, values, "
+        "shape), or a scipy.sparse, pydata sparse, pyttb, torch or xarray object, but "
+        f"{found} was found. Convert it to one of these first."
+    )
+
+
+def stack(slices: Iterable[Any]) -> Slice:
+    """Join slices of one shape into a tensor with one more mode, time, which comes last.
+
+    Accepts whatever `as_slice` does. If some slices have missing cells and others unlisted zeros,
+    those zeros become listed data, which takes memory for every cell of these slices.
+
+    Examples
+    --------
+    >>> stack([Slice([[0]], [1], (3,)), Slice([[2]], [5], (3,))]).to_dense()
+    array([[1., 0.],
+           [0., 0.],
+           [0., 5.]])
+    """
+    if not _can(slices, "__iter__"):
+        found = type(slices).__qualname__
+        raise DataError(f"stack needs a list of slices, but {found} was found. Put it in a list.")
+    parts = [as_slice(x) for x in slices]
+    if not parts:
+        raise DataError("stack needs at least one slice, but there are none. Give some slices.")
+    for t, x in enumerate(parts):
+        if x.shape != parts[0].shape:
+            raise DataError(
+                f"stack needs slices of one shape, but slice 0 has {parts[0].shape} and slice {t} "
+                f"has {x.shape}. Build all of them with the largest shape."
+            )
+    shape = _checked_shape((*parts[0].shape, len(parts)))
+    arrays = [x.array for x in parts if x.array is not None]
+    if len(arrays) == len(parts):
+        whole = np.ascontiguousarray(np.stack(arrays, axis=-1))
+        return _trusted(shape, None, whole, None, "missing", None)
+
+    if any(x.n_observed < x.size for x in parts):
+        parts = [Slice.dense(x.to_dense()) if x.n_unlisted_zeros else x for x in parts]
+        unlisted = "missing"
+    else:
+        unlisted = "zero" if any(x.unlisted == "zero" for x in parts) else "missing"
+    linear = np.empty(sum(x.n_listed for x in parts), dtype=np.int64)
+    end = 0
+    for t, x in enumerate(parts):
+        start, end = end, end + x.n_listed
+        cells = np.arange(x.size) if x.array is not None else _linear_index(x.index, x.shape)
+        linear[start:end] = cells * len(parts) + t
+    value = np.concatenate([x.value for x in parts])
+    linear, value = _sorted_sums(linear, value, shape, keep_zeros=unlisted == "missing")
+    return _trusted(shape, value, None, None, unlisted, _unravel(linear, shape))
+
+
+def _can(obj: Any, *names: str) -> bool:
+    # Asked of the type: a data frame answers attribute requests with columns of that name.
+    return all(hasattr(type(obj), name) for name in names)
+
+
+def _from_sparse_array(obj: Any, time: Any) -> Slice:
+    """Read scipy.sparse and pydata sparse, which agree on asformat, coords and data."""
+    entries = obj.asformat("coo")
+    fill = float(getattr(entries, "fill_value", 0.0))
+    if fill != 0.0 and not math.isnan(fill):
+        raise DataError(
+            f"A sparse array needs fill value 0 (zeros) or NaN (missing), but {fill} was found. "
+            "Call .todense() on it first, or subtract the fill value."
+        )
+    rows = np.stack(entries.coords, axis=1)
+    unlisted: Unlisted = "missing" if math.isnan(fill) else "zero"
+    return Slice(rows, entries.data, entries.shape, time=time, unlisted=unlisted)
+
+
+def _from_torch(obj: Any, time: Any) -> Slice:
+    tensor = obj.detach().cpu()
+    if tensor.is_complex():
+        raise DataError(
+            f"A slice must hold real numbers, but a torch tensor of dtype {tensor.dtype} was "
+            "found. Take .real or .abs() of it first."
+        )
+    if tensor.is_sparse:
+        entries = tensor.coalesce()
+    elif "sparse" in str(getattr(tensor, "layout", "")):  # compressed rows, columns or blocks
+        entries = tensor.to_sparse_coo().coalesce()
+    else:
+        return Slice.dense(tensor.double().numpy(), time=time)
+    # double() comes first: NumPy has no bfloat16.
+    values = entries.values().double().numpy()
+    if values.ndim != 1:
+        raise DataError(
+            f"A sparse torch tensor must hold one number per entry, but its values have shape "
+            f"{values.shape}. Call .to_dense() on it first."
+        )
+    return Slice(entries.indices().numpy().T, values, tuple(entries.shape), time=time)
+
+
+def _checked_shape(shape: Iterable[Any]) -> tuple[int, ...]:
+    if isinstance(shape, (str, bytes)) or not isinstance(shape, Iterable):
+        raise DataError(
+            f"shape must be a sequence of mode lengths, but {shape!r} was found. "
+            "Write (5,) for one mode of length 5."
+        )
+    dims = tuple(shape)
+    for k, dim in enumerate(dims):
+        whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool)
+        if not whole or not 1 <= dim <= _LARGEST_DIM:
+            advice = "Leave the mode out, or give it a position." if whole and dim == 0 else ""
+            raise DataError(
+                f"Every mode must have a whole length from 1 to {_LARGEST_DIM}, but mode {k} has "
+                f"{dim!r}. {advice or 'Give a whole number, or split the mode in two.'}"
+            )
+    if not dims:
+        raise DataError(
+            "A tensor must have at least one mode, but the shape is (). "
+            "Give a single number as a list of length one."
+        )
+    size = math.prod(int(dim) for dim in dims)
+    if size > _LARGEST_SIZE:
+        raise DataError(
+            f"A tensor must have fewer than 2^63 cells, but shape {dims} has about 2^"
+            f"{size.bit_length()}. Use coarser or fewer modes."
+        )
+    return tuple(int(dim) for dim in dims)
+
+
+def _real_numbers(values: Any, what: str) -> npt.NDArray[Any]:
+    """Return values as an array of booleans, integers or floats, masked ones as NaN."""
+    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "biuf":
+        return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise DataError(
+            f"{what.capitalize()} must be an array of real numbers, but "
+            f"{type(values).__qualname__} could not be read as one ({error}). "
+            "Give rows of equal length, holding numbers only."
+        ) from error
+    if array.dtype.kind not in "biuf":
+        example = f", first entry {array.flat[0]!r}" if array.size else ""
+        advice = {
+            "c": "Take .real or abs() of it first.",
+            "O": "Give plain numbers, NaN where there are none; to join slices, use stack().",
+        }.get(array.dtype.kind, "Convert it to numbers first.")
+        raise DataError(
+            f"{what.capitalize()} must hold real numbers, but dtype {array.dtype} was found"
+            f"{example}. {advice}"
+        )
+    return array
+
+
+def _checked_values(values: Any, n_rows: int) -> Numbers:
+    """Return a fresh float64 copy of finite values, one per row of the index."""
+    given = _real_numbers(values, "value")
+    if given.ndim != 1 or len(given) != n_rows:
+        raise DataError(
+            f"value must hold one number per row of index, shape ({n_rows},), but shape "
+            f"{given.shape} was found. Pass as many values as index rows, in one dimension."
+        )
+    with np.errstate(over="ignore"):  # long doubles may overflow here; the check below tells
+        numbers = np.array(given, dtype=np.float64, order="C", copy=True)
+    if not _all_finite(numbers):
+        entry = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        raise DataError(
+            f"value must be finite, but entry {entry} is {numbers[entry]}. Leave the entry out and "
+            "use unlisted='missing' if the cell is unknown, or give a finite number."
+        )
+    return numbers
+
+
+def _all_finite(numbers: Numbers) -> bool:
+    # One pass and no temporary in the usual case; a sum that overflows needs the second look.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(numbers.sum())) or bool(np.isfinite(numbers).all())
+
+
+def _checked_index(index: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return the index as (n, d) integers inside the shape, not necessarily a copy."""
+    d = len(shape)
+    if isinstance(index, tuple) and any(isinstance(part, np.ndarray) for part in index):
+        raise DataError(
+            f"index must have one row per entry, shape (n, {d}), but a tuple of {len(index)} "
+            "arrays was found. Use np.column_stack(index) on the result of np.nonzero."
+        )
+    rows = _real_numbers(index, "index")
+    if rows.size == 0 and (rows.ndim == 1 or rows.shape == (0, d)):
+        return np.empty((0, d), dtype=np.int32)
+    if rows.ndim == 1 and d == 1:
+        rows = rows.reshape(-1, 1)
+    if rows.ndim != 2 or rows.shape[1] != d:
+        advice = "Transpose it with .T" if rows.shape[:1] == (d,) else f"Give {d} columns"
+        raise DataError(
+            f"index must have one row per entry and one column per mode, shape (n, {d}) for a "
+            f"tensor of shape {shape}, but shape {rows.shape} was found. {advice}."
+        )
+    if rows.dtype.kind not in "iu":
+        raise DataError(
+            f"index must hold integers, but dtype {rows.dtype} was found, entry 0 being "
+            f"{rows[0].tolist()}. Use .astype(int) if these are whole numbers."
+        )
+    for k, dim in enumerate(shape):
+        column = rows[:, k]
+        if column.min() < 0 or column.max() >= dim:
+            entry = int(np.flatnonzero((column < 0) | (column >= dim))[0])
+            raise DataError(
+                f"index must lie between 0 and {dim - 1} in mode {k}, but entry {entry} has "
+                f"{int(column[entry])} there. Enlarge the shape, or count positions from 0."
+            )
+    return rows
+
+
+def _linear_index(rows: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    linear = rows[:, 0].astype(np.int64)
+    for k in range(1, len(shape)):
+        linear *= shape[k]
+        # Every position fits in 32 bits by now, so narrowing unsigned 64-bit ones is safe.
+        np.add(linear, rows[:, k], out=linear, casting="unsafe", dtype=np.int64)
+    return linear
+
+
+def _unravel(linear: npt.NDArray[np.int64], shape: tuple[int, ...]) -> npt.NDArray[np.int32]:
+    index = np.empty((len(linear), len(shape)), dtype=np.int32)
+    for start in range(0, len(linear), _CHUNK):
+        # Ten times faster than np.unravel_index: division by one number is vectorised.
+        rest = linear[start : start + _CHUNK]
+        for k in range(len(shape) - 1, 0, -1):
+            above = rest // shape[k]
+            index[start : start + _CHUNK, k] = rest - above * shape[k]
+            rest = above
+        index[start : start + _CHUNK, 0] = rest
+    return index
+
+
+def _sorted_sums(
+    linear: npt.NDArray[np.int64],
+    value: Numbers,
+    shape: tuple[int, ...],
+    *,
+    keep_zeros: bool,
+) -> tuple[npt.NDArray[np.int64], Numbers]:
+    """Sort entries by cell, sum those of one cell in the order given, and drop zeros.
+
+    The very same `linear` comes back when nothing had to change.
+    """
+    if not (linear[1:] > linear[:-1]).all():
+        if not (linear[1:] >= linear[:-1]).all():
+            linear, value = _sort(linear, value, shape)
+        first = np.ones(len(linear), dtype=bool)
+        np.not_equal(linear[1:], linear[:-1], out=first[1:])
+        if not first.all():
+            starts = np.flatnonzero(first)
+            linear = linear[starts]
+            with np.errstate(over="ignore", invalid="ignore"):
+                value = np.add.reduceat(value, starts)
+            if not _all_finite(value):
+                entry = int(np.flatnonzero(~np.isfinite(value))[0])
+                cell = tuple(_unravel(linear[entry : entry + 1], shape)[0].tolist())
+                raise DataError(
+                    f"Entries of one cell are added and the sum must be finite, but for cell "
+                    f"{cell} it is {value[entry]}. Scale the values down."
+                )
+    if not keep_zeros and not value.all():
+        nonzero = np.flatnonzero(value)
+        linear, value = linear[nonzero], value[nonzero]
+    return linear, value
+
+
+def _sort(
+    linear: npt.NDArray[np.int64], value: Numbers, shape: tuple[int, ...]
+) -> tuple[npt.NDArray[np.int64], Numbers]:
+    position_bits = (len(linear) - 1).bit_length()
+    if (math.prod(shape) - 1).bit_length() + position_bits > 63:
+        order = np.argsort(linear, kind="stable")
+        return linear[order], value[order]
+    # Cell and position share one integer: sorting integers is 2 to 3 times faster than an argsort,
+    # and equal cells keep their order, so sums do not depend on the sorting algorithm.
+    key = linear << position_bits
+    key |= np.arange(len(linear))
+    key.sort()
+    value = value[key & ((1 << position_bits) - 1)]
+    key >>= position_bits
+    return key, value
