@@ -1,0 +1,281 @@
+"""Where static solvers begin: checked ranks, initial factors, and the best of several starts.
+
+Seeds are nested: start number i of seed s is the same whatever the number of starts, so asking
+for more starts never makes the answer worse.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+import scipy.sparse.linalg
+
+from onlinegcp.errors import DataError
+
+if TYPE_CHECKING:
+    from onlinegcp.ktensor import KTensor
+    from onlinegcp.losses import Loss
+    from onlinegcp.slices import Slice
+
+FloatArray = npt.NDArray[np.float64]
+
+# Above this the factors of one mode of a million rows need 80 GB; nobody means it.
+LARGEST_RANK = 10_000
+
+# Unfoldings with more rows than this get Lanczos vectors instead of a full eigendecomposition.
+DENSE_EIGEN_ROWS = 2_000
+
+
+class HasObjective(Protocol):
+    """Anything with the value a solver reached."""
+
+    @property
+    def objective(self) -> float:
+        """Value of the minimised function."""
+
+
+Fit = TypeVar("Fit", bound=HasObjective)
+
+
+def best_of(n_starts: int, fit: Callable[[np.random.Generator], Fit], seed: int = 0) -> Fit:
+    """Run a solver from several random starts and keep the lowest objective.
+
+    Parameters
+    ----------
+    n_starts
+        Number of starts, at least 1.
+    fit
+        Called with one random generator per start.
+    seed
+        Start i uses the generator of (seed, i).
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> best_of(5, lambda rng: SimpleNamespace(objective=rng.integers(10)), seed=1).objective < 10
+    True
+    """
+    count = _integer(n_starts, "n_starts")
+    if count < 1:
+        raise DataError(f"n_starts must be at least 1, but is {count}. Use 1 for a single start.")
+    best = fit(start_generator(seed, 0))
+    for i in range(1, count):
+        candidate = fit(start_generator(seed, i))
+        # A start that ended in NaN loses to anything, and never replaces anything.
+        if candidate.objective < best.objective or math.isnan(best.objective):
+            best = candidate
+    return best
+
+
+def start_generator(seed: int, number: int) -> np.random.Generator:
+    """Return the random generator of one start."""
+    value = _integer(seed, "seed")
+    if value < 0:
+        raise DataError(f"seed must be zero or positive, but is {value}. Use a seed >= 0.")
+    return np.random.default_rng([value, number])
+
+
+def check_rank(rank: object, shape: Sequence[int]) -> int:
+    """Return the rank as an int, or say why it cannot be one for a tensor of this shape.
+
+    Every tensor is the sum of as many components as the product of all its lengths but one, so
+    a rank above the smallest such product asks for components that can only be redundant.
+    """
+    value = _integer(rank, "rank")
+    if value < 1:
+        raise DataError(f"rank must be at least 1, but is {value}. Use a positive rank.")
+    if value > LARGEST_RANK:
+        raise DataError(f"rank must be at most {LARGEST_RANK}, but is {value}. Use a smaller rank.")
+    longest = max(shape, default=1)
+    enough = max(1, math.prod(shape) // max(1, longest))
+    if value > enough:
+        raise DataError(
+            f"rank must be at most {enough} for a tensor of shape {tuple(shape)}, which that many "
+            f"components fit exactly, but is {value}. Use a smaller rank."
+        )
+    return value
+
+
+def random_start(
+    shape: Sequence[int],
+    rank: int,
+    rng: np.random.Generator,
+    *,
+    nonnegative: bool = True,
+    norm: float | None = None,
+) -> list[FloatArray]:
+    """Return random factors whose model has a given 2-norm, the scale shared by all modes.
+
+    Parameters
+    ----------
+    shape
+        Lengths of the modes.
+    rank
+        Number of components.
+    rng
+        Source of the random numbers.
+    nonnegative
+        Entries uniform in (0, 1] (never exactly zero: a zero row under a logarithm has a slope
+        of 1e10 and stays frozen), otherwise standard normal.
+    norm
+        2-norm of the model; unscaled when None.
+    """
+    if nonnegative:
+        factors = [1.0 - rng.random((n, rank)) for n in shape]
+    else:
+        factors = [rng.standard_normal((n, rank)) for n in shape]
+    return factors if norm is None else scale_to_norm(factors, norm)
+
+
+def scale_to_norm(factors: Sequence[FloatArray], norm: float) -> list[FloatArray]:
+    """Return the factors times one common number, so that their model has the given 2-norm."""
+    grams = [a.T @ a for a in factors]
+    current = math.sqrt(max(0.0, float(np.prod(grams, axis=0).sum())))
+    if current == 0.0:
+        return [a.copy() for a in factors]
+    scale = (norm / current) ** (1.0 / len(factors))
+    return [a * scale for a in factors]
+
+
+def start_norm(x: Slice, loss: Loss | None = None) -> float:
+    """Return the 2-norm a starting model should have for this slice and loss.
+
+    That of the data, as if the missing cells looked like the observed ones. Where the model
+    lives on another scale than the data (the logarithm or the log odds of the mean), counts of
+    1000 would start at exp(1000), so there the root mean square model value is at most 1.
+    """
+    if x.n_observed == 0 or x.norm_squared == 0.0:
+        return math.sqrt(x.size)
+    mean_square = x.norm_squared / x.n_observed
+    if loss is not None and _has_link(loss):
+        mean_square = min(mean_square, 1.0)
+    return math.sqrt(mean_square) * math.sqrt(x.size)
+
+
+def _has_link(loss: Loss) -> bool:
+    """Whether the mean of the data is a nonlinear function of an unbounded model value."""
+    if loss.lower > -np.inf or loss.mean is None:
+        return False
+    m = np.array([-1.0, 0.0, 1.0, 2.0])
+    return not np.allclose(loss.mean(m), m)
+
+
+def singular_start(x: Slice, rank: int, rng: np.random.Generator) -> list[FloatArray]:
+    """Return the leading left singular vectors of every unfolding, for least-squares solvers.
+
+    Missing cells count as zeros; columns beyond the rank of an unfolding are random.
+
+    Parameters
+    ----------
+    x
+        The slice.
+    rank
+        Number of components.
+    rng
+        Source of the columns that no singular vector fills.
+    """
+    factors = []
+    for k, n in enumerate(x.shape):
+        vectors = _left_vectors(_unfold(x, k), min(rank, n), rng)
+        missing = rank - vectors.shape[1]
+        if missing:
+            extra = rng.standard_normal((n, missing)) / math.sqrt(max(1, n))
+            vectors = np.hstack([vectors, extra])
+        factors.append(np.ascontiguousarray(vectors))
+    return factors
+
+
+def _unfold(x: Slice, mode: int) -> scipy.sparse.csr_array | FloatArray:
+    if x.array is not None:
+        return np.moveaxis(x.array, mode, 0).reshape(x.shape[mode], -1)
+    others = [k for k in range(x.ndim) if k != mode]
+    column = np.zeros(x.n_listed, dtype=np.int64)
+    for k in others:
+        column = column * x.shape[k] + x.index[:, k]
+    # Columns without a listed cell would only cost memory: number the used ones.
+    used, column = np.unique(column, return_inverse=True)
+    shape = (x.shape[mode], max(1, used.size))
+    return scipy.sparse.csr_array((x.value, (x.index[:, mode], column)), shape=shape)
+
+
+def _left_vectors(
+    unfolding: scipy.sparse.csr_array | FloatArray, count: int, rng: np.random.Generator
+) -> FloatArray:
+    n = unfolding.shape[0]
+    if n <= DENSE_EIGEN_ROWS or count >= n:
+        gram = unfolding @ unfolding.T
+        dense = gram if isinstance(gram, np.ndarray) else gram.toarray()
+        vectors = np.linalg.eigh(dense)[1][:, ::-1][:, :count]
+    else:
+        product = scipy.sparse.linalg.LinearOperator(
+            (n, n), matvec=lambda v: unfolding @ (unfolding.T @ v), dtype=np.float64
+        )
+        values, vectors = scipy.sparse.linalg.eigsh(product, k=count, v0=rng.standard_normal((n,)))
+        vectors = vectors[:, np.argsort(values)[::-1]]
+    # A singular vector's sign is arbitrary and differs between BLAS builds; make its largest
+    # entry positive so that a seed means the same start everywhere.
+    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
+    return np.asarray(vectors * np.where(largest < 0.0, -1.0, 1.0), dtype=np.float64)
+
+
+def start_from(init: KTensor, shape: Sequence[int], rank: int, lower: float) -> list[FloatArray]:
+    """Return a given model as factors without weights, ready to be improved.
+
+    Parameters
+    ----------
+    init
+        The model to start from; it is not changed.
+    shape, rank
+        What the model must look like.
+    lower
+        Smallest value an entry may have; entries below it are raised to it, except that a
+        negative entry under a nonnegative loss is refused.
+    """
+    found = tuple(a.shape[0] for a in init.factors)
+    if found != tuple(shape) or init.weights.shape[0] != rank:
+        raise DataError(
+            f"init must have shape {tuple(shape)} and rank {rank}, but has shape {found} and rank "
+            f"{init.weights.shape[0]}. Pass a KTensor of the data's shape, or leave init out."
+        )
+    if not all(np.isfinite(a).all() for a in (init.weights, *init.factors)):
+        raise DataError("init must be finite, but holds NaN or infinity. Pass a finite KTensor.")
+    factors = balance(init.weights, init.factors)
+    smallest = min((float(a.min()) for a in factors if a.size), default=0.0)
+    if smallest < 0.0 <= lower:
+        raise DataError(
+            f"init must not be negative under a loss bounded below by {lower}, but has the entry "
+            f"{smallest}. Pass a nonnegative KTensor, or leave init out."
+        )
+    return [np.maximum(a, lower) for a in factors]
+
+
+def balance(weights: FloatArray, factors: Sequence[FloatArray]) -> list[FloatArray]:
+    """Return factors of the same model without weights, each component equally long in all modes.
+
+    Equal lengths are the best conditioned of all scalings that describe one model. A negative
+    weight turns the sign of the first mode.
+    """
+    norms = np.array([np.linalg.norm(a, axis=0) for a in factors])
+    total = np.abs(weights) * np.prod(norms, axis=0)
+    length = total ** (1.0 / len(factors))
+    scales = np.divide(length, norms, out=np.zeros_like(norms), where=norms > 0.0)
+    balanced = [a * scale for a, scale in zip(factors, scales, strict=True)]
+    balanced[0] *= np.where(weights < 0.0, -1.0, 1.0)
+    return balanced
+
+
+def _integer(value: object, name: str) -> int:
+    if isinstance(value, bool | np.bool_):
+        raise DataError(f"{name} must be an integer, but is {value!r}. Pass a number.")
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise DataError(
+            f"{name} must be an integer, but is {value!r}. Pass a whole number such as 5."
+        ) from None
