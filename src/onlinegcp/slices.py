@@ -268,12 +268,14 @@ def as_slice(obj: Any, *, time: Any = None) -> Slice:
         return obj if time is None else obj.with_time(time)
     if isinstance(obj, tuple) and len(obj) == 3:
         return Slice(*obj, time=time)
-    if isinstance(obj, (np.ndarray, list)) or _can(obj, "to_tenmat"):  # the last: pyttb.tensor
-        return Slice.dense(obj.data if _can(obj, "to_tenmat") else obj, time=time)
+    if isinstance(obj, (np.ndarray, list)):
+        return Slice.dense(obj, time=time)
     if _can(obj, "dims", "coords", "data"):  # xarray, which may wrap any of the others
         return as_slice(obj.data, time=time)
-    if _can(obj, "asformat", "shape"):
+    if _can(obj, "asformat"):
         return _from_sparse_array(obj, time)
+    if _can(obj, "tenfun"):  # pyttb.tensor
+        return Slice.dense(obj.data, time=time)
     if _can(obj, "to_sptenmat"):  # pyttb.sptensor; without entries its arrays are (1, 0)
         rows = obj.subs if obj.vals.size else []
         return Slice(rows, obj.vals.reshape(-1), obj.shape, time=time)
@@ -521,9 +523,10 @@ def _sorted_sums(
     *,
     keep_zeros: bool,
 ) -> tuple[npt.NDArray[np.int64], Numbers]:
-    """Sort entries by cell, sum those of one cell in the order given, and drop zeros.
+    """Sort entries by cell, sum those of one cell and drop zeros.
 
-    The very same `linear` comes back when nothing had to change.
+    A sum depends on nothing but the values of its cell and their order, down to the last bit. The
+    very same `linear` comes back when nothing had to change.
     """
     if not (linear[1:] > linear[:-1]).all():
         if not (linear[1:] >= linear[:-1]).all():
