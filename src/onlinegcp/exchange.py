@@ -168,7 +168,12 @@ class Exchange(ABC):
         variables: dict[str, Any] = {"weights": ("component", self.weights.copy())}
         for name, a in zip(names, self.factors, strict=True):
             variables[f"factor_{name}"] = ((name, "component"), a.copy())
-        coordinates = {n: list(l) for n, l in zip(names, labels, strict=True) if l is not None}
+        coordinates = {
+            # As objects: NumPy strings would lose a trailing NUL.
+            n: (n, np.array(l, dtype=object))
+            for n, l in zip(names, labels, strict=True)
+            if l is not None
+        }
         return xarray.Dataset(variables, coords=coordinates)
 
     @classmethod
