@@ -1,0 +1,401 @@
+"""Matricised tensor times Khatri-Rao product (MTTKRP), sparse and dense.
+
+For mode k the product is out[i, r] = sum over the cells with i_k = i of
+x * prod over the other modes j of A_j[i_j, r]. It is the right-hand side of every alternating
+least-squares step and, for a tensor of slopes, the gradient of a CP model.
+
+Sparse tensors are grouped by row once per mode (`group_rows`); dense ones are contracted half by
+half with matrix products, so that no Khatri-Rao matrix longer than half the modes is formed.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
+# mypy: disable-error-code="call-arg,var-annotated,unreachable"
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.kernels.jit import kernel
+from onlinegcp.kernels.layout import Blocks, aligned_zeros
+from onlinegcp.kernels.simd import add, fill, lanes_of, load, multiply, multiply_add, peek, store
+
+# Cells per unit of work. Sums are cut at the same cells whatever the number of threads.
+CHUNK = 1 << 15
+
+# Bytes that grouping may add, as a share of the tensor's own: with the tensor itself and the
+# factors a solve then stays below three times the tensor.
+EXTRA_SHARE = 1.85
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """The listed cells of a tensor, grouped by their row in one mode.
+
+    Position p stands for cell ``order[p]`` of `index` and `value`, or for cell p itself where
+    `order` is empty. Within a row, cells keep the C order of their other indices, so that
+    neighbours share all but the last of them (a fibre).
+
+    Attributes
+    ----------
+    mode
+        The mode whose rows are grouped.
+    index
+        Array (n, columns) int32 of indices, with or without the column of the mode itself.
+    value
+        Array (n,) of float64.
+    order
+        Cell of every position, int32 or int64; empty when cells already lie in order.
+    columns
+        Column of `index` for each of the other modes.
+    others
+        The other modes, increasing.
+    starts
+        First position of every row, and the number of cells: (I_k + 1,) int64.
+    """
+
+    mode: int
+    index: NDArray[np.int32]
+    value: NDArray[np.float64]
+    order: NDArray[np.signedinteger[Any]]
+    columns: NDArray[np.int64]
+    others: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    @property
+    def n_rows(self) -> int:
+        """Length of the mode."""
+        return len(self.starts) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of everything but the tensor itself."""
+        own = self.starts.nbytes + self.order.nbytes
+        copied = self.index.shape[1] == len(self.others)
+        return own + (self.index.nbytes + self.value.nbytes if copied else 0)
+
+
+def group_rows(
+    index: NDArray[np.int32], value: NDArray[np.float64], shape: Sequence[int]
+) -> tuple[RowGroups, ...]:
+    """Group the cells of a sparse tensor by row, once for every mode.
+
+    The first mode is in order already. The others get a reordered copy of their cells, which a
+    kernel reads from front to back, as far as memory allows; the rest get a list of positions.
+    Copies go to the last modes first: their cells lie farthest apart.
+
+    Parameters
+    ----------
+    index
+        Array (n, d) int32, C-contiguous, sorted by C-order linear index.
+    value
+        Array (n,) float64.
+    shape
+        Lengths of the modes.
+    """
+    n, d = index.shape
+    order_type: np.dtype[Any] = np.dtype(np.int32 if n < 2**31 else np.int64)
+    order_bytes = n * order_type.itemsize
+    copy_bytes = n * ((d - 1) * 4 + 8)
+    room = EXTRA_SHARE * (index.nbytes + value.nbytes) - (d - 1) * order_bytes
+    groups: list[RowGroups] = []
+    for mode in range(d - 1, -1, -1):
+        others = np.array([j for j in range(d) if j != mode], dtype=np.int64)
+        starts = np.zeros(shape[mode] + 1, dtype=np.int64)
+        _count_rows(index, mode, starts)
+        np.cumsum(starts, out=starts)
+        cells, numbers, columns = index, value, others
+        order = np.empty(0, dtype=order_type)
+        if mode > 0 and copy_bytes - order_bytes <= room and d > 1:
+            room -= copy_bytes - order_bytes
+            cells, numbers = np.empty((n, d - 1), dtype=np.int32), np.empty(n)
+            columns = np.arange(d - 1, dtype=np.int64)
+            _reorder(index, value, mode, starts[:-1].copy(), cells, numbers)
+        elif mode > 0:
+            order = np.empty(n, dtype=order_type)
+            _place(index, mode, starts[:-1].copy(), order)
+        groups.append(RowGroups(mode, cells, numbers, order, columns, others, starts))
+    return tuple(reversed(groups))
+
+
+def mttkrp(groups: RowGroups, blocks: Blocks, *, n_jobs: int = 1) -> NDArray[Any]:
+    """Return the MTTKRP of a sparse tensor in one mode: (I_k, R), padded rows underneath.
+
+    Parameters
+    ----------
+    groups
+        The tensor's cells, grouped by the rows of the mode.
+    blocks
+        All factor matrices; that of the mode itself is not read.
+    n_jobs
+        Threads; the result is the same, bit for bit, for any number.
+    """
+    n_rows, n_chunks = groups.n_rows, -(-len(groups.value) // CHUNK)
+    # One row more per chunk, for what it holds of a row that began in an earlier one.
+    out = aligned_zeros((n_rows + n_chunks, blocks.width), blocks.dtype)
+    if len(groups.others) == 0:
+        # The product over no other mode is one: row i is the value of cell i in every column.
+        rows = np.flatnonzero(np.diff(groups.starts))
+        out[rows, : blocks.rank] = groups.value[:, None]
+        return out[:n_rows, : blocks.rank]
+    head_rows = np.full(n_chunks, -1, dtype=np.int64)
+    first_rows = blocks.offsets[groups.others]
+
+    def work(first: int, last: int) -> None:
+        _sum_chunks(
+            groups.index,
+            groups.value,
+            groups.order,
+            groups.columns,
+            first_rows,
+            groups.starts,
+            blocks.data,
+            out,
+            head_rows,
+            first,
+            last,
+        )
+
+    run_chunks(work, n_chunks, n_jobs)
+    add_heads(out, head_rows)
+    return out[:n_rows, : blocks.rank]
+
+
+def run_chunks(work: Callable[[int, int], object], n_chunks: int, n_jobs: int) -> None:
+    """Call `work(first, last)` so that the ranges cover all chunks, on up to `n_jobs` threads."""
+    workers = min(n_jobs, n_chunks)
+    if workers <= 1:
+        if n_chunks:
+            work(0, n_chunks)
+        return
+    # More ranges than threads, because chunks do not all take the same time.
+    cuts = np.unique(np.linspace(0, n_chunks, 4 * workers + 1).astype(int)).tolist()
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(work, cuts[:-1], cuts[1:]))
+
+
+def add_heads(out: NDArray[Any], head_rows: NDArray[np.int64]) -> None:
+    """Add what chunks found of rows begun in an earlier chunk, in the order of the chunks."""
+    used = np.flatnonzero(head_rows >= 0)
+    np.add.at(out, head_rows[used], out[len(out) - len(head_rows) + used])
+
+
+def mttkrp_reference(
+    index: NDArray[np.integer[Any]],
+    value: NDArray[np.float64],
+    factors: Sequence[NDArray[Any]],
+    mode: int,
+) -> NDArray[Any]:
+    """Return the MTTKRP of a sparse tensor, one line of NumPy per step: the oracle of `mttkrp`."""
+    terms = np.repeat(value[:, None], factors[0].shape[1], axis=1)
+    for j, factor in enumerate(factors):
+        if j != mode:
+            terms = terms * factor[index[:, j]]
+    out = np.zeros(factors[mode].shape)
+    np.add.at(out, index[:, mode], terms)
+    return out
+
+
+def half_of(shape: Sequence[int]) -> int:
+    """Number of leading modes to keep together, so that neither half has many cells.
+
+    Examples
+    --------
+    >>> half_of((300, 300, 200)), half_of((24, 77, 32, 500)), half_of((9,))
+    (1, 3, 1)
+    """
+    splits = range(1, len(shape)) or [1]
+    return min(splits, key=lambda s: max(math.prod(shape[:s]), math.prod(shape[s:])))
+
+
+def contract_half(
+    array: NDArray[Any], factors: Sequence[NDArray[Any]], split: int, *, keep: str
+) -> NDArray[Any]:
+    """Contract a dense tensor with the factors of one half of its modes.
+
+    One matrix product with the whole tensor serves every mode of the half that is kept, as long
+    as the factors of the other half do not change.
+
+    Parameters
+    ----------
+    array
+        The tensor, C-contiguous.
+    factors
+        One (I_k, R) matrix per mode; those of the kept half are not read.
+    split
+        The first half is the modes before this one.
+    keep
+        "first" or "last": the half whose modes remain. The result has their lengths, then R.
+    """
+    rank = factors[0].shape[1]
+    matrix = array.reshape(math.prod(array.shape[:split]), -1)
+    if keep == "first":
+        kept, product = array.shape[:split], matrix @ khatri_rao(factors[split:], rank)
+    else:
+        kept, product = array.shape[split:], matrix.T @ khatri_rao(factors[:split], rank)
+    return np.reshape(product, (*kept, rank))
+
+
+def finish_half(half: NDArray[Any], factors: Sequence[NDArray[Any]], position: int) -> NDArray[Any]:
+    """Contract what `contract_half` left with the half's own factors, all but one.
+
+    Parameters
+    ----------
+    half
+        Array (lengths of the half's modes, R).
+    factors
+        The factors of these modes.
+    position
+        Which of them is left out.
+    """
+    rank = half.shape[-1]
+    kept = half.shape[position]
+    rest = half
+    for j in reversed(range(len(factors))):
+        if j != position:
+            # Modes after j are gone by now, all but the one that is left out.
+            after = kept if position > j else 1
+            rest = rest.reshape(-1, len(factors[j]), after, rank)
+            rest = np.einsum("pjqr,jr->pqr", rest, factors[j])
+    return rest.reshape(kept, rank)
+
+
+def dense_mttkrp(array: NDArray[Any], factors: Sequence[NDArray[Any]], mode: int) -> NDArray[Any]:
+    """Return the MTTKRP of a dense tensor in one mode: (I_k, R)."""
+    split = half_of(array.shape)
+    if mode < split:
+        half = contract_half(array, factors, split, keep="first")
+        return finish_half(half, factors[:split], mode)
+    half = contract_half(array, factors, split, keep="last")
+    return finish_half(half, factors[split:], mode - split)
+
+
+def khatri_rao(factors: Sequence[NDArray[Any]], rank: int) -> NDArray[Any]:
+    """Return the column-wise Kronecker product in C order, a row of ones for no factors."""
+    product = np.ones((1, rank))
+    for factor in factors:
+        product = (product[:, None, :] * factor[None, :, :]).reshape(-1, rank)
+    return product
+
+
+@kernel
+def _count_rows(index, mode, starts):
+    for s in range(index.shape[0]):
+        starts[index[s, mode] + 1] += 1
+
+
+@kernel
+def _place(index, mode, cursor, order):
+    # Cells are visited in C order, so every row keeps that order (a stable counting sort).
+    for s in range(index.shape[0]):
+        row = index[s, mode]
+        order[cursor[row]] = s
+        cursor[row] += 1
+
+
+@kernel
+def _reorder(index, value, mode, cursor, cells, numbers):
+    for s in range(index.shape[0]):
+        row = index[s, mode]
+        p = cursor[row]
+        cursor[row] = p + 1
+        numbers[p] = value[s]
+        for j in range(cells.shape[1]):
+            cells[p, j] = index[s, j if j < mode else j + 1]
+
+
+@kernel
+def _sum_chunks(
+    index,  # (n, columns) int32
+    value,  # (n,)
+    order,  # (n,), or (0,) for cells in order
+    columns,  # (d - 1,) column of each other mode; the last is the leaf, the rest the prefix
+    first_rows,  # (d - 1,) where the factor of each other mode begins in `data`
+    starts,  # (rows + 1,)
+    data,  # (sum of lengths, width)
+    out,  # (rows + chunks, width), zeros
+    head_rows,  # (chunks,), -1
+    first,
+    last,
+):
+    # A chunk adds to the rows that begin in it, which no other chunk touches, and to its own row
+    # of `heads` what it holds of a row begun earlier. Sums run in the order of the cells.
+    # Written as one body: array arguments of a helper cost more than a short fibre's arithmetic.
+    width = data.shape[1]
+    lanes = lanes_of(data)
+    vectors = width // lanes
+    n = value.shape[0]
+    n_rows = starts.shape[0] - 1
+    stride = index.shape[1]
+    permuted = order.shape[0] > 0
+    n_prefix = columns.shape[0] - 1
+    lead_column, leaf_column = columns[0], columns[n_prefix]
+    lead_row, leaf_row = first_rows[0], first_rows[n_prefix]
+    zero = fill(data, 0.0)
+    total = np.zeros(width, data.dtype)
+    for chunk in range(first, last):
+        begin = chunk * CHUNK
+        end = min(n, begin + CHUNK)
+        row = np.searchsorted(starts, begin, side="right") - 1
+        p = begin
+        while p < end:
+            while starts[row + 1] <= p:
+                row += 1
+            stop = min(end, starts[row + 1])
+            base = row * width
+            if starts[row] < begin:
+                base = (n_rows + chunk) * width
+                head_rows[chunk] = row
+            lead = before = at = s = np.int64(-1)
+            while p <= stop:
+                fresh = p == stop
+                if not fresh:
+                    s = np.int64(peek(order, p)) if permuted else p
+                    at = s * stride
+                    if n_prefix > 0:
+                        fresh = peek(index, at + lead_column) != lead
+                        for c in range(1, n_prefix):
+                            column = peek(columns, c)
+                            if before >= 0 and peek(index, at + column) != peek(
+                                index, before + column
+                            ):
+                                fresh = True
+                if fresh and before >= 0:
+                    # The fibre's sum of x times leaf rows, times the rows its cells share,
+                    # joins the row's sum.
+                    for c in range(1, n_prefix):
+                        source = peek(first_rows, c) + peek(index, before + peek(columns, c))
+                        for v in range(vectors):
+                            r = v * lanes
+                            factor = load(data, source * width + r)
+                            store(total, r, multiply(load(total, r), factor))
+                    if n_prefix > 0:
+                        source = (lead_row + lead) * width
+                        for v in range(vectors):
+                            r = v * lanes
+                            factor = load(data, source + r)
+                            old = load(out, base + r)
+                            store(out, base + r, multiply_add(factor, load(total, r), old))
+                            store(total, r, zero)
+                    else:
+                        for v in range(vectors):
+                            r = v * lanes
+                            store(out, base + r, add(load(total, r), load(out, base + r)))
+                            store(total, r, zero)
+                if p < stop:
+                    if fresh:
+                        lead = np.int64(peek(index, at + lead_column))
+                    before = at
+                    x = fill(data, peek(value, s))
+                    source = (leaf_row + peek(index, at + leaf_column)) * width
+                    for v in range(vectors):
+                        r = v * lanes
+                        store(total, r, multiply_add(x, load(data, source + r), load(total, r)))
+                p += 1
+            p = stop
