@@ -273,7 +273,7 @@ def outage_stream(
     seed: int = 0,
     **options: Any,
 ) -> Stream:
-    """A stream with holes: missing cells, slices never observed, slices in which nothing happens.
+    """A stream with missing cells, slices never observed and slices in which nothing happens.
 
     Parameters
     ----------
@@ -348,18 +348,16 @@ def load_flights(modes: Sequence[str] = ("dest", "carrier", "hour")) -> Stream:
         )
     with resources.files("onlinegcp").joinpath("data/flights2013.parquet").open("rb") as file:
         table = polars.read_parquet(file)
-    labels = tuple(
-        tuple(f"{hour:02}" for hour in range(24))
-        if mode == "hour"
-        else tuple(table[mode].unique().sort().to_list())
-        for mode in modes
-    )
+    # All hours are named, also those of the night without flights.
+    names = {mode: tuple(table[mode].unique().sort()) for mode in modes}
+    names["hour"] = tuple(f"{hour:02}" for hour in range(24))
+    labels = tuple(names[mode] for mode in modes)
     codes = [
-        table[mode] if mode == "hour" else table[mode].cast(polars.Enum(names)).to_physical()
-        for mode, names in zip(modes, labels, strict=True)
+        table[mode] if mode == "hour" else table[mode].cast(polars.Enum(names[mode])).to_physical()
+        for mode in modes
     ]
     index = np.stack([code.to_numpy() for code in codes], axis=1).astype(np.int32)
-    shape = tuple(len(names) for names in labels)
+    shape = tuple(map(len, labels))
     # The table is in order of date, so a day is a run of rows.
     days = table["date"].rle().struct.unnest()
     ends = np.cumsum(days["len"].to_numpy())
@@ -407,9 +405,7 @@ def _sparse_moments(
     if not 1 <= boost < np.inf:
         raise DataError(f"boost needs to be a number from 1, but is {boost!r}. Try 100.")
     if activity not in ("steady", "bursty"):
-        raise DataError(
-            f'activity needs to be "steady" or "bursty", but is {activity!r}. Use one of them.'
-        )
+        raise DataError(f'activity needs to be "steady" or "bursty", but is {activity!r}. Use one.')
     rng = np.random.default_rng(seed)
     factors = [_boosted(rng, size, rank, boost) for size in shape]
     time = _boosted(rng, n_slices, rank, boost if activity == "bursty" else 1.0)
