@@ -145,8 +145,10 @@ def _gaussian_tails(x: Any, m: Any, p: float, scale: float) -> Tails:
 def _poisson_tails(x: Any, m: Any, p: float, scale: float) -> Tails:
     from scipy.special import gammainc, gammaincc
 
-    # gammainc(0, .) is 1 by scipy's convention, which is P(X >= 0).
-    return gammaincc(np.floor(x) + 1.0, m), gammainc(np.ceil(x), m)
+    # P(X >= 0) is 1, also at m = 0, where gammainc(0, 0) is NaN.
+    count = np.ceil(x)
+    upper = np.where(count > 0.0, gammainc(np.maximum(count, 1.0), m), 1.0)
+    return gammaincc(np.floor(x) + 1.0, m), upper
 
 
 def _poisson_log_tails(x: Any, m: Any, p: float, scale: float) -> Tails:

@@ -193,7 +193,8 @@ class Loss:
             " Build another with get_loss or Loss."
         )
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> NoReturn:
+        raise StateError(f"A loss is read-only, but {name} was deleted from {self!r}. Keep it.")
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{key}={number!r}" for key, number in self.parameters.items())
@@ -249,7 +250,13 @@ class Loss:
             Number of cells that are not listed and mean zero (`Slice.n_unlisted_zeros`).
         """
         needed, advice = likelihoods.describe(self.domain)
-        data = as_float(values)
+        data = np.asarray(values)
+        if data.dtype.kind not in "fiub":
+            raise DataError(
+                f"The loss {self.name!r} needs {needed}, but the values have type {data.dtype}."
+                " Convert them to real numbers first."
+            )
+        data = as_float(data)
         allowed = likelihoods.inside(self.domain, data)
         if not allowed.all():
             entry = int(np.argmin(allowed.reshape(-1)))
