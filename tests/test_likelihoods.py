@@ -198,6 +198,7 @@ def test_every_built_in_loss_has_a_deviance_of_the_usual_size():
         np.testing.assert_allclose(loss.deviance(x, other), 2.0 * ratio, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow  # for the import of scikit-learn
 @pytest.mark.parametrize(
     ("loss", "power"),
     [

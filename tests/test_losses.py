@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from decimal import Decimal, localcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -231,28 +233,30 @@ def test_zero_truncated_poisson_follows_its_likelihood_to_the_last_digits(x, m):
     np.testing.assert_allclose(loss.mean(m), float(mean), rtol=1e-14)
 
 
+@pytest.mark.slow  # for the import of pyttb
 @pytest.mark.parametrize(
-    ("name", "handle"),
+    "name",
     [
-        ("gaussian", "gaussian"),
-        ("poisson", "poisson"),
-        ("poisson_log", "poisson_log"),
-        ("bernoulli_odds", "bernoulli_odds"),
-        ("bernoulli_logit", "bernoulli_logit"),
-        ("rayleigh", "rayleigh"),
-        ("gamma", "gamma"),
+        "gaussian",
+        "poisson",
+        "poisson_log",
+        "bernoulli_odds",
+        "bernoulli_logit",
+        "rayleigh",
+        "gamma",
     ],
 )
-def test_values_and_slopes_are_those_of_pyttb_where_pyttb_is_right(name, handle):
+def test_values_and_slopes_are_those_of_pyttb_where_pyttb_is_right(name):
     handles = pytest.importorskip("pyttb.gcp.handles")
     loss = get_loss(name)
     x, m = data_for(loss, 300), model_for(loss, 300)
-    np.testing.assert_allclose(loss.value(x, m), getattr(handles, handle)(x, m), rtol=1e-9)
+    np.testing.assert_allclose(loss.value(x, m), getattr(handles, name)(x, m), rtol=1e-9)
     np.testing.assert_allclose(
-        loss.deriv(x, m), getattr(handles, f"{handle}_grad")(x, m), rtol=1e-8, atol=1e-9
+        loss.deriv(x, m), getattr(handles, f"{name}_grad")(x, m), rtol=1e-8, atol=1e-9
     )
 
 
+@pytest.mark.slow
 def test_losses_with_a_parameter_have_the_values_of_pyttb():
     handles = pytest.importorskip("pyttb.gcp.handles")
     x, m = np.array([0.0, 1.0, 4.0, 7.0]), np.array([0.3, 1.0, 2.0, 0.5])
@@ -339,3 +343,11 @@ def test_importing_the_losses_needs_neither_numba_nor_scipy():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_the_documentation_names_every_loss_and_its_examples_run():
+    page = Path(__file__).parents[1] / "docs" / "losses.md"
+    text = page.read_text(encoding="utf-8")
+    assert all(re.search(rf"^\| `{name}[`(]", text, re.MULTILINE) for name in LOSS_NAMES)
+    for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(example, str(page), "exec"), {})
