@@ -1,0 +1,299 @@
+"""Compiled history penalty: Gram matrices and matrix products of a few columns, in registers.
+
+With S folded over the history (errata row 15), mode k's gradient gets A_k B - old_k C where
+B = S * prod_{j != k} A_j'A_j and C = S * prod_{j != k} old_j'A_j (elementwise products). Products
+are blocked 4 rows x 3 vectors: twelve sums live in registers while one operand streams by. Every
+element is summed over rows in ascending order, whichever columns a call is given.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
+
+from __future__ import annotations
+
+from onlinegcp.kernels.jit import kernel
+from onlinegcp.kernels.simd import fill, lanes_of, load, multiply_add, spread, store
+
+# Rows of a panel: two panels of 52 columns of float64 fill most of a first-level cache.
+PANEL = 32
+
+
+@kernel
+def gram(first, last, width, left, right, symmetric, out):
+    """Set out (width, width) to the sum over rows first .. last - 1 of left' right.
+
+    With `symmetric` only the part on and right of the diagonal is computed, then mirrored.
+    """
+    lanes = lanes_of(out)
+    zero = fill(out, out.dtype.type(0))
+    for c in range(0, width * width, lanes):
+        store(out, c, zero)
+    for panel in range(first, last, PANEL):
+        end = min(panel + PANEL, last)
+        for p in range(0, width, 4):
+            c = (p // lanes) * lanes if symmetric else 0
+            while c < width:
+                left_over = (width - c) // lanes
+                if left_over >= 3 and left_over != 4:
+                    _gram_3(panel, end, width, left, right, p, c, out)
+                    c += 3 * lanes
+                elif left_over >= 2:
+                    _gram_2(panel, end, width, left, right, p, c, out)
+                    c += 2 * lanes
+                else:
+                    _gram_1(panel, end, width, left, right, p, c, out)
+                    c += lanes
+    if symmetric:
+        for p in range(width):
+            for q in range(p):
+                out[p * width + q] = out[q * width + p]
+
+
+@kernel(forceinline=True)
+def _gram_3(start, end, width, left, right, p, c, out):
+    lanes = lanes_of(out)
+    o0, o1, o2, o3 = (
+        p * width + c,
+        (p + 1) * width + c,
+        (p + 2) * width + c,
+        (p + 3) * width + c,
+    )
+    s00, s01, s02 = load(out, o0), load(out, o0 + lanes), load(out, o0 + 2 * lanes)
+    s10, s11, s12 = load(out, o1), load(out, o1 + lanes), load(out, o1 + 2 * lanes)
+    s20, s21, s22 = load(out, o2), load(out, o2 + lanes), load(out, o2 + 2 * lanes)
+    s30, s31, s32 = load(out, o3), load(out, o3 + lanes), load(out, o3 + 2 * lanes)
+    for i in range(start, end):
+        row = i * width
+        b0, b1, b2 = (
+            load(right, row + c),
+            load(right, row + c + lanes),
+            load(right, row + c + 2 * lanes),
+        )
+        a = spread(left, row + p)
+        s00, s01, s02 = multiply_add(a, b0, s00), multiply_add(a, b1, s01), multiply_add(a, b2, s02)
+        a = spread(left, row + p + 1)
+        s10, s11, s12 = multiply_add(a, b0, s10), multiply_add(a, b1, s11), multiply_add(a, b2, s12)
+        a = spread(left, row + p + 2)
+        s20, s21, s22 = multiply_add(a, b0, s20), multiply_add(a, b1, s21), multiply_add(a, b2, s22)
+        a = spread(left, row + p + 3)
+        s30, s31, s32 = multiply_add(a, b0, s30), multiply_add(a, b1, s31), multiply_add(a, b2, s32)
+    store(out, o0, s00)
+    store(out, o0 + lanes, s01)
+    store(out, o0 + 2 * lanes, s02)
+    store(out, o1, s10)
+    store(out, o1 + lanes, s11)
+    store(out, o1 + 2 * lanes, s12)
+    store(out, o2, s20)
+    store(out, o2 + lanes, s21)
+    store(out, o2 + 2 * lanes, s22)
+    store(out, o3, s30)
+    store(out, o3 + lanes, s31)
+    store(out, o3 + 2 * lanes, s32)
+
+
+@kernel(forceinline=True)
+def _gram_2(start, end, width, left, right, p, c, out):
+    lanes = lanes_of(out)
+    o0, o1, o2, o3 = (
+        p * width + c,
+        (p + 1) * width + c,
+        (p + 2) * width + c,
+        (p + 3) * width + c,
+    )
+    s00, s01 = load(out, o0), load(out, o0 + lanes)
+    s10, s11 = load(out, o1), load(out, o1 + lanes)
+    s20, s21 = load(out, o2), load(out, o2 + lanes)
+    s30, s31 = load(out, o3), load(out, o3 + lanes)
+    for i in range(start, end):
+        row = i * width
+        b0, b1 = load(right, row + c), load(right, row + c + lanes)
+        a = spread(left, row + p)
+        s00, s01 = multiply_add(a, b0, s00), multiply_add(a, b1, s01)
+        a = spread(left, row + p + 1)
+        s10, s11 = multiply_add(a, b0, s10), multiply_add(a, b1, s11)
+        a = spread(left, row + p + 2)
+        s20, s21 = multiply_add(a, b0, s20), multiply_add(a, b1, s21)
+        a = spread(left, row + p + 3)
+        s30, s31 = multiply_add(a, b0, s30), multiply_add(a, b1, s31)
+    store(out, o0, s00)
+    store(out, o0 + lanes, s01)
+    store(out, o1, s10)
+    store(out, o1 + lanes, s11)
+    store(out, o2, s20)
+    store(out, o2 + lanes, s21)
+    store(out, o3, s30)
+    store(out, o3 + lanes, s31)
+
+
+@kernel(forceinline=True)
+def _gram_1(start, end, width, left, right, p, c, out):
+    o0, o1, o2, o3 = (
+        p * width + c,
+        (p + 1) * width + c,
+        (p + 2) * width + c,
+        (p + 3) * width + c,
+    )
+    s0, s1, s2, s3 = load(out, o0), load(out, o1), load(out, o2), load(out, o3)
+    for i in range(start, end):
+        row = i * width
+        b = load(right, row + c)
+        s0 = multiply_add(spread(left, row + p), b, s0)
+        s1 = multiply_add(spread(left, row + p + 1), b, s1)
+        s2 = multiply_add(spread(left, row + p + 2), b, s2)
+        s3 = multiply_add(spread(left, row + p + 3), b, s3)
+    store(out, o0, s0)
+    store(out, o1, s1)
+    store(out, o2, s2)
+    store(out, o3, s3)
+
+
+@kernel
+def fold_grams(d, mode, width, S, grams, crosses, B, C):
+    """Write B = S * prod_{j != mode} grams_j and C = -S * prod crosses_j, (width, width) each."""
+    n = width * width
+    for e in range(n):
+        B[e] = S[e]
+        C[e] = -S[e]
+    for k in range(d):
+        if k != mode:
+            for e in range(n):
+                B[e] *= grams[k * n + e]
+                C[e] *= crosses[k * n + e]
+
+
+@kernel
+def add_product(first, last, rank, width, left, B, old, C, out):
+    """Add left B + old C to `out`, rows first .. last - 1 (all arrays have `width` columns)."""
+    lanes = lanes_of(out)
+    i = first
+    while i < last:
+        tall = last - i >= 4
+        c = 0
+        while c < width:
+            left_over = (width - c) // lanes
+            if left_over >= 3 and left_over != 4:
+                if tall:
+                    _product_4_3(i, c, rank, width, left, B, old, C, out)
+                else:
+                    _product_1(i, c, rank, width, left, B, old, C, out)
+                    _product_1(i, c + lanes, rank, width, left, B, old, C, out)
+                    _product_1(i, c + 2 * lanes, rank, width, left, B, old, C, out)
+                c += 3 * lanes
+            elif left_over >= 2:
+                if tall:
+                    _product_4_2(i, c, rank, width, left, B, old, C, out)
+                else:
+                    _product_1(i, c, rank, width, left, B, old, C, out)
+                    _product_1(i, c + lanes, rank, width, left, B, old, C, out)
+                c += 2 * lanes
+            else:
+                for j in range(4 if tall else 1):
+                    _product_1(i + j, c, rank, width, left, B, old, C, out)
+                c += lanes
+        i += 4 if tall else 1
+
+
+@kernel(forceinline=True)
+def _product_4_3(i, c, rank, width, left, B, old, C, out):
+    lanes = lanes_of(out)
+    r0 = i * width
+    r1 = (i + 1) * width
+    r2 = (i + 2) * width
+    r3 = (i + 3) * width
+    s00, s01, s02 = load(out, r0 + c), load(out, r0 + c + lanes), load(out, r0 + c + 2 * lanes)
+    s10, s11, s12 = load(out, r1 + c), load(out, r1 + c + lanes), load(out, r1 + c + 2 * lanes)
+    s20, s21, s22 = load(out, r2 + c), load(out, r2 + c + lanes), load(out, r2 + c + 2 * lanes)
+    s30, s31, s32 = load(out, r3 + c), load(out, r3 + c + lanes), load(out, r3 + c + 2 * lanes)
+    for k in range(rank):
+        row = k * width
+        b0, b1, b2 = load(B, row + c), load(B, row + c + lanes), load(B, row + c + 2 * lanes)
+        a = spread(left, r0 + k)
+        s00, s01, s02 = multiply_add(a, b0, s00), multiply_add(a, b1, s01), multiply_add(a, b2, s02)
+        a = spread(left, r1 + k)
+        s10, s11, s12 = multiply_add(a, b0, s10), multiply_add(a, b1, s11), multiply_add(a, b2, s12)
+        a = spread(left, r2 + k)
+        s20, s21, s22 = multiply_add(a, b0, s20), multiply_add(a, b1, s21), multiply_add(a, b2, s22)
+        a = spread(left, r3 + k)
+        s30, s31, s32 = multiply_add(a, b0, s30), multiply_add(a, b1, s31), multiply_add(a, b2, s32)
+    for k in range(rank):
+        row = k * width
+        b0, b1, b2 = load(C, row + c), load(C, row + c + lanes), load(C, row + c + 2 * lanes)
+        a = spread(old, r0 + k)
+        s00, s01, s02 = multiply_add(a, b0, s00), multiply_add(a, b1, s01), multiply_add(a, b2, s02)
+        a = spread(old, r1 + k)
+        s10, s11, s12 = multiply_add(a, b0, s10), multiply_add(a, b1, s11), multiply_add(a, b2, s12)
+        a = spread(old, r2 + k)
+        s20, s21, s22 = multiply_add(a, b0, s20), multiply_add(a, b1, s21), multiply_add(a, b2, s22)
+        a = spread(old, r3 + k)
+        s30, s31, s32 = multiply_add(a, b0, s30), multiply_add(a, b1, s31), multiply_add(a, b2, s32)
+    store(out, r0 + c, s00)
+    store(out, r0 + c + lanes, s01)
+    store(out, r0 + c + 2 * lanes, s02)
+    store(out, r1 + c, s10)
+    store(out, r1 + c + lanes, s11)
+    store(out, r1 + c + 2 * lanes, s12)
+    store(out, r2 + c, s20)
+    store(out, r2 + c + lanes, s21)
+    store(out, r2 + c + 2 * lanes, s22)
+    store(out, r3 + c, s30)
+    store(out, r3 + c + lanes, s31)
+    store(out, r3 + c + 2 * lanes, s32)
+
+
+@kernel(forceinline=True)
+def _product_4_2(i, c, rank, width, left, B, old, C, out):
+    lanes = lanes_of(out)
+    r0 = i * width
+    r1 = (i + 1) * width
+    r2 = (i + 2) * width
+    r3 = (i + 3) * width
+    s00, s01 = load(out, r0 + c), load(out, r0 + c + lanes)
+    s10, s11 = load(out, r1 + c), load(out, r1 + c + lanes)
+    s20, s21 = load(out, r2 + c), load(out, r2 + c + lanes)
+    s30, s31 = load(out, r3 + c), load(out, r3 + c + lanes)
+    for k in range(rank):
+        row = k * width
+        b0, b1 = load(B, row + c), load(B, row + c + lanes)
+        a = spread(left, r0 + k)
+        s00, s01 = multiply_add(a, b0, s00), multiply_add(a, b1, s01)
+        a = spread(left, r1 + k)
+        s10, s11 = multiply_add(a, b0, s10), multiply_add(a, b1, s11)
+        a = spread(left, r2 + k)
+        s20, s21 = multiply_add(a, b0, s20), multiply_add(a, b1, s21)
+        a = spread(left, r3 + k)
+        s30, s31 = multiply_add(a, b0, s30), multiply_add(a, b1, s31)
+    for k in range(rank):
+        row = k * width
+        b0, b1 = load(C, row + c), load(C, row + c + lanes)
+        a = spread(old, r0 + k)
+        s00, s01 = multiply_add(a, b0, s00), multiply_add(a, b1, s01)
+        a = spread(old, r1 + k)
+        s10, s11 = multiply_add(a, b0, s10), multiply_add(a, b1, s11)
+        a = spread(old, r2 + k)
+        s20, s21 = multiply_add(a, b0, s20), multiply_add(a, b1, s21)
+        a = spread(old, r3 + k)
+        s30, s31 = multiply_add(a, b0, s30), multiply_add(a, b1, s31)
+    store(out, r0 + c, s00)
+    store(out, r0 + c + lanes, s01)
+    store(out, r1 + c, s10)
+    store(out, r1 + c + lanes, s11)
+    store(out, r2 + c, s20)
+    store(out, r2 + c + lanes, s21)
+    store(out, r3 + c, s30)
+    store(out, r3 + c + lanes, s31)
+
+
+@kernel(forceinline=True)
+def _product_1(i, c, rank, width, left, B, old, C, out):
+    r0 = i * width
+    s00 = load(out, r0 + c)
+    for k in range(rank):
+        row = k * width
+        b0 = load(B, row + c)
+        a = spread(left, r0 + k)
+        s00 = multiply_add(a, b0, s00)
+    for k in range(rank):
+        row = k * width
+        b0 = load(C, row + c)
+        a = spread(old, r0 + k)
+        s00 = multiply_add(a, b0, s00)
+    store(out, r0 + c, s00)
