@@ -126,6 +126,4 @@ def _dgemm() -> ctypes.c_void_p:
     api.PyCapsule_GetName.argtypes = [ctypes.py_object]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    return ctypes.c_void_p(
-        api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
-    )
+    return ctypes.c_void_p(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)))

@@ -29,7 +29,6 @@ constexpr int PANEL = 32;         // factor rows kept in the first-level cache b
 constexpr double EPSILON = 1e-10; // inside the logarithms, as in losses.py
 
 enum Loss { GAUSSIAN = 0, POISSON = 1, BERNOULLI_ODDS = 2 };
-enum Gemm { LOOPS = 0, BLAS = 1 };
 
 template <int LOSS> inline double slope(double x, double m) {
     if (LOSS == GAUSSIAN) return 2.0 * (m - x);
@@ -133,11 +132,13 @@ inline void gram_tile(const double *left, const double *right, double *out, int 
         }
 }
 
-// Tile of ROWS x (4 * V): out = a B - abar C, or out = a B where abar is null.
+// Tile of ROWS x (4 * V): out += a B - abar C.
 template <int ROWS, int V>
 inline void product_tile(const double *a, const double *B, const double *abar, const double *C,
                          double *out, int width) {
-    vec sum[ROWS][V] = {};
+    vec sum[ROWS][V];
+    for (int i = 0; i < ROWS; ++i)
+        for (int v = 0; v < V; ++v) sum[i][v] = load(out + i * width + v * LANES);
     for (int r = 0; r < width; ++r) {
         vec b[V];
         for (int v = 0; v < V; ++v) b[v] = load(B + r * width + v * LANES);
@@ -221,6 +222,10 @@ struct Twin {
     double *A, *Abar, *G, *U, *V;       // (rows, width)
     double *S, *B, *C;                  // (width, width)
     double *scale;                      // (width,): the slice's weights s
+    int head;                           // the shortest mode, kept multiplied by the weights
+    double *H, *HG;                     // (dims[head], width): its scaled rows, and its gradient / s
+    double *factor[MAX_MODES], *slopes[MAX_MODES]; // by place, head first: where rows are read, added
+    int place[MAX_MODES];               // place of each mode
     double *gram[MAX_MODES], *cross[MAX_MODES];
     double rate, beta1, beta2, epsilon, lower;
     u64 seed;
@@ -229,7 +234,7 @@ struct Twin {
 };
 
 struct Batch {
-    i64 row[BATCH][MAX_MODES]; // row numbers in the stacked array
+    i64 row[BATCH][MAX_MODES]; // row numbers within each mode, by place
     double x[BATCH], weight[BATCH];
     int count = 0;
 };
@@ -242,7 +247,7 @@ template <int D> inline u64 cell_at(const Twin &t, u64 word, i64 *row) {
         const unsigned __int128 wide = (unsigned __int128)word * (u64)t.dims[k];
         const u64 digit = (u64)(wide >> 64);
         word = (u64)wide;
-        row[k] = t.offset[k] + (i64)digit;
+        row[t.place[k]] = (i64)digit;
         cell = cell * (u64)t.dims[k] + digit;
     }
     return cell;
@@ -259,7 +264,7 @@ template <int D> inline void draw_listed(const Twin &t, u64 key, i64 first, Batc
             continue;
         }
         const i64 n = all ? s : (i64)below(mix(key + GOLDEN * (u64)(s + 1)), (u64)t.listed);
-        for (int k = 0; k < D; ++k) batch.row[b][k] = t.offset[k] + t.index[n * D + k];
+        for (int k = 0; k < D; ++k) batch.row[b][t.place[k]] = t.index[n * D + k];
         batch.x[b] = t.value[n];
     }
 }
@@ -279,8 +284,8 @@ template <int D> inline void prefetch(const Twin &t, const Batch &batch) {
     for (int b = 0; b < batch.count; ++b)
         for (int k = 0; k < D; ++k)
             for (int r = 0; r < t.width; r += 8) {
-                __builtin_prefetch(t.A + batch.row[b][k] * t.width + r, 0);
-                __builtin_prefetch(t.G + batch.row[b][k] * t.width + r, 1);
+                __builtin_prefetch(t.factor[k] + batch.row[b][k] * t.width + r, 0);
+                __builtin_prefetch(t.slopes[k] + batch.row[b][k] * t.width + r, 1);
             }
 }
 
@@ -288,15 +293,14 @@ template <int D> inline void prefetch(const Twin &t, const Batch &batch) {
 // the latency of the sum and of the division is hidden; the rows stay in the first-level cache meanwhile.
 template <int D, int LOSS> inline void add_gradient(const Twin &t, const Batch &batch) {
     const int width = t.width;
-    const double *__restrict s = t.scale;
     double y[BATCH];
     for (int b = 0; b < batch.count; ++b) {
         const double *a[D];
-        for (int k = 0; k < D; ++k) a[k] = t.A + batch.row[b][k] * width;
+        for (int k = 0; k < D; ++k) a[k] = t.factor[k] + batch.row[b][k] * width;
         vec sum = splat(0.0);
         for (int r = 0; r < width; r += LANES) {
-            vec z = load(s + r);
-            for (int k = 0; k < D; ++k) z *= load(a[k] + r);
+            vec z = load(a[0] + r);
+            for (int k = 1; k < D; ++k) z *= load(a[k] + r);
             sum += z;
         }
         y[b] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
@@ -306,23 +310,38 @@ template <int D, int LOSS> inline void add_gradient(const Twin &t, const Batch &
         const double *a[D];
         double *g[D];
         for (int k = 0; k < D; ++k) {
-            a[k] = t.A + batch.row[b][k] * width;
-            g[k] = t.G + batch.row[b][k] * width;
+            a[k] = t.factor[k] + batch.row[b][k] * width;
+            g[k] = t.slopes[k] + batch.row[b][k] * width;
         }
         const vec yb = splat(y[b]);
         for (int r = 0; r < width; r += LANES) {
-            vec row[D], before[D]; // before[k]: y s times the rows of the modes below k
-            before[0] = yb * load(s + r);
+            vec row[D], before[D]; // before[k]: y times the rows of the places below k
             for (int k = 0; k < D; ++k) row[k] = load(a[k] + r);
+            before[0] = yb;
             for (int k = 1; k < D; ++k) before[k] = before[k - 1] * row[k - 1];
             vec after = row[D - 1];
             store(g[D - 1] + r, load(g[D - 1] + r) + before[D - 1]);
             for (int k = D - 2; k >= 0; --k) {
                 store(g[k] + r, load(g[k] + r) + before[k] * after);
-                after *= row[k];
+                if (k) after *= row[k];
             }
         }
     }
+}
+
+void fill_head(Twin &t) {
+    const double *a = t.A + t.offset[t.head] * t.width;
+    for (i64 n = 0; n < t.dims[t.head]; ++n)
+        for (int r = 0; r < t.width; ++r) t.H[n * t.width + r] = a[n * t.width + r] * t.scale[r];
+}
+
+void finish_head(Twin &t) {
+    double *g = t.G + t.offset[t.head] * t.width;
+    for (i64 n = 0; n < t.dims[t.head]; ++n)
+        for (int r = 0; r < t.width; ++r) {
+            g[n * t.width + r] = t.HG[n * t.width + r] * t.scale[r];
+            t.HG[n * t.width + r] = 0.0;
+        }
 }
 
 void mirror(double *matrix, int width) {
@@ -330,8 +349,8 @@ void mirror(double *matrix, int width) {
         for (int j = 0; j < i; ++j) matrix[i * width + j] = matrix[j * width + i];
 }
 
-// G = A B_k - Abar C_k for every mode; it overwrites G, so that nobody has to clear it.
-void history(Twin &t) {
+// Gram matrices of every mode with itself and with its old self.
+void grams(Twin &t) {
     const int width = t.width, square = width * width;
     for (int k = 0; k < t.modes; ++k) {
         const double *a = t.A + t.offset[k] * width, *abar = t.Abar + t.offset[k] * width;
@@ -350,43 +369,59 @@ void history(Twin &t) {
         }
         mirror(t.gram[k], width);
     }
-    for (int k = 0; k < t.modes; ++k) {
-        std::memcpy(t.B, t.S, sizeof(double) * square);
-        std::memcpy(t.C, t.S, sizeof(double) * square);
-        for (int j = 0; j < t.modes; ++j) {
-            if (j == k) continue;
-            for (int i = 0; i < square; ++i) t.B[i] *= t.gram[j][i];
-            for (int i = 0; i < square; ++i) t.C[i] *= t.cross[j][i];
-        }
-        const double *a = t.A + t.offset[k] * width, *abar = t.Abar + t.offset[k] * width;
-        double *g = t.G + t.offset[k] * width;
-        if (t.dgemm) {
-            blas(t.dgemm, false, t.dims[k], width, width, 1.0, a, width, t.B, width, 0.0, g, width);
-            blas(t.dgemm, false, t.dims[k], width, width, -1.0, abar, width, t.C, width, 1.0, g, width);
-            continue;
-        }
-        for (i64 n = 0; n < t.dims[k]; n += PANEL)
-            product_panel(a + n * width, t.B, abar + n * width, t.C, g + n * width,
-                          (int)std::min<i64>(PANEL, t.dims[k] - n), width);
+}
+
+// B = S * product of the other modes' Grams, C likewise with the old factors.
+void fold(Twin &t, int mode) {
+    const int square = t.width * t.width;
+    std::memcpy(t.B, t.S, sizeof(double) * square);
+    std::memcpy(t.C, t.S, sizeof(double) * square);
+    for (int j = 0; j < t.modes; ++j) {
+        if (j == mode) continue;
+        for (int i = 0; i < square; ++i) t.B[i] *= t.gram[j][i];
+        for (int i = 0; i < square; ++i) t.C[i] *= t.cross[j][i];
     }
 }
 
-void adam(Twin &t) {
-    ++t.step;
-    const double first = 1.0 / (1.0 - std::pow(t.beta1, (double)t.step));
+// G += A B - Abar C on rows first .. first + rows - 1 of the stacked array, all of one mode.
+void add_history(Twin &t, i64 first, i64 rows) {
+    const i64 e = first * t.width;
+    if (!t.dgemm) return product_panel(t.A + e, t.B, t.Abar + e, t.C, t.G + e, (int)rows, t.width);
+    const int w = t.width;
+    blas(t.dgemm, false, rows, w, w, 1.0, t.A + e, w, t.B, w, 1.0, t.G + e, w);
+    blas(t.dgemm, false, rows, w, w, -1.0, t.Abar + e, w, t.C, w, 1.0, t.G + e, w);
+}
+
+// One Adam step of elements first .. last - 1; it leaves the gradient zero for the next iteration.
+void adam(Twin &t, i64 first, i64 last) {
+    const double correction = 1.0 / (1.0 - std::pow(t.beta1, (double)t.step));
     const double second = 1.0 / (1.0 - std::pow(t.beta2, (double)t.step));
-    const double rate = t.rate * first, b1 = t.beta1, b2 = t.beta2, epsilon = t.epsilon, lower = t.lower;
-    const double c1 = 1.0 - b1, c2 = 1.0 - b2;
-    double *__restrict a = t.A, *__restrict u = t.U, *__restrict v = t.V;
-    const double *__restrict g = t.G;
-    const i64 count = t.offset[t.modes] * t.width;
-    for (i64 i = 0; i < count; ++i) {
+    const double rate = t.rate * correction, b1 = t.beta1, b2 = t.beta2;
+    const double epsilon = t.epsilon, lower = t.lower, c1 = 1.0 - b1, c2 = 1.0 - b2;
+    double *__restrict a = t.A, *__restrict u = t.U, *__restrict v = t.V, *__restrict g = t.G;
+    for (i64 i = first; i < last; ++i) {
         const double ui = b1 * u[i] + c1 * g[i];
         const double vi = b2 * v[i] + c2 * g[i] * g[i];
         u[i] = ui;
         v[i] = vi;
+        g[i] = 0.0;
         const double next = a[i] - rate * ui / (std::sqrt(vi * second) + epsilon);
         a[i] = next > lower ? next : lower;
+    }
+}
+
+// History and step go panel by panel, so that large factors are read from memory once for both.
+template <bool STEP> void finish(Twin &t) {
+    grams(t);
+    t.step += STEP;
+    for (int k = 0; k < t.modes; ++k) {
+        fold(t, k);
+        const i64 panel = t.dgemm ? 512 : PANEL;
+        for (i64 n = t.offset[k]; n < t.offset[k + 1]; n += panel) {
+            const i64 rows = std::min(panel, t.offset[k + 1] - n);
+            add_history(t, n, rows);
+            if (STEP) adam(t, n * t.width, (n + rows) * t.width);
+        }
     }
 }
 
@@ -399,14 +434,14 @@ struct Record {
 
 template <int D> inline void note(const Twin &t, const Batch &batch, Record *record) {
     for (int b = 0; b < batch.count; ++b, ++record->count) {
-        for (int k = 0; k < D; ++k) record->row[record->count * D + k] = batch.row[b][k] - t.offset[k];
+        for (int k = 0; k < D; ++k) record->row[record->count * D + k] = batch.row[b][t.place[k]];
         record->x[record->count] = batch.x[b];
         record->weight[record->count] = batch.weight[b];
     }
 }
 
-template <int D, int LOSS> void gradient(Twin &t, Record *record) {
-    history(t);
+template <int D, int LOSS> void sample(Twin &t, Record *record) {
+    fill_head(t);
     const u64 key_listed = mix(t.seed + GOLDEN * (u64)(2 * t.step + 1));
     const u64 key_zeros = mix(t.seed + GOLDEN * (u64)(2 * t.step + 2));
     const i64 listed = t.index ? std::min(t.draws, t.listed) : t.draws;
@@ -424,12 +459,13 @@ template <int D, int LOSS> void gradient(Twin &t, Record *record) {
         if (record) note<D>(t, batch, record);
         add_gradient<D, LOSS>(t, batch);
     }
+    finish_head(t);
 }
 
 template <int D> void dispatch_loss(Twin &t, Record *record) {
-    if (t.loss == GAUSSIAN) gradient<D, GAUSSIAN>(t, record);
-    else if (t.loss == POISSON) gradient<D, POISSON>(t, record);
-    else gradient<D, BERNOULLI_ODDS>(t, record);
+    if (t.loss == GAUSSIAN) sample<D, GAUSSIAN>(t, record);
+    else if (t.loss == POISSON) sample<D, POISSON>(t, record);
+    else sample<D, BERNOULLI_ODDS>(t, record);
 }
 
 void dispatch(Twin &t, Record *record) {
@@ -501,6 +537,18 @@ void *twin_create(int modes, const i64 *dims, int rank, int loss, const std::int
         t->gram[k] = allocate(square);
         t->cross[k] = allocate(square);
     }
+    t->head = (int)(std::min_element(t->dims, t->dims + modes) - t->dims);
+    t->H = allocate(t->dims[t->head] * t->width);
+    t->HG = allocate(t->dims[t->head] * t->width);
+    t->factor[0] = t->H;
+    t->slopes[0] = t->HG;
+    t->place[t->head] = 0;
+    for (int k = 0, next = 1; k < modes; ++k) {
+        if (k == t->head) continue;
+        t->factor[next] = t->A + t->offset[k] * t->width;
+        t->slopes[next] = t->G + t->offset[k] * t->width;
+        t->place[k] = next++;
+    }
     t->rate = rate;
     t->beta1 = 0.9;
     t->beta2 = 0.999;
@@ -515,7 +563,7 @@ void twin_run(void *handle, i64 iterations) {
     Twin &t = *static_cast<Twin *>(handle);
     for (i64 i = 0; i < iterations; ++i) {
         dispatch(t, nullptr);
-        adam(t);
+        finish<true>(t);
     }
 }
 
@@ -524,7 +572,9 @@ i64 twin_gradient(void *handle, i64 *row, double *x, double *weight, double *out
     Twin &t = *static_cast<Twin *>(handle);
     Record record{row, x, weight, 0};
     dispatch(t, &record);
+    finish<false>(t);
     for (i64 n = 0; n < t.offset[t.modes]; ++n) std::copy_n(t.G + n * t.width, t.rank, out + n * t.rank);
+    std::memset(t.G, 0, sizeof(double) * t.offset[t.modes] * t.width);
     return record.count;
 }
 
@@ -535,7 +585,7 @@ void twin_factors(void *handle, double *out) {
 
 void twin_destroy(void *handle) {
     Twin *t = static_cast<Twin *>(handle);
-    for (double *p : {t->A, t->Abar, t->G, t->U, t->V, t->S, t->B, t->C, t->scale}) std::free(p);
+    for (double *p : {t->A, t->Abar, t->G, t->U, t->V, t->S, t->B, t->C, t->scale, t->H, t->HG}) std::free(p);
     for (int k = 0; k < t->modes; ++k) {
         std::free(t->gram[k]);
         std::free(t->cross[k]);

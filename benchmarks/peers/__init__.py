@@ -1,0 +1,1 @@
+"""Rivals, one file each, run in an environment of their own."""

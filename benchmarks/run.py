@@ -1,0 +1,54 @@
+"""Run benchmarks: `python -m benchmarks.run [names] [--quick] [--dry]`.
+
+Every contestant runs on one thread, in turns with ours, in the same minutes. Rows go to
+results.csv; `python -m benchmarks.table` turns the latest ones into docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import time
+
+from benchmarks.timing import ONE_THREAD
+
+NAMES = ["sgd_iteration", "cp_als", "gcp_stratified", "cp_apr", "memory", "startup"]
+
+
+def main() -> int:
+    """Run the named benchmarks and append their rows; 1 if a promise is broken."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"from {', '.join(NAMES)}")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, the smaller cases")
+    parser.add_argument("--dry", action="store_true", help="show rows, leave results.csv alone")
+    arguments = parser.parse_args()
+    unknown = sorted(set(arguments.names) - set(NAMES))
+    if unknown:
+        parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(NAMES)}")
+    os.environ.update(ONE_THREAD)
+
+    from benchmarks.records import append
+
+    broken = 0
+    for name in arguments.names or NAMES:
+        begin = time.perf_counter()
+        rows = importlib.import_module(f"benchmarks.{name}").run(quick=arguments.quick)
+        for row in rows:
+            compared = "" if row.ratio is None else f"  {row.ratio:.3g} x {row.against}"
+            promise = f"  target {row.target}: {'met' if row.met == 'yes' else 'MISSED'}"
+            print(
+                f"{row.case:24} {row.method:12} {row.median:10.4g} {row.unit}"
+                f" [{row.p20:.4g}, {row.p80:.4g}]{compared}{promise if row.target else ''}"
+                f"  {row.objective} {row.note}".rstrip()
+            )
+            broken += row.met == "no"
+        if not arguments.dry:
+            append(rows)
+        print(f"-- {name}: {time.perf_counter() - begin:.0f} s", flush=True)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
