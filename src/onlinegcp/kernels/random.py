@@ -64,6 +64,17 @@ def iteration_key(key: Any, iteration: Any) -> Any:
     return mix64(key + GOLDEN * (iteration + _ONE))
 
 
+def iteration_key_int(key: int, iteration: int) -> int:
+    """`iteration_key` for Python integers.
+
+    Examples
+    --------
+    >>> iteration_key_int(1, 0) == int(iteration_key(*np.array([[1], [0]], np.uint64))[0])
+    True
+    """
+    return _mix_int(key + int(GOLDEN) * (iteration + 1))
+
+
 def word(key: Any, sample: Any, draw: Any) -> Any:
     """64 random bits for one draw of one sample (all arguments uint64)."""
     return mix64(key + GOLDEN * (sample + (draw << DRAW_SHIFT)))

@@ -418,10 +418,8 @@ class SgdEngine:
         problem = self.problem
         deriv = FORMULAS[problem.code][1]
         for iteration in range(first_iteration, first_iteration + iterations):
-            own_key = random.iteration_key(
-                np.array([key], np.uint64), np.array([iteration], np.uint64)
-            )
-            sample = draw_sample(self.cells, self.plan, int(own_key[0]), problem.row_weights)
+            own_key = random.iteration_key_int(key, iteration)
+            sample = draw_sample(self.cells, self.plan, own_key, problem.row_weights)
             m = model_values(problem.blocks, problem.weights, sample.index)
             y = sample_slopes(sample, m, lambda x, m: deriv(x, m, problem.parameter))
             gradient, weights_gradient = scatter_gradient(

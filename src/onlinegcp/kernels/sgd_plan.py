@@ -179,16 +179,25 @@ class Moments:
     taken: int = 0
 
     @classmethod
-    def zeros(cls, blocks: Blocks, kind: int) -> Moments:
-        """Moments before the first step; what the method does not use is empty."""
+    def zeros(
+        cls, blocks: Blocks, kind: int, *, factors: bool = True, weights: bool = True
+    ) -> Moments:
+        """Moments before the first step; what the method or the solve does not use is empty."""
         none = aligned_zeros((0, blocks.width), blocks.dtype)
 
         def make(wanted: bool, rows: int) -> NDArray[Any]:
             return aligned_zeros((rows, blocks.width), blocks.dtype) if wanted else none
 
-        uses = (kind in (ADAM, AMSGRAD), kind != SGD, kind == AMSGRAD)
+        first, second, top = kind in (ADAM, AMSGRAD), kind != SGD, kind == AMSGRAD
         rows = len(blocks.data)
-        return cls(*(make(use, rows) for use in uses), *(make(use, 1) for use in uses))
+        return cls(
+            u=make(first and factors, rows),
+            v=make(second and factors, rows),
+            largest=make(top and factors, rows),
+            weights_u=make(first and weights, 1),
+            weights_v=make(second and weights, 1),
+            weights_largest=make(top and weights, 1),
+        )
 
     def copy(self) -> Moments:
         """The same numbers in new memory."""

@@ -17,9 +17,12 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.core.datamodel.registry import register_default
-from numba.extending import intrinsic
+from numba.extending import intrinsic as _typed_intrinsic
 
 VECTOR_BYTES = 32
+
+# Compiled code calls intrinsics without the typing context that their definitions take.
+intrinsic: Any = _typed_intrinsic
 
 
 class VectorType(types.Type):

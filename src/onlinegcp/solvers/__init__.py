@@ -1,1 +1,1 @@
-"""solvers."""
+"""Solvers of one block problem each, the other blocks held fixed."""
