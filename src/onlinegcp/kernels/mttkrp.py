@@ -208,7 +208,7 @@ def half_of(shape: Sequence[int]) -> int:
     Examples
     --------
     >>> half_of((300, 300, 200)), half_of((24, 77, 32, 500)), half_of((9,))
-    (1, 3, 1)
+    (1, 2, 1)
     """
     splits = range(1, len(shape)) or [1]
     return min(splits, key=lambda s: max(math.prod(shape[:s]), math.prod(shape[s:])))
