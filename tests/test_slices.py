@@ -365,7 +365,7 @@ class TorchTensor:
         return TorchTensor(self.numbers, self.entries, self.shape, "torch.sparse_coo")
 
     def double(self):
-        return TorchTensor(self.numbers.astype(float))
+        return TorchTensor(self.numbers.astype(float), self.entries, self.shape, self.layout)
 
     def numpy(self):
         return self.numbers
@@ -492,7 +492,7 @@ BAD_SLICES = {
     "mode without positions": (([], [], (2, 0)), r"from 1 to 2147483647, but mode 1 has 0.*Leave"),
     "negative mode": (([], [], (-2, 1)), r"mode 0 has -2"),
     "long mode": (([], [], (2**31,)), r"mode 0 has 2147483648.*split"),
-    "float mode": (([], [], (2.0,)), r"mode 0 has 2\.0.*whole number"),
+    "float mode": (([], [], (2.0,)), r"whole length.*mode 0 has 2\.0"),
     "boolean mode": (([], [], (True,)), r"mode 0 has True"),
     "text shape": (([], [], "23"), r"sequence of mode lengths, but '23'"),
     "number for shape": (([], [], 5), r"but 5 was found\. Write \(5,\)"),

@@ -75,15 +75,15 @@ class Slice:
     unlisted: Unlisted
     _index: npt.NDArray[np.int32] | None
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         index: npt.ArrayLike,
         value: npt.ArrayLike,
         shape: Sequence[int],
         *,
         time: Any = None,
         unlisted: Unlisted = "zero",
-    ) -> None:
+    ) -> Slice:
         if unlisted not in get_args(Unlisted):
             raise DataError(
                 f"unlisted must be 'zero' or 'missing', but {unlisted!r} was found. "
@@ -94,11 +94,10 @@ class Slice:
         numbers = _checked_values(value, len(rows))
         linear = _linear_index(rows, dims)
         kept, numbers = _sorted_sums(linear, numbers, dims, keep_zeros=unlisted == "missing")
-        if kept is linear:  # the order was already canonical, so the rows are the answer
-            coordinates = np.array(rows, dtype=np.int32, order="C")
-        else:
-            coordinates = _unravel(kept, dims)
-        _fill(self, dims, numbers, None, time, unlisted, coordinates)
+        # Where the order was canonical already, the rows are the answer.
+        same = kept is linear
+        cells = np.array(rows, dtype=np.int32, order="C") if same else _unravel(kept, dims)
+        return _trusted(dims, numbers, None, time, unlisted, cells)
 
     @staticmethod
     def dense(array: npt.ArrayLike, *, time: Any = None) -> Slice:
@@ -116,7 +115,7 @@ class Slice:
         with np.errstate(over="ignore"):  # long doubles may overflow here; the next check tells
             whole = np.array(given, dtype=np.float64, order="C", copy=True)
         if _all_finite(whole):
-            return _trusted(dims, whole.reshape(-1), whole, time, "missing", None)
+            return _trusted(dims, None, whole, time, "missing", None)
         infinite = np.isinf(whole)
         if infinite.any():
             cell = tuple(np.argwhere(infinite)[0].tolist())
@@ -224,28 +223,26 @@ class Slice:
         return _trusted, (self.shape, value, self.array, self.time, self.unlisted, index)
 
 
-def _trusted(shape: tuple[int, ...], value: Any, array: Any, *rest: Any) -> Slice:
-    """Wrap arrays that already are canonical and belong to nobody else."""
-    made = object.__new__(Slice)
-    _fill(made, shape, array.reshape(-1) if value is None else value, array, *rest)
-    return made
-
-
-def _fill(
-    made: Slice,
+def _trusted(
     shape: tuple[int, ...],
-    value: Numbers,
+    value: Numbers | None,
     array: Numbers | None,
     time: Any,
     unlisted: Unlisted,
     index: npt.NDArray[np.int32] | None,
-) -> None:
-    for owned in (value, array, index):
+) -> Slice:
+    """Wrap arrays that already are canonical and belong to nobody else."""
+    if array is not None:
+        array.flags.writeable = False
+        value = array.reshape(-1)  # a view, so that a dense slice is held once
+    for owned in (value, index):
         if owned is not None:
             owned.flags.writeable = False
+    made = object.__new__(Slice)
     parts = (shape, value, array, time, unlisted, index)
     for field, part in zip(fields(Slice), parts, strict=True):
         object.__setattr__(made, field.name, part)
+    return made
 
 
 def as_slice(obj: Any, *, time: Any = None) -> Slice:
@@ -322,11 +319,11 @@ def stack(slices: Iterable[Any]) -> Slice:
         whole = np.ascontiguousarray(np.stack(arrays, axis=-1))
         return _trusted(shape, None, whole, None, "missing", None)
 
+    unlisted: Unlisted = "missing"
     if any(x.n_observed < x.size for x in parts):
         parts = [Slice.dense(x.to_dense()) if x.n_unlisted_zeros else x for x in parts]
-        unlisted = "missing"
-    else:
-        unlisted = "zero" if any(x.unlisted == "zero" for x in parts) else "missing"
+    elif any(x.unlisted == "zero" for x in parts):
+        unlisted = "zero"
     linear = np.empty(sum(x.n_listed for x in parts), dtype=np.int64)
     end = 0
     for t, x in enumerate(parts):
@@ -359,19 +356,12 @@ def _from_sparse_array(obj: Any, time: Any) -> Slice:
 
 def _from_torch(obj: Any, time: Any) -> Slice:
     tensor = obj.detach().cpu()
-    if tensor.is_complex():
-        raise DataError(
-            f"A slice must hold real numbers, but a torch tensor of dtype {tensor.dtype} was "
-            "found. Take .real or .abs() of it first."
-        )
-    if tensor.is_sparse:
-        entries = tensor.coalesce()
-    elif "sparse" in str(getattr(tensor, "layout", "")):  # compressed rows, columns or blocks
-        entries = tensor.to_sparse_coo().coalesce()
-    else:
-        return Slice.dense(tensor.double().numpy(), time=time)
-    # double() comes first: NumPy has no bfloat16.
-    values = entries.values().double().numpy()
+    if not tensor.is_complex():  # which is refused below like any other complex array
+        tensor = tensor.double()  # NumPy has no bfloat16
+    if "sparse" not in str(tensor.layout):
+        return Slice.dense(tensor.numpy(), time=time)
+    entries = (tensor if tensor.is_sparse else tensor.to_sparse_coo()).coalesce()
+    values = entries.values().numpy()
     if values.ndim != 1:
         raise DataError(
             f"A sparse torch tensor must hold one number per entry, but its values have shape "
@@ -390,10 +380,9 @@ def _checked_shape(shape: Iterable[Any]) -> tuple[int, ...]:
     for k, dim in enumerate(dims):
         whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool)
         if not whole or not 1 <= dim <= _LARGEST_DIM:
-            advice = "Leave the mode out, or give it a position." if whole and dim == 0 else ""
             raise DataError(
                 f"Every mode must have a whole length from 1 to {_LARGEST_DIM}, but mode {k} has "
-                f"{dim!r}. {advice or 'Give a whole number, or split the mode in two.'}"
+                f"{dim!r}. Leave out a mode without positions, split one that is too long."
             )
     if not dims:
         raise DataError(
@@ -517,11 +506,7 @@ def _unravel(linear: npt.NDArray[np.int64], shape: tuple[int, ...]) -> npt.NDArr
 
 
 def _sorted_sums(
-    linear: npt.NDArray[np.int64],
-    value: Numbers,
-    shape: tuple[int, ...],
-    *,
-    keep_zeros: bool,
+    linear: npt.NDArray[np.int64], value: Numbers, shape: tuple[int, ...], *, keep_zeros: bool
 ) -> tuple[npt.NDArray[np.int64], Numbers]:
     """Sort entries by cell, sum those of one cell and drop zeros.
 
