@@ -527,7 +527,7 @@ BAD_TENSORS = {
     "nothing": (None, r"but NoneType was found"),
     "dictionary": ({"a": 1}, r"but dict was found"),
     "pair": (([[0]], [1]), r"but a tuple of 2 was found"),
-    "list of slices": ([SPARSE, SPARSE], r"use stack\(\)"),
+    "list of slices": ([SPARSE, SPARSE], r"stack\(\) joins slices"),
     "ktensor": (pyttb.ktensor([np.ones((2, 1)), np.ones((2, 1))]), r"but ktensor was found"),
     "data set": (xarray.Dataset({"data": ("a", [1.0])}), r"real numbers|Dataset"),
     "scipy NaN": (scipy.sparse.csr_array([[NAN, 0.0]]), r"finite, but entry 0 is nan"),
@@ -558,11 +558,14 @@ def test_to_dense_of_a_tensor_beyond_memory_says_so():
 
 
 @pytest.mark.slow
-def test_ten_million_entries_take_about_a_second():
+def test_ten_million_entries_cost_less_than_three_argsorts():
     rng = np.random.default_rng(0)
     index = rng.integers(0, [2000, 3000, 500], size=(10**7, 3), dtype=np.int32)
     value = np.ones(10**7)
-    start = time.perf_counter()
+    start = time.process_time()
     x = Slice(index, value, (2000, 3000, 500))
-    assert time.perf_counter() - start < 5.0  # 0.7 to 1.5 s measured; a busy machine is allowed
+    ours = time.process_time() - start
+    start = time.process_time()
+    np.argsort(np.ravel_multi_index(tuple(index.T), x.shape), kind="stable")
+    assert ours < 3 * (time.process_time() - start)
     assert x.total == 1e7

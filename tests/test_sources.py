@@ -247,13 +247,16 @@ def test_a_missing_file_is_an_os_error(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_million_lines_take_about_a_second(tmp_path):
+def test_a_million_lines_are_read_faster_than_numpy_reads_numbers(tmp_path):
     rng = np.random.default_rng(0)
     x = Slice(rng.integers(0, 500, (10**6, 3)), rng.random(10**6), (500, 500, 500))
-    write_tns(tmp_path / "x.tns", x)
-    start = time.perf_counter()
+    write_tns(tmp_path / "x.tns", x, header=False)
+    start = time.process_time()
     assert read_tns(tmp_path / "x.tns") == x
-    assert time.perf_counter() - start < 4.0  # 0.6 s measured; a busy machine is allowed
+    ours = time.process_time() - start
+    start = time.process_time()
+    np.loadtxt(tmp_path / "x.tns")
+    assert ours < time.process_time() - start
 
 
 # Archives

@@ -8,6 +8,7 @@ entries sorted by linear index without duplicates.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, final, get_args
@@ -93,11 +94,10 @@ class Slice:
         rows = _checked_index(index, dims)
         numbers = _checked_values(value, len(rows))
         linear = _linear_index(rows, dims)
-        kept, numbers = _sorted_sums(linear, numbers, dims, keep_zeros=unlisted == "missing")
-        # Where the order was canonical already, the rows are the answer.
-        same = kept is linear
-        cells = np.array(rows, dtype=np.int32, order="C") if same else _unravel(kept, dims)
-        return _trusted(dims, numbers, None, time, unlisted, cells)
+        linear, sums = _sorted_sums(linear, numbers, dims, keep_zeros=unlisted == "missing")
+        if sums is numbers:  # nothing had to change, so that these may still be the caller's own
+            sums = numbers.copy()
+        return _trusted(dims, sums, None, time, unlisted, _unravel(linear, dims))
 
     @staticmethod
     def dense(array: npt.ArrayLike, *, time: Any = None) -> Slice:
@@ -411,10 +411,10 @@ def _real_numbers(values: Any, what: str) -> npt.NDArray[Any]:
             "Give rows of equal length, holding numbers only."
         ) from error
     if array.dtype.kind not in "biuf":
-        example = f", first entry {array.flat[0]!r}" if array.size else ""
+        example = f", first entry {reprlib.repr(array.flat[0])}" if array.size else ""
         advice = {
             "c": "Take .real or abs() of it first.",
-            "O": "Give plain numbers, NaN where there are none; to join slices, use stack().",
+            "O": "Give plain numbers only, in a dense slice NaN for missing; stack() joins slices.",
         }.get(array.dtype.kind, "Convert it to numbers first.")
         raise DataError(
             f"{what.capitalize()} must hold real numbers, but dtype {array.dtype} was found"
@@ -424,7 +424,7 @@ def _real_numbers(values: Any, what: str) -> npt.NDArray[Any]:
 
 
 def _checked_values(values: Any, n_rows: int) -> Numbers:
-    """Return a fresh float64 copy of finite values, one per row of the index."""
+    """Return finite float64 values, one per row of the index, not necessarily a copy."""
     given = _real_numbers(values, "value")
     if given.ndim != 1 or len(given) != n_rows:
         raise DataError(
@@ -432,7 +432,7 @@ def _checked_values(values: Any, n_rows: int) -> Numbers:
             f"{given.shape} was found. Pass as many values as index rows, in one dimension."
         )
     with np.errstate(over="ignore"):  # long doubles may overflow here; the check below tells
-        numbers = np.array(given, dtype=np.float64, order="C", copy=True)
+        numbers = given.astype(np.float64, copy=False)
     if not _all_finite(numbers):
         entry = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise DataError(
@@ -510,8 +510,8 @@ def _sorted_sums(
 ) -> tuple[npt.NDArray[np.int64], Numbers]:
     """Sort entries by cell, sum those of one cell and drop zeros.
 
-    A sum depends on nothing but the values of its cell and their order, down to the last bit. The
-    very same `linear` comes back when nothing had to change.
+    A sum depends on nothing but the values of its cell and their order, down to the last bit.
+    `linear` is used up; the very same `value` comes back when nothing had to change.
     """
     if not (linear[1:] > linear[:-1]).all():
         if not (linear[1:] >= linear[:-1]).all():
@@ -543,11 +543,18 @@ def _sort(
     if (math.prod(shape) - 1).bit_length() + position_bits > 63:
         order = np.argsort(linear, kind="stable")
         return linear[order], value[order]
-    # Cell and position share one integer: sorting integers is 2 to 3 times faster than an argsort,
-    # and equal cells keep their order, so sums do not depend on the sorting algorithm.
-    key = linear << position_bits
-    key |= np.arange(len(linear))
+    # Cell and position share one integer: sorting integers is several times faster than an argsort,
+    # and equal cells keep their order, so that sums do not depend on the sorting algorithm. All of
+    # it happens in place, since first use of new memory costs more than the arithmetic.
+    key, mask = linear, (1 << position_bits) - 1
+    key <<= position_bits
+    for start in range(0, len(key), _CHUNK):
+        part = key[start : start + _CHUNK]
+        part |= np.arange(start, start + len(part))
     key.sort()
-    value = value[key & ((1 << position_bits) - 1)]
+    ordered = np.empty(len(key))
+    for start in range(0, len(key), _CHUNK):
+        part = key[start : start + _CHUNK]
+        ordered[start : start + _CHUNK] = value[part & mask]
     key >>= position_bits
-    return key, value
+    return key, ordered
