@@ -9,7 +9,7 @@ half with matrix products, so that no Khatri-Rao matrix longer than half the mod
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
-# mypy: disable-error-code="call-arg,var-annotated,unreachable"
+# mypy: disable-error-code="call-arg,var-annotated,unreachable,assignment"
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def group_rows(
 ) -> tuple[RowGroups, ...]:
     """Group the cells of a sparse tensor by row, once for every mode.
 
-    The first mode is in order already. The others get a reordered copy of their cells, which a
-    kernel reads from front to back, as far as memory allows; the rest get a list of positions.
-    Copies go to the last modes first: their cells lie farthest apart.
+    The first mode, like one of length 1, is in order already. The others get a reordered copy of
+    their cells, which a kernel reads from front to back, as far as memory allows; the rest get a
+    list of positions. Copies go to the last modes first: their cells lie farthest apart.
 
     Parameters
     ----------
@@ -112,12 +112,14 @@ def group_rows(
         np.cumsum(starts, out=starts)
         cells, numbers, columns = index, value, others
         order = np.empty(0, dtype=order_type)
-        if mode > 0 and copy_bytes - order_bytes <= room and d > 1:
+        if shape[mode] == 1 or math.prod(shape[:mode]) == 1:
+            pass  # in order as they are
+        elif copy_bytes - order_bytes <= room:
             room -= copy_bytes - order_bytes
             cells, numbers = np.empty((n, d - 1), dtype=np.int32), np.empty(n)
             columns = np.arange(d - 1, dtype=np.int64)
             _reorder(index, value, mode, starts[:-1].copy(), cells, numbers)
-        elif mode > 0:
+        else:
             order = np.empty(n, dtype=order_type)
             _place(index, mode, starts[:-1].copy(), order)
         groups.append(RowGroups(mode, cells, numbers, order, columns, others, starts))
