@@ -1,0 +1,1 @@
+"""The paper's four experiments, one command each: `python -m experiments.gaussian`."""

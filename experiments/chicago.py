@@ -1,0 +1,85 @@
+"""Chicago crime experiment: OnlineGCP against GCP on yes-or-no data, one slice per day."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from experiments.claims import Claim, comparable_loss, learned, mean_loss
+from experiments.console import Options, read_options
+from experiments.data import chicago
+from experiments.experiment import Plan, Static, Streaming, conduct, shortened
+from experiments.protocol import Problem, Run
+from experiments.settings import TABLES, Settings
+from experiments.static_methods import sampled_gcp
+from onlinegcp.streaming import OnlineGCP
+
+DAYS = {"paper": 5687, "small": 60}
+SHORT_HISTORY = 50  # the window of the paper's other experiments
+
+
+def plan(options: Options) -> Plan:
+    """The experiment of section 6.2: hour x area x type by day, any crime counts as one, R = 50."""
+    settings = TABLES[options.scale]["chicago"]
+    rank, warm, seed = settings.rank, settings.init_slices, options.seed
+    count = shortened(options.slices, DAYS[options.scale], warm)
+    slices = chicago(options.data, count)
+    problem = Problem("chicago", slices, "bernoulli_odds", rank, warm)
+    samples = {"objective": 50_000, "gradient": 10_000}
+    first = sampled_gcp(slices[:warm], rank, "bernoulli_odds", seed, starts=3, epochs=20, **samples)
+    shorter = replace(settings, history_size=SHORT_HISTORY)
+
+    def online(name: str, chosen: Settings) -> Streaming:
+        options = {"loss": "bernoulli_odds", "random_state": seed, **chosen.parameters()}
+        return Streaming(name, lambda start: OnlineGCP(init=start, **options))
+
+    streaming = [online("OnlineGCP", settings)]
+    if options.scale == "paper":
+        streaming.append(online(f"OnlineGCP, H = {SHORT_HISTORY}", shorter))
+    size = " x ".join(map(str, (*slices[0].shape, len(slices))))
+    return Plan(
+        problem,
+        warm_start=Static("GCP", first.settings, first.solve),
+        static=[sampled_gcp(slices, rank, "bernoulli_odds", seed, **samples)],
+        streaming=streaming,
+        claims=lambda runs: claims(problem, runs),
+        title=f"Chicago crime, yes or no, {size}, Bernoulli (odds), R = {rank}",
+    )
+
+
+def claims(problem: Problem, runs: dict[str, Run]) -> list[Claim]:
+    """Losses comparable to static GCP; a long history is needed for the global loss."""
+    found: list[Claim] = []
+    ours = runs.get("OnlineGCP")
+    if ours is None:
+        return found
+    if "GCP" in runs:
+        found += [
+            comparable_loss(problem, ours, runs["GCP"], "local"),
+            comparable_loss(problem, ours, runs["GCP"], "overall"),
+        ]
+    short = runs.get(f"OnlineGCP, H = {SHORT_HISTORY}")
+    if short is not None:
+        long_loss, short_loss = (mean_loss(problem, run, "overall") for run in (ours, short))
+        gap = short_loss / long_loss - 1
+        found.append(
+            Claim(
+                "OnlineGCP needs the long history (H = 500) to keep its global loss",
+                bool(gap > 0.01),
+                f"global loss {short_loss:.5g} with H = {SHORT_HISTORY} against {long_loss:.5g} "
+                f"with H = 500, {gap:+.1%} (needed means more than +1 %)",
+                required=False,
+            )
+        )
+    found.append(learned(problem, ours, runs["frozen warm start"]))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the experiment from the command line."""
+    return conduct("chicago", read_options("chicago", plan.__doc__ or "", arguments), plan)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
