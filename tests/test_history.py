@@ -4,8 +4,23 @@ import numpy as np
 import pytest
 
 from onlinegcp.errors import DataError
-from onlinegcp.history import KINDS, History, history_gradient, history_value
+from onlinegcp.history import KINDS, History
+from onlinegcp.kernels import get_kernels
+from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.slices import Slice
+
+KERNELS = ("reference", "cpu")
+
+
+def history_value(folded, new, old, kernels="reference"):
+    return get_kernels(kernels).history_value(stack_factors(new), stack_factors(old), folded)
+
+
+def history_gradient(folded, new, old, mode, kernels):
+    out = get_kernels(kernels).history_gradient(
+        stack_factors(new), stack_factors(old), folded, (mode,)
+    )
+    return out.views()[mode]
 
 
 def make(kind, rank=3, size=4, weight=2.0, decay=0.9):
@@ -40,14 +55,15 @@ def test_value_is_half_the_weighted_distance_between_dense_models(kind, shape):
     assert history_value(history.fold(now), new, old) == pytest.approx(expected, rel=1e-10)
 
 
-def test_gradient_is_the_slope_of_the_value():
+@pytest.mark.parametrize("kernels", KERNELS)
+def test_gradient_is_the_slope_of_the_value(kernels):
     rng = np.random.default_rng(1)
     folded = offer_all(make("last"), rng.normal(size=(6, 3))).fold(9)
     new = [rng.normal(size=(n, 3)) for n in (3, 5, 2)]
     old = [rng.normal(size=(n, 3)) for n in (3, 5, 2)]
     step = 1e-6
     for mode in range(3):
-        gradient = history_gradient(folded, new, old, mode)
+        gradient = history_gradient(folded, new, old, mode, kernels)
         for i, r in np.ndindex(*gradient.shape):
             up, down = [a.copy() for a in new], [a.copy() for a in new]
             up[mode][i, r] += step

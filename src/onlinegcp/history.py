@@ -2,10 +2,7 @@
 
 Every history that penalises changes of the model, 1/2 sum_h w_h ||Mbar_h - M_h||_F^2 (paper eq. 4),
 depends on the past only through one R x R matrix S = sum_h w_h s_h s_h' (errata row 15), so
-`fold` is all a solver needs from a window. With Gamma = hadamard_k A_k'A_k:
-
-    value     1/2 [ 1'(Gamma * S)1 + 1'(Gammabar * S)1 - 2 1'(cross * S)1 ]
-    gradient  A_k (Gamma_k * S) - Abar_k (cross_k * S)
+`fold` is all a solver needs from a window (value and gradient: `kernels.reference`).
 
 Kinds: "reservoir" (uniform sample of all rows ever offered), "last" (the newest rows),
 "exponential" (no rows at all, S itself decays), "data" (keeps the slices, paper eq. 3),
@@ -179,27 +176,3 @@ class History:
             folded=arrays.get("folded"),
             slices=tuple(slices),
         )
-
-
-def history_value(
-    folded: FloatArray, factors: Sequence[FloatArray], old: Sequence[FloatArray]
-) -> float:
-    """1/2 sum_h w_h ||Mbar_h - M_h||_F^2 without forming a tensor."""
-    new_gram, old_gram, cross = folded.copy(), folded.copy(), folded.copy()
-    for a, b in zip(factors, old, strict=True):
-        new_gram *= a.T @ a
-        old_gram *= b.T @ b
-        cross *= b.T @ a
-    return float(0.5 * (new_gram.sum() + old_gram.sum()) - cross.sum())
-
-
-def history_gradient(
-    folded: FloatArray, factors: Sequence[FloatArray], old: Sequence[FloatArray], mode: int
-) -> FloatArray:
-    """Slope of `history_value` with respect to one factor."""
-    gram, cross = folded.copy(), folded.copy()
-    for k, (a, b) in enumerate(zip(factors, old, strict=True)):
-        if k != mode:
-            gram *= a.T @ a
-            cross *= b.T @ a
-    return np.asarray(factors[mode] @ gram - old[mode] @ cross)

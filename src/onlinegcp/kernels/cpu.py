@@ -100,7 +100,7 @@ def scatter_gradient(
     head = _Head(blocks, weights)
     wanted = tuple(range(blocks.ndim)) if modes is None else tuple(modes)
     out = blocks.zeros_like()
-    weights_gradient = np.zeros_like(weights)
+    weights_gradient = aligned_zeros(weights.shape, weights.dtype)
     n = len(index)
     scatter_block(
         blocks.ndim, head.needed(wanted, True), 0, n, n, 0, blocks.width, _far(blocks),
@@ -262,11 +262,11 @@ class _Head:
 
 def _strata(plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     base = 0
-    rows = []
-    for stratum in plan.strata:
-        rows.append([stratum.source, stratum.count, stratum.values, int(stratum.corrected), base])
+    numbers = np.zeros((len(plan.strata), 6), np.int64)
+    for row, stratum in zip(numbers, plan.strata, strict=True):
+        row[:5] = stratum.source, stratum.count, stratum.values, stratum.corrected, base
+        row[5:].view(np.uint64)[0] = stratum.share
         base += stratum.count
-    numbers = np.array(rows, np.int64).reshape(-1, 5)
     return numbers, np.array([stratum.weight for stratum in plan.strata], np.float64)
 
 

@@ -1,1 +1,27 @@
-"""streaming."""
+"""Streaming methods behind one protocol; `METHODS` lists them by name."""
+
+from __future__ import annotations
+
+from onlinegcp.streaming.cp_stream import CPStream
+from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.online_cp import OnlineCP
+from onlinegcp.streaming.online_gcp import OnlineGCP
+from onlinegcp.streaming.online_sgd import OnlineSGD
+from onlinegcp.streaming.record import StepRecord
+
+METHODS: dict[str, type[StreamingModel]] = {
+    "online_gcp": OnlineGCP,
+    "online_sgd": OnlineSGD,
+    "online_cp": OnlineCP,
+    "cp_stream": CPStream,
+}
+
+__all__ = [
+    "METHODS",
+    "CPStream",
+    "OnlineCP",
+    "OnlineGCP",
+    "OnlineSGD",
+    "StepRecord",
+    "StreamingModel",
+]

@@ -1,0 +1,152 @@
+"""OnlineSGD: OnlineGCP's special case with one gradient step per slice and no history."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import numpy as np
+
+from onlinegcp.errors import DataError
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import Loss, get_loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers.least_squares import gram, solve_weights
+from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
+from onlinegcp.streaming.model import FloatArray, ModelState, StreamingModel
+from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.warm_start import WarmStart
+
+
+@final
+class OnlineSGD(StreamingModel):
+    """Least-squares weights, then one gradient step on the factors (Mardani et al. 2015).
+
+    Parameters
+    ----------
+    rank
+        Number of components.
+    rate
+        Step length on the squared error sum (x - m)^2, or "auto": ``relative_rate`` over the
+        largest curvature of the slice's problem, which makes the method indifferent to the units
+        of the data.
+    relative_rate
+        Share of the largest stable step that "auto" takes; it falls as 1 / (1 + decay t).
+    decay
+        How fast the step shrinks with the slice number t; 0 keeps it.
+    ridge
+        Penalty lambda / 2 |s|^2 on the weights.
+    factor_penalty
+        Penalty on the factors at slice t, lambda_t / 2 ||A_k||^2 with lambda_t = this / t.
+    init, init_slices, init_starts
+        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
+        `init_starts`.
+    random_state
+        Seed of the warm start.
+
+    References
+    ----------
+    M. Mardani, G. Mateos, G. Giannakis, Subspace learning and imputation for streaming big data
+    matrices and tensors, IEEE TSP 2015.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.random((6, 2)), rng.random((5, 2))
+    >>> model = OnlineSGD(2, init_slices=4)
+    >>> for _ in range(8):
+    ...     _ = model.partial_fit(Slice.dense(a * rng.random(2) @ b.T))
+    >>> model.n_slices_, model.last_.prequential < 1e-6
+    (8, True)
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        *,
+        rate: float | Literal["auto"] = "auto",
+        relative_rate: float = 0.1,
+        decay: float = 0.0,
+        ridge: float = 0.0,
+        factor_penalty: float = 0.0,
+        init: KTensor | None = None,
+        init_slices: int = 10,
+        init_starts: int = 3,
+        random_state: int | None = 0,
+    ) -> None:
+        self.rank = rank
+        self.rate = rate
+        self.relative_rate = relative_rate
+        self.decay = decay
+        self.ridge = ridge
+        self.factor_penalty = factor_penalty
+        self.init = init
+        self.init_slices = init_slices
+        self.init_starts = init_starts
+        self.random_state = random_state
+
+    def _get_loss(self) -> Loss:
+        if self.rate != "auto" and not (
+            isinstance(self.rate, int | float) and 0 < self.rate < np.inf
+        ):
+            raise DataError(f"rate must be 'auto' or a number > 0, but got {self.rate!r}.")
+        for name in ("decay", "ridge", "factor_penalty"):
+            if not 0 <= getattr(self, name) < np.inf:
+                raise DataError(f"{name} must be a number >= 0, but got {getattr(self, name)!r}.")
+        if not 0 < self.relative_rate <= 1:
+            raise DataError(f"relative_rate must lie in (0, 1], but got {self.relative_rate!r}.")
+        return get_loss("gaussian")
+
+    def _begin(self, start: WarmStart, seed: int) -> ModelState:
+        weights = start.rows[-1] if start.n_rows else start.mean
+        return ModelState(start.factors, weights, start.mean)
+
+    def _learn(
+        self, state: ModelState, x: Slice, number: int, seed: int
+    ) -> tuple[ModelState, StepRecord]:
+        loss, watch = self._get_loss(), Stopwatch()
+        weights = self._weigh(state, x, seed)
+        watch.lap("weights")
+        settings = SgdSettings(
+            step="sgd",
+            rate=self._rate_at(state.factors, weights, number),
+            epochs=1,
+            iterations=1,
+            sampler="dense" if x.n_observed == x.size else "all",
+            ridge=self.factor_penalty / number,
+        )
+        moved = solve_sgd(
+            x, state.factors, weights, loss, settings, update=("factors",), slice_number=number
+        )
+        watch.lap("factors")
+        factors = tuple(moved.factors)
+        record = write_record(
+            x,
+            number,
+            loss,
+            before=(state.factors, weights),
+            after=(factors, weights),
+            watch=watch,
+            seed=seed,
+            objective=moved.objective,
+            factor_epochs=moved.epochs,
+            factor_failures=moved.failures,
+        )
+        mean = running_mean(state.mean_weights, weights)
+        return ModelState(factors, weights, mean), record
+
+    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
+        return solve_weights(x, state.factors, penalty=self.ridge)
+
+    def _rate_at(self, factors: tuple[FloatArray, ...], weights: FloatArray, number: int) -> float:
+        shrink = 1.0 / (1.0 + self.decay * number)
+        if self.rate != "auto":
+            return float(self.rate) * shrink
+        # Gradient steps on block k are stable below 2 over its largest curvature,
+        # 2 * eigenvalue of (s s') * (Z_k'Z_k); the modes move together, hence the sum.
+        outer = np.outer(weights, weights)
+        curvature = sum(
+            2.0 * float(np.linalg.eigvalsh(gram(factors, skip=k) * outer)[-1])
+            for k in range(len(factors))
+        )
+        return self.relative_rate * shrink / max(curvature, np.finfo(float).tiny)

@@ -1,0 +1,56 @@
+"""What one learned slice did, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """The account of one slice.
+
+    Losses are sums over every observed cell, not divided by anything; divide by the slice's
+    `norm_squared` for the paper's normalised loss.
+
+    Attributes
+    ----------
+    number
+        Slice number, counted from 1, warm start included.
+    time
+        Time the slice carries, if any.
+    nnz, n_observed
+        Nonzero and observed cells of the slice.
+    norm_squared
+        Sum of its squared values.
+    prequential
+        Loss with weights fitted to the slice but factors from before it was learned: the honest
+        measure of how well the past explains the present.
+    local
+        Loss after learning the slice (rewards overfitting it).
+    exact
+        Whether the two losses count every cell; False: estimated from a sample, because the slice
+        has too many cells for a loss without closed form.
+    objective
+        Sampled objective the factor solver ended at, history and penalties included; None for
+        methods without one.
+    weight_epochs, factor_epochs, weight_failures, factor_failures
+        Epochs tried and epochs undone by the stochastic solvers; 0 where there are none.
+    seconds
+        Wall time by part: "weights", "factors", "scoring".
+    """
+
+    number: int
+    time: Any
+    nnz: int
+    n_observed: int
+    norm_squared: float
+    prequential: float
+    local: float
+    exact: bool = True
+    objective: float | None = None
+    weight_epochs: int = 0
+    factor_epochs: int = 0
+    weight_failures: int = 0
+    factor_failures: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,203 @@
+"""A streaming model as a file: its parameters, its state, and any slices it still needs."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp import __version__
+from onlinegcp.archive import read_archive, write_archive
+from onlinegcp.errors import StateError
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import Loss, from_dict
+from onlinegcp.slices import Slice
+from onlinegcp.streaming.model import ModelState, StreamingModel
+from onlinegcp.streaming.record import StepRecord
+
+KIND = "streaming model"
+
+
+def save_model(model: StreamingModel, path: str | os.PathLike[str]) -> None:
+    """Store a model in one file, all or nothing."""
+    saved = model.get_state()
+    arrays: dict[str, NDArray[Any]] = {}
+    record: dict[str, Any] = {
+        "method": type(model).__name__,
+        "version": __version__,
+        "n_slices": saved["n_slices"],
+        "seed": saved["seed"],
+        "parameters": {
+            name: _pack_value(value, f"parameter.{name}", arrays)
+            for name, value in model.get_params(deep=False).items()
+        },
+        "last": _pack_step(model.last_),
+        "buffer": _pack_slices(saved["buffer"], "buffer", arrays),
+    }
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(model, name):
+            record[name] = np.asarray(getattr(model, name)).tolist()
+    state: ModelState | None = saved["state"]
+    if state is not None:
+        for k, a in enumerate(state.factors):
+            arrays[f"factor.{k}"] = a
+        arrays["weights"], arrays["mean_weights"] = state.weights, state.mean_weights
+        for name, array in state.arrays.items():
+            arrays[f"state.{name}"] = array
+        record["n_modes"] = len(state.factors)
+        record["scalars"] = state.scalars
+        record["slices"] = _pack_slices(state.slices, "slices", arrays)
+    write_archive(path, KIND, arrays, record)
+
+
+def load_model(path: str | os.PathLike[str]) -> StreamingModel:
+    """The model stored at `path`, of whatever method it is."""
+    from onlinegcp.streaming import METHODS
+
+    arrays, record = read_archive(path, KIND)
+    classes = {cls.__name__: cls for cls in METHODS.values()}
+    if record.get("method") not in classes:
+        raise StateError(
+            f"{path} holds a {record.get('method')!r}, which this version does not know. Upgrade "
+            f"onlinegcp; known methods are {', '.join(sorted(classes))}."
+        )
+    try:
+        return _rebuild(classes[record["method"]], arrays, record)
+    except (KeyError, TypeError, IndexError) as error:
+        raise StateError(
+            f"{path} lacks a part of the model ({error}). The file is damaged or from another "
+            f"version ({record.get('version')}); use an earlier copy."
+        ) from error
+
+
+def _rebuild(
+    cls: type[StreamingModel], arrays: dict[str, NDArray[Any]], record: dict[str, Any]
+) -> StreamingModel:
+    parameters = {
+        name: _unpack_value(value, f"parameter.{name}", arrays)
+        for name, value in record["parameters"].items()
+    }
+    model = cls(**parameters)
+    state = None
+    if "n_modes" in record:
+        prefix = "state."
+        state = ModelState(
+            tuple(arrays[f"factor.{k}"] for k in range(record["n_modes"])),
+            arrays["weights"],
+            arrays["mean_weights"],
+            {n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)},
+            record["scalars"],
+            tuple(_unpack_slices(record["slices"], "slices", arrays)),
+        )
+    model.set_state(
+        {
+            "n_slices": record["n_slices"],
+            "seed": record["seed"],
+            "state": state,
+            "buffer": _unpack_slices(record["buffer"], "buffer", arrays),
+        }
+    )
+    model.last_ = _unpack_step(record["last"])
+    if "n_features_in_" in record:
+        model.n_features_in_ = int(record["n_features_in_"])
+    if "feature_names_in_" in record:
+        model.feature_names_in_ = np.array(record["feature_names_in_"], dtype=object)
+    return model
+
+
+def _pack_value(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
+    """A parameter as JSON, its arrays set aside."""
+    if isinstance(value, Loss):
+        return {"loss": value.to_dict()}
+    if isinstance(value, KTensor):
+        arrays[f"{name}.weights"] = value.weights
+        for k, a in enumerate(value.factors):
+            arrays[f"{name}.{k}"] = a
+        return {"ktensor": value.ndim}
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def _unpack_value(value: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    if isinstance(value, dict) and "loss" in value:
+        return from_dict(value["loss"])
+    if isinstance(value, dict) and "ktensor" in value:
+        factors = [arrays[f"{name}.{k}"] for k in range(value["ktensor"])]
+        return KTensor(arrays[f"{name}.weights"], factors)
+    return value
+
+
+def _pack_slices(
+    slices: Sequence[Slice], name: str, arrays: dict[str, NDArray[Any]]
+) -> list[dict[str, Any]]:
+    entries = []
+    for k, x in enumerate(slices):
+        if x.array is not None:
+            arrays[f"{name}.{k}.array"] = x.array
+        else:
+            arrays[f"{name}.{k}.index"], arrays[f"{name}.{k}.value"] = x.index, x.value
+        entries.append({"shape": list(x.shape), "unlisted": x.unlisted, "time": _pack_time(x.time)})
+    return entries
+
+
+def _unpack_slices(
+    entries: Sequence[Mapping[str, Any]], name: str, arrays: Mapping[str, NDArray[Any]]
+) -> list[Slice]:
+    slices = []
+    for k, entry in enumerate(entries):
+        time = _unpack_time(entry["time"])
+        if f"{name}.{k}.array" in arrays:
+            slices.append(Slice.dense(arrays[f"{name}.{k}.array"], time=time))
+        else:
+            slices.append(
+                Slice(
+                    arrays[f"{name}.{k}.index"],
+                    arrays[f"{name}.{k}.value"],
+                    tuple(entry["shape"]),
+                    time=time,
+                    unlisted=entry["unlisted"],
+                )
+            )
+    return slices
+
+
+def _pack_step(step: StepRecord | None) -> dict[str, Any] | None:
+    if step is None:
+        return None
+    return {**vars(step), "time": _pack_time(step.time)}
+
+
+def _unpack_step(fields: dict[str, Any] | None) -> StepRecord | None:
+    if fields is None:
+        return None
+    return StepRecord(**{**fields, "time": _unpack_time(fields["time"])})
+
+
+def _pack_time(time: Any) -> Any:
+    """A time as JSON; what has no faithful form is kept as text."""
+    if isinstance(time, np.generic) and not isinstance(time, np.datetime64):
+        time = time.item()
+    if time is None or isinstance(time, bool | int | float | str):
+        return time
+    if isinstance(time, np.datetime64):
+        return {"datetime64": str(time), "unit": np.datetime_data(time.dtype)[0]}
+    if isinstance(time, datetime.datetime):
+        return {"datetime": time.isoformat()}
+    if isinstance(time, datetime.date):
+        return {"date": time.isoformat()}
+    return str(time)
+
+
+def _unpack_time(stored: Any) -> Any:
+    if not isinstance(stored, dict):
+        return stored
+    if "datetime64" in stored:
+        return np.datetime64(stored["datetime64"], stored["unit"])
+    if "datetime" in stored:
+        return datetime.datetime.fromisoformat(stored["datetime"])
+    return datetime.date.fromisoformat(stored["date"])

@@ -1,0 +1,101 @@
+"""Where a streaming model starts: a static model of the first slices, or one the caller gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.errors import DataError
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import Loss
+from onlinegcp.slices import Slice, stack
+from onlinegcp.static.cp_als import cp_als
+from onlinegcp.static.cp_apr import cp_apr
+from onlinegcp.static.gcp import gcp
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """Factors with unit 2-norm columns, all scale in the rows of the time mode (errata row 20).
+
+    Attributes
+    ----------
+    factors
+        One matrix (I_k, R) per mode.
+    rows
+        Weights of the slices the start was made from (n, R); may be empty.
+    mean
+        Where to look for the next slice's weights (R,).
+    slices
+        Those slices; empty when the caller gave the start.
+    """
+
+    factors: tuple[FloatArray, ...]
+    rows: FloatArray
+    mean: FloatArray
+    slices: tuple[Slice, ...] = ()
+
+    @property
+    def n_rows(self) -> int:
+        """Slices the start stands for."""
+        return len(self.rows)
+
+
+def static_start(
+    slices: Sequence[Slice], rank: int, loss: Loss, *, starts: int, seed: int
+) -> WarmStart:
+    """Solve the first slices by the static method that matches the loss, best of several starts.
+
+    Gaussian: CP-ALS. Poisson without missing cells: CP-APR. Everything else: GCP.
+    """
+    x = stack(slices)
+    if x.nnz == 0:
+        # Nothing to decompose: a flat model of nothing, which the next slices will shape.
+        return _normalised(KTensor(np.zeros(rank), [np.ones((n, rank)) for n in x.shape]), slices)
+    options: dict[str, Any] = {"n_starts": starts, "seed": seed}
+    if loss.name == "gaussian":
+        fit = cp_als(x, rank, max_iterations=200, tolerance=1e-6, **options)
+    elif loss.name == "poisson" and x.unlisted == "zero":
+        fit = cp_apr(x, rank, max_iterations=100, **options)
+    else:
+        fit = gcp(x, rank, loss, **options)
+    return _normalised(fit.ktensor, slices)
+
+
+def given_start(init: KTensor, shape: tuple[int, ...], rank: int, loss: Loss) -> WarmStart:
+    """Use the caller's model: d modes, or d + 1 with the rows of past slices in the last."""
+    if not isinstance(init, KTensor):
+        raise DataError(f"init must be a KTensor or None, but got {type(init).__name__}.")
+    if init.rank != rank:
+        raise DataError(f"init must have rank {rank}, but has rank {init.rank}.")
+    if init.shape[: len(shape)] != shape or init.ndim not in (len(shape), len(shape) + 1):
+        raise DataError(
+            f"init must have shape {shape}, or {shape} and one time mode, but has {init.shape}."
+        )
+    smallest = min(float(a.min()) for a in init.factors)
+    if smallest < loss.lower:
+        raise DataError(
+            f"loss {loss.name!r} needs factors >= {loss.lower}, but init has {smallest}."
+        )
+    if init.ndim == len(shape):
+        # The caller's weights say where to look for the first slice's; they are no past slice.
+        start = _normalised(KTensor(init.weights, [*init.factors, np.ones((1, rank))]), ())
+        return WarmStart(start.factors, start.rows[:0], start.rows[0])
+    return _normalised(init, ())
+
+
+def _normalised(model: KTensor, slices: Sequence[Slice]) -> WarmStart:
+    *factors, rows = (a.copy() for a in model.factors)
+    rows = rows * model.weights
+    for a in factors:
+        norms = np.linalg.norm(a, axis=0)
+        norms[norms == 0] = 1.0
+        a /= norms
+        rows = rows * norms
+    return WarmStart(tuple(factors), rows, rows.mean(axis=0), tuple(slices))

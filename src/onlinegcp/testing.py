@@ -1,0 +1,366 @@
+"""The conformance suite: what every streaming method must do, as checks that run on any of them.
+
+`check_streaming(Model(...))` runs all of `CHECKS`. Each check takes an unfitted model, works on
+clones of it, and raises AssertionError with a sentence about what was found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from onlinegcp.errors import DataError, OnlineGCPError
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import Loss, get_loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers.objective import slice_loss
+
+FloatArray: TypeAlias = NDArray[np.float64]
+Check: TypeAlias = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class PlantedStream:
+    """Slices drawn from a known model.
+
+    Attributes
+    ----------
+    slices
+        The data.
+    rows
+        True weights, one row per slice.
+    factors
+        True factors of each slice (the same tuple for all, unless a change was planted).
+    """
+
+    slices: list[Slice]
+    rows: FloatArray
+    factors: list[tuple[FloatArray, ...]]
+
+
+def check_streaming(model: Any, checks: Iterable[Check] | None = None) -> None:
+    """Run the conformance suite on a streaming model.
+
+    Parameters
+    ----------
+    model
+        An unfitted estimator; its parameters are used as they are.
+    checks
+        Which checks; all of them by default.
+
+    Examples
+    --------
+    >>> from onlinegcp.streaming import OnlineCP
+    >>> check_streaming(OnlineCP(2, init_slices=5))
+    """
+    for check in CHECKS if checks is None else checks:
+        check(model)
+
+
+def planted_stream(
+    loss: Loss,
+    *,
+    shape: tuple[int, ...] = (11, 7),
+    rank: int = 2,
+    n_slices: int = 40,
+    change_at: int | None = None,
+    seed: int = 0,
+) -> PlantedStream:
+    """A small dense stream from a known model, for any loss.
+
+    Parameters
+    ----------
+    loss
+        Data are drawn from its likelihood; losses without one get Gaussian noise.
+    shape, rank, n_slices
+        Size of the stream.
+    change_at
+        From this slice on, the factors are new ones.
+    seed
+        Seed of everything.
+    """
+    rng = np.random.default_rng(seed)
+    scale = {"poisson": 12.0, "negative_binomial": 6.0, "bernoulli_odds": 1.0}.get(loss.name, 3.0)
+
+    def draw_factors() -> tuple[FloatArray, ...]:
+        # Each component owns a part of every mode, so that the truth is well determined.
+        parts = []
+        for n in shape:
+            owner = np.arange(n) % rank
+            a = np.where(owner[:, None] == np.arange(rank), 1.0, 0.1) * rng.uniform(
+                0.7, 1.3, (n, 1)
+            )
+            parts.append(a if loss.lower >= 0 else a * rng.choice([-1.0, 1.0], (n, 1)))
+        return tuple(parts)
+
+    rows = scale * rng.uniform(0.4, 1.6, (n_slices, rank))
+    first = draw_factors()
+    second = tuple(np.roll(a, 1, axis=0)[::-1].copy() for a in draw_factors())
+    factors = [first if change_at is None or t < change_at else second for t in range(n_slices)]
+    slices = [
+        Slice.dense(_draw(loss, KTensor(row, f).full(), rng))
+        for row, f in zip(rows, factors, strict=True)
+    ]
+    return PlantedStream(slices, rows, factors)
+
+
+def _draw(loss: Loss, m: FloatArray, rng: np.random.Generator) -> FloatArray:
+    try:
+        return np.asarray(loss.sample(rng, m), dtype=np.float64)
+    except OnlineGCPError:
+        noisy = m + 0.1 * rng.standard_normal(m.shape)
+        return np.maximum(noisy, 1e-3) if loss.lower >= 0 else noisy
+
+
+# ---- the checks
+
+
+def returns_self_and_counts(model: Any) -> None:
+    """partial_fit returns the model and counts every slice."""
+    stream, fitted = _stream(model, 14), clone(model)
+    for n, x in enumerate(stream.slices, 1):
+        assert fitted.partial_fit(x) is fitted, "partial_fit did not return the model"
+        assert fitted.n_slices_ == n, f"n_slices_ is {fitted.n_slices_} after {n} slices"
+    assert clone(model).fit(iter(stream.slices)).n_slices_ == len(stream.slices), "fit miscounts"
+
+
+def several_slices_equal_one_by_one(model: Any) -> None:
+    """A list of slices is learned like its members in turn."""
+    slices = _stream(model, 16).slices
+    together = clone(model).partial_fit(slices[:12]).partial_fit(slices[12:])
+    _same_model(together, _fit(model, slices), "a list of slices and the same slices in turn")
+
+
+def transform_and_predict_change_nothing(model: Any) -> None:
+    """Using the model does not change it, whatever the order of use."""
+    stream = _stream(model, 16)
+    fitted = _fit(model, stream.slices)
+    before = _numbers(fitted)
+    x = stream.slices[3]
+    index = np.array([[0] * x.ndim, [n - 1 for n in x.shape]])
+    first = fitted.transform(x), fitted.predict(index), fitted.score_samples(x)
+    fitted.transform(stream.slices[5])
+    second = fitted.transform(x), fitted.predict(index), fitted.score_samples(x)
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a, b, "the same question got two answers")
+    for a, b in zip(before, _numbers(fitted), strict=True):
+        np.testing.assert_array_equal(a, b, "transform or predict changed the model")
+    np.testing.assert_array_equal(
+        fitted.transform([stream.slices[5], x])[1], first[0], "weights depend on the other slices"
+    )
+
+
+def inputs_stay_untouched(model: Any) -> None:
+    """Neither arrays nor slices passed in are changed."""
+    stream, fitted = _stream(model, 14), clone(model)
+    for x in stream.slices:
+        array = x.to_dense()
+        copy = array.copy()
+        fitted.partial_fit(Slice.dense(array))
+        np.testing.assert_array_equal(array, copy, "the data passed in were changed")
+
+
+def same_seed_same_bits(model: Any) -> None:
+    """Two runs with one seed give the same bits."""
+    slices = _stream(model, 16).slices
+    _same_model(_fit(model, slices), _fit(model, slices), "two runs with the same seed")
+
+
+def entry_order_is_irrelevant(model: Any) -> None:
+    """A slice's cells may come in any order."""
+    rng = np.random.default_rng(1)
+    slices = [_sparse(x) for x in _stream(model, 14).slices]
+    shuffled = []
+    for x in slices:
+        order = rng.permutation(x.n_listed)
+        shuffled.append(Slice(x.index[order], x.value[order], x.shape, unlisted=x.unlisted))
+    _same_model(_fit(model, slices), _fit(model, shuffled), "the same cells in another order")
+
+
+def empty_slice_is_accepted(model: Any) -> None:
+    """A slice without any event is data like any other."""
+    if not _loss(model).unlisted_zeros_allowed:
+        return
+    stream = _stream(model, 14)
+    fitted = _fit(model, stream.slices)
+    empty = Slice(np.empty((0, 2), dtype=int), [], stream.slices[0].shape)
+    fitted.partial_fit(empty).partial_fit(stream.slices[0])
+    assert np.all(np.isfinite(np.concatenate([a.ravel() for a in _numbers(fitted)]))), (
+        "an empty slice left numbers that are not finite"
+    )
+
+
+def sparse_and_dense_slices_mix(model: Any) -> None:
+    """Dense slices and lists of cells may alternate in one stream."""
+    slices = _stream(model, 16).slices
+    mixed = [_sparse(x) if t % 2 else x for t, x in enumerate(slices)]
+    fitted = _fit(model, mixed)
+    assert fitted.n_slices_ == 16, "sparse and dense slices did not mix"
+    assert all(np.all(np.isfinite(a)) for a in fitted.factors_), "factors are not finite"
+
+
+def state_does_not_grow(model: Any) -> None:
+    """The size of a saved model is the same after many slices as after some."""
+    stream = _stream(model, 40)
+    fitted = _fit(model, stream.slices)
+    sizes = []
+    for _ in range(3):
+        for x in stream.slices[20:]:
+            fitted.partial_fit(x)
+        sizes.append(len(pickle.dumps(fitted.get_state())))
+    # Room for a few more digits of counters, none for another row.
+    assert sizes[2] - sizes[0] < 64, f"the state grew from {sizes[0]} to {sizes[2]} bytes"
+
+
+def saved_and_loaded_goes_on_bit_for_bit(model: Any) -> None:
+    """Saving, loading and going on equals never having stopped."""
+    slices = _stream(model, 20).slices
+    through = _fit(model, slices)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        for stop in (2, 9, 15):
+            before = _fit(model, slices[:stop])
+            before.save(path)
+            resumed = type(model).load(path)
+            for x in slices[stop:]:
+                resumed.partial_fit(x)
+            _same_model(through, resumed, f"a run through and one resumed after slice {stop}")
+
+
+def bad_slices_leave_the_model_unchanged(model: Any) -> None:
+    """What cannot be learned is refused, and nothing of it sticks."""
+    slices = _stream(model, 16).slices
+    fitted = _fit(model, slices[:14])
+    before = _numbers(fitted)
+    shape = slices[0].shape
+    infinite = np.ones(shape)
+    infinite[0, 0] = np.inf
+    bad: list[Callable[[], Any]] = [
+        lambda: infinite[None][0:1],
+        lambda: Slice.dense(np.ones((shape[0] + 1, *shape[1:]))),
+        lambda: Slice([[0] * len(shape)], [np.nan], shape),
+        lambda: [slices[0], Slice.dense(np.ones((2, 2)))],
+        lambda: [slices[14], "not a slice"],
+    ]
+    for make in bad:
+        try:
+            fitted.partial_fit(make())
+        except (OnlineGCPError, ValueError):
+            pass
+        else:
+            raise AssertionError("a bad slice was learned without an error")
+        for a, b in zip(before, _numbers(fitted), strict=True):
+            np.testing.assert_array_equal(a, b, "a refused slice changed the model")
+    _same_model(
+        fitted.partial_fit(slices[14:]), _fit(model, slices), "a run with refusals and one without"
+    )
+
+
+def clone_carries_parameters_only(model: Any) -> None:
+    """A clone of a fitted model has its parameters and nothing it learned."""
+    fitted = _fit(model, _stream(model, 14).slices)
+    fresh = clone(fitted)
+    assert str(fresh.get_params()) == str(model.get_params()), "a clone lost parameters"
+    assert not hasattr(fresh, "n_slices_"), "a clone carries what was learned"
+
+
+def stationary_stream_is_recovered(model: Any) -> None:
+    """On a planted stream the model ends close to what the truth itself achieves."""
+    stream = _stream(model, 60)
+    fitted = _fit(model, stream.slices)
+    explained = _explained(fitted, stream, range(45, 60))
+    assert explained > 0.85, f"only {explained:.0%} of the planted pattern was recovered"
+
+
+def error_falls_again_after_a_change(model: Any) -> None:
+    """After the factors change for good, later slices are explained better than the first ones."""
+    loss = _loss(model)
+    stream = planted_stream(loss, rank=model.rank, n_slices=90, change_at=30)
+    fitted = clone(model)
+    excess = []
+    for t, x in enumerate(stream.slices):
+        if fitted.__sklearn_is_fitted__() and t >= 30:
+            weights = fitted.transform(x)
+            truth = slice_loss(x, stream.factors[t], stream.rows[t], loss)
+            excess.append(slice_loss(x, fitted.factors_, weights, loss) - truth)
+        fitted.partial_fit(x)
+    first, last = float(np.mean(excess[:4])), float(np.mean(excess[-10:]))
+    assert last < 0.8 * first, (
+        f"excess loss was {first:.3g} just after the change and is still {last:.3g} at the end"
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    returns_self_and_counts,
+    several_slices_equal_one_by_one,
+    transform_and_predict_change_nothing,
+    inputs_stay_untouched,
+    same_seed_same_bits,
+    entry_order_is_irrelevant,
+    empty_slice_is_accepted,
+    sparse_and_dense_slices_mix,
+    state_does_not_grow,
+    saved_and_loaded_goes_on_bit_for_bit,
+    bad_slices_leave_the_model_unchanged,
+    clone_carries_parameters_only,
+    stationary_stream_is_recovered,
+    error_falls_again_after_a_change,
+)
+
+
+# ---- helpers of the checks
+
+
+def _loss(model: Any) -> Loss:
+    return get_loss(getattr(model, "loss", "gaussian"))
+
+
+def _stream(model: Any, n_slices: int) -> PlantedStream:
+    return planted_stream(_loss(model), rank=model.rank, n_slices=n_slices)
+
+
+def _fit(model: Any, slices: Iterable[Slice]) -> Any:
+    fitted = clone(model)
+    for x in slices:
+        fitted.partial_fit(x)
+    return fitted
+
+
+def _sparse(x: Slice) -> Slice:
+    """The same complete slice as a list of cells, every one of them listed."""
+    return Slice(x.index, x.value, x.shape, unlisted="missing")
+
+
+def _numbers(model: Any) -> list[FloatArray]:
+    return [np.array([model.n_slices_], dtype=float), model.weights_, *model.factors_]
+
+
+def _same_model(first: Any, second: Any, what: str) -> None:
+    for a, b in zip(_numbers(first), _numbers(second), strict=True):
+        np.testing.assert_array_equal(a, b, f"{what} give different models")
+
+
+def _explained(model: Any, stream: PlantedStream, times: Iterable[int]) -> float:
+    """Share of the loss between a constant model and the truth that the model wins."""
+    loss = _loss(model)
+    parts = []
+    for t in times:
+        x = stream.slices[t]
+        achieved = slice_loss(x, model.factors_, model.transform(x), loss)
+        truth = slice_loss(x, stream.factors[t], stream.rows[t], loss)
+        grid = np.linspace(0.02, 1.0, 60) * np.max(np.abs(stream.rows[t]))
+        levels = np.concatenate([grid, -grid]) if loss.lower < 0 else grid
+        constant = min(float(np.sum(loss.value(x.value, np.full(x.n_listed, m)))) for m in levels)
+        parts.append((constant - achieved) / (constant - truth))
+    with contextlib.suppress(ZeroDivisionError):
+        return float(np.mean(parts))
+    raise DataError("the planted stream has no pattern to recover")
