@@ -1,7 +1,8 @@
-"""Seeded inputs of the benchmarks, made with NumPy alone so that every rival gets the same arrays.
+"""Seeded inputs of the benchmarks.
 
 The five cases of `sgd_iteration` are those of kernels.md: A and E have the size of the paper's
-synthetic slices, B of a day of taxi rides, C of a day of Chicago crimes, D is too large for any cache.
+synthetic slices, B of a day of taxi rides, C of a day of Chicago crimes, D fits into no cache.
+Static problems are saved as npz files, from which rivals read the same data and the same start.
 """
 
 from __future__ import annotations
@@ -105,3 +106,52 @@ def _cells(
     cells = np.sort(rng.permutation(cells)[:count])
     index = np.stack(np.unravel_index(cells, shape), axis=1).astype(np.int32)
     return np.ascontiguousarray(index), np.ones(count)
+
+
+@dataclass(frozen=True)
+class StaticProblem:
+    """A sparse count tensor and the factors every solver starts from."""
+
+    path: Path
+    index: np.ndarray
+    value: np.ndarray
+    shape: tuple[int, ...]
+    start: tuple[np.ndarray, ...]
+
+    @property
+    def rank(self) -> int:
+        return int(self.start[0].shape[1])
+
+
+def poisson_tensor(
+    name: str, shape: tuple[int, ...], n_slices: int, rank: int, density: float
+) -> StaticProblem:
+    """Chi and Kolda's Poisson tensor, saved for the rivals.
+
+    The start is random, with the data's total, and its columns have one length in all modes: the
+    rivals would rescale them to that anyway.
+    """
+    from onlinegcp.problems import poisson_stream
+    from onlinegcp.slices import stack
+
+    x = stack(poisson_stream(shape, n_slices, rank=rank, density=density, seed=1).slices)
+    rng = np.random.default_rng(2)
+    start = [rng.random((n, rank)) + 0.1 for n in x.shape]
+    start = [a / np.linalg.norm(a, axis=0) for a in start]
+    share = x.total / rank / np.prod([a.sum(axis=0) for a in start], axis=0)
+    start = [np.ascontiguousarray(a * share ** (1 / len(start))) for a in start]
+    BUILD.mkdir(exist_ok=True)
+    path = BUILD / f"{name}.npz"
+    named = {f"start{k}": a for k, a in enumerate(start)}
+    np.savez(path, index=x.index, value=x.value, shape=np.array(x.shape), **named)
+    return StaticProblem(path, x.index, x.value, x.shape, tuple(start))
+
+
+def paper_tensor() -> StaticProblem:
+    """The paper's synthetic Poisson tensor: 300 x 300 x 200, rank 20, 577 thousand nonzeros."""
+    return poisson_tensor("poisson", (300, 300), 200, 20, 577_000 / 18_000_000)
+
+
+def small_tensor() -> StaticProblem:
+    """60 x 50 x 40, rank 5, 12 thousand nonzeros: small enough for pyttb's CP-APR."""
+    return poisson_tensor("poisson-small", (60, 50), 40, 5, 0.1)

@@ -67,34 +67,18 @@ def _ours(case: Case) -> tuple[Callable[[int], None], Callable[[], list[np.ndarr
     """Our solver's engine on the case: a function that runs iterations, one that reads factors."""
     from onlinegcp.kernels import get_kernels
     from onlinegcp.kernels.layout import pad_vector, stack_factors
-    from onlinegcp.kernels.sgd_plan import (
-        ADAM,
-        CELL_RANDOM,
-        LISTED_ALL,
-        LISTED_RANDOM,
-        VALUE_ARRAY,
-        VALUE_LISTED,
-        ZERO_REJECT,
-        FoldedHistory,
-        Moments,
-        Plan,
-        Problem,
-        Stratum,
-    )
+    from onlinegcp.kernels.sgd_plan import ADAM, FoldedHistory, Moments, Problem
     from onlinegcp.losses import get_loss
+    from onlinegcp.sampling import Sampler
     from onlinegcp.slices import Slice
 
     kernels = get_kernels("cpu")
     if case.index is None:
-        x = Slice.dense(case.value)
-        strata = [Stratum(CELL_RANDOM, case.draws, x.size / case.draws, VALUE_ARRAY)]
+        x, sampler = Slice.dense(case.value), Sampler("uniform", n_listed=case.draws)
     else:
         x = Slice(case.index, case.value, case.shape)
-        strata = [Stratum(LISTED_ALL, x.n_listed, 1.0, VALUE_LISTED)]
-        if case.draws < x.n_listed:
-            strata = [Stratum(LISTED_RANDOM, case.draws, x.n_listed / case.draws, VALUE_LISTED)]
-        strata.append(Stratum(ZERO_REJECT, case.zeros, x.n_unlisted_zeros / case.zeros))
-    plan = Plan(tuple(strata))
+        sampler = Sampler("stratified", n_listed=case.draws, n_zeros=case.zeros)
+    plan = sampler.plan(x)
     blocks = stack_factors(case.factors)
     loss = get_loss(case.loss)
     problem = Problem(

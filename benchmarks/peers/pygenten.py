@@ -19,9 +19,8 @@ def cp_als(problem: dict[str, Any], sweeps: int) -> Outcome:
     """Sweeps from the given start, without a stopping rule."""
     x, start = _tensor(problem), _start(problem)
     begin = time.perf_counter()
-    # A tolerance below zero, because it stops when the fit changes by no more than it.
     model, _, _ = pygenten.cp_als(
-        x, init=start, rank=_rank(problem), maxiters=sweeps, tol=-1.0, printitn=0
+        x, init=start, rank=_rank(problem), maxiters=sweeps, tol=1e-300, printitn=0
     )
     return _outcome(time.perf_counter() - begin, model)
 
