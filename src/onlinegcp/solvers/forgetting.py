@@ -1,0 +1,163 @@
+"""How fast the past is forgotten: a fixed half-life, or learned from the prequential loss.
+
+The memory of N slices is held as eta = log N, one for the model and a correction per component.
+Factors carry their derivative with respect to eta; the slope of the prequential loss along it
+moves eta by a damped Gauss-Newton step. Slope and curvature scale with the data alike, so there
+is no learning rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.errors import DataError
+
+Array = NDArray[Any]
+
+# Weight of slice t among the first t is t^-KAPPA: a little more than an equal share, which
+# discards what a poor warm start explained badly.
+KAPPA = 0.8
+START = -np.log(1.0 - 0.93)  # memory of 14 slices
+SHORTEST, LONGEST = np.log(1.5), np.log(1000.0)
+WINDOW = 0.95  # curvature is averaged over about 20 slices
+COMMON_STEP = 0.1
+DOWN_STEP, UP_STEP = -0.3, 0.1
+RETURN = 0.98  # a component falls back to the common memory within about 50 slices
+OWN_LOW, OWN_HIGH = -3.0, 2.0
+FIRST_BEND = 10.0  # events
+
+
+@dataclass
+class Forgetting:
+    """State of the forgetting.
+
+    Attributes
+    ----------
+    fixed
+        Forgetting factor per slice; NaN when it is learned.
+    memory
+        eta, the common log-memory.
+    own
+        Correction of eta per component (width,).
+    bend, bends
+        Running curvature of the loss in eta and in every correction.
+    lift
+        d log(rate) / d eta per component (width,).
+    """
+
+    fixed: float
+    memory: float
+    own: Array
+    bend: float
+    bends: Array
+    lift: Array
+
+    @property
+    def learned(self) -> bool:
+        """Whether the forgetting adapts to the stream."""
+        return bool(np.isnan(self.fixed))
+
+
+def start(forget: float | str, width: int, unit: float) -> Forgetting:
+    """Make the state for forget="auto", 1.0 (stationary) or a half-life in slices (> 1).
+
+    Parameters
+    ----------
+    forget
+        "auto", 1.0 or a half-life.
+    width
+        Padded number of components.
+    unit
+        Size of one event in the data's units.
+    """
+    return Forgetting(
+        fixed=parse(forget),
+        memory=float(START),
+        own=np.zeros(width),
+        bend=FIRST_BEND * unit,
+        bends=np.full(width, FIRST_BEND * unit),
+        lift=np.zeros(width),
+    )
+
+
+def parse(forget: float | str) -> float:
+    """Return the forgetting factor per slice, NaN for "auto".
+
+    Examples
+    --------
+    >>> parse("auto"), parse(1.0), round(parse(10), 4)
+    (nan, 1.0, 0.933)
+    """
+    if forget == "auto":
+        return float("nan")
+    if isinstance(forget, int | float) and not isinstance(forget, bool) and forget >= 1.0:
+        return 1.0 if forget == 1.0 else float(2.0 ** (-1.0 / forget))
+    raise DataError(
+        f"forget must be 'auto', 1.0 (nothing is forgotten) or a half-life of more than one slice, "
+        f"but it is {forget!r}. For a forgetting factor theta give log(1/2) / log(theta)."
+    )
+
+
+def schedule(n_slices: int) -> float:
+    """Largest forgetting factor after n slices: the new one weighs n^-KAPPA of everything.
+
+    Examples
+    --------
+    >>> schedule(1), round(schedule(100), 4)
+    (0.0, 0.9826)
+    """
+    if n_slices <= 1:
+        return 0.0
+    share, before = n_slices**-KAPPA, (n_slices - 1) ** -KAPPA
+    return float((1.0 - share) / share * before)
+
+
+def learn(state: Forgetting, slopes: Array, bends: Array, bend: float, cap: float) -> None:
+    """Move the memory against the slope of the prequential loss.
+
+    Parameters
+    ----------
+    state
+        Updated in place.
+    slopes, bends
+        Slope and curvature of the loss in each component's log-memory.
+    bend
+        Curvature of the loss in the common log-memory.
+    cap
+        The schedule's factor for this slice.
+    """
+    state.bend = WINDOW * state.bend + bend
+    state.bends = WINDOW * state.bends + bends
+    step = -float(slopes.sum()) / state.bend
+    # Within a factor of two of the schedule's memory, eta could not come back in time otherwise.
+    reach = -np.log1p(-cap) + np.log(2.0) if cap < 1.0 else LONGEST
+    state.memory = float(
+        np.clip(
+            state.memory + np.clip(step, -COMMON_STEP, COMMON_STEP),
+            SHORTEST,
+            max(SHORTEST, min(LONGEST, reach)),
+        )
+    )
+    own = np.clip(-slopes / state.bends, DOWN_STEP, UP_STEP)
+    state.own = np.clip(RETURN * (state.own + own), OWN_LOW, OWN_HIGH)
+
+
+def factors(state: Forgetting, cap: float) -> tuple[Array, Array]:
+    """Return the forgetting factor of every component and d log(lam * rate) / d eta."""
+    if not state.learned:
+        return np.full_like(state.own, min(cap, state.fixed)), np.zeros_like(state.own)
+    memory = np.clip(state.memory + state.own, SHORTEST, LONGEST)
+    lam = np.minimum(cap, -np.expm1(-memory))
+    lift = np.where(lam > 0.0, (1.0 - lam) / np.maximum(lam, 1e-12), 0.0) + state.lift
+    return lam, lift
+
+
+def reset_component(state: Forgetting, component: int, unit: float) -> None:
+    """Start a component's own memory afresh, after its slot was given a new pattern."""
+    state.own[component] = 0.0
+    state.bends[component] = FIRST_BEND * unit
+    state.lift[component] = 0.0
