@@ -17,6 +17,7 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import LOSS_NAMES, Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.static import gcp as module
+from onlinegcp.static.cp_als import cp_als
 from onlinegcp.static.gcp import gcp
 
 SHAPE, RANK = (9, 7, 8), 2
@@ -104,6 +105,8 @@ def test_gaussian_objective_is_that_of_alternating_least_squares(shape):
     data = data_for("gaussian", shape)
     start = random_model(shape)
     expected = least_squares_objective(data, start.factors, 1500)
+    solved = cp_als(data, RANK, init=start, tolerance=0.0, max_iterations=1500)
+    assert solved.objective == pytest.approx(expected, rel=1e-7)
     found = gcp(data, RANK, "gaussian", init=start, tolerance=1e-15, max_iterations=5000)
     assert found.objective == pytest.approx(expected, rel=1e-7)
     assert found.fit == pytest.approx(1 - np.sqrt(expected) / np.linalg.norm(data), rel=1e-7)
@@ -366,7 +369,7 @@ def test_auto_samples_only_where_cells_are_many_and_have_no_closed_form():
         ({"rank": 57}, "rank must be at most 56"),
         ({"loss": "poison"}, "poisson"),
         ({"method": "newton"}, "method must be one of .* but is 'newton'"),
-        ({"init": [1, 2]}, "init must be a KTensor, but is list"),
+        ({"init": [1, 2]}, "init must be a KTensor or None, but is a list"),
         ({"init": random_model((3, 3, 3))}, r"shape \(9, 7, 8\)"),
         ({"init": random_model(rank=3)}, "rank 2, but has .* rank 3"),
         ({"n_starts": 0}, "n_starts"),

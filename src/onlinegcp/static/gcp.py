@@ -19,9 +19,10 @@ from onlinegcp.kernels.exact import exact_gradient
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.sampling import Sampler
-from onlinegcp.slices import Slice, as_slice, stack
+from onlinegcp.slices import Slice
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
+from onlinegcp.static.inputs import read_start, read_tensor
 from onlinegcp.static.result import Progress, ProgressCallable, StaticFit
 from onlinegcp.static.starts import (
     best_of,
@@ -29,7 +30,6 @@ from onlinegcp.static.starts import (
     check_rank,
     has_link,
     random_start,
-    start_from,
     start_generator,
     start_norm,
 )
@@ -167,12 +167,7 @@ def gcp(
 
     if init is None:
         return best_of(n_starts, lambda rng: solve(_random(problem, rng), rng), seed)
-    if not isinstance(init, KTensor):
-        raise DataError(
-            f"init must be a KTensor, but is {type(init).__name__}. Wrap the factors as "
-            f"KTensor(weights, factors)."
-        )
-    start = start_from(init, problem.x.shape, problem.rank, problem.lower)
+    start = read_start(init, problem.x.shape, problem.rank, problem.lower)
     return solve(start, start_generator(seed, 0))
 
 
@@ -199,10 +194,7 @@ class _Lbfgsb:
 def _problem(
     x: object, rank: object, loss: str | Loss, lower: float | None, ridge: float
 ) -> _Problem:
-    if isinstance(x, list | tuple) and any(isinstance(item, Slice) for item in x):
-        tensor = stack(x)
-    else:
-        tensor = x if isinstance(x, Slice) else as_slice(x)
+    tensor = read_tensor(x)
     resolved = get_loss(loss)
     if tensor.n_observed == 0:
         raise DataError(
