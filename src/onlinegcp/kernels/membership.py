@@ -29,7 +29,7 @@ BITMAP_CELLS = 1 << 29
 
 NONE, BITMAP, TABLE = 0, 1, 2
 
-_mix64 = kernel(random.mix64)
+mix64 = kernel(random.mix64, forceinline=True)
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _set_bits(linear, bitmap):
 def _fill_table(linear, bitmap, bitmap_mask, keys, positions, table_mask):
     # Writes the table serially: linear probing depends on the order of insertion.
     for i in range(len(linear)):
-        code = _mix64(np.uint64(linear[i]))
+        code = mix64(np.uint64(linear[i]))
         bit = (code >> np.uint64(32)) & np.uint64(bitmap_mask)
         bitmap[np.int64(bit >> np.uint64(6))] |= np.uint64(1) << (bit & np.uint64(63))
         slot = np.int64(code & np.uint64(table_mask))
@@ -171,7 +171,7 @@ def is_listed(cell, kind, bitmap, bitmap_mask, keys, table_mask):
     if kind == BITMAP:
         bits = peek(bitmap, np.int64(cell >> np.uint64(6)))
         return ((bits >> (cell & np.uint64(63))) & np.uint64(1)) != 0
-    code = _mix64(cell)
+    code = mix64(cell)
     bit = (code >> np.uint64(32)) & np.uint64(bitmap_mask)
     bits = peek(bitmap, np.int64(bit >> np.uint64(6)))
     if ((bits >> (bit & np.uint64(63))) & np.uint64(1)) == 0:
@@ -196,7 +196,7 @@ def find_listed(cell, kind, bitmap, ranks, bitmap_mask, keys, positions, table_m
         if (bits & mask) == 0:
             return np.int64(-1)
         return peek(ranks, at) + count_bits(bits & (mask - np.uint64(1)))
-    code = _mix64(cell)
+    code = mix64(cell)
     slot = np.int64(code & np.uint64(table_mask))
     while True:
         key = peek(keys, slot)
@@ -208,13 +208,13 @@ def find_listed(cell, kind, bitmap, ranks, bitmap_mask, keys, positions, table_m
 
 
 @kernel
-def unlisted_cell(rank, linear):
+def unlisted_cell(rank, linear, n_listed):
     """Linear index of the unlisted cell that has `rank` unlisted cells before it."""
-    low, high = 0, len(linear)
+    low, high = 0, n_listed
     # The first listed position with more than `rank` unlisted cells before it.
     while low < high:
         middle = (low + high) // 2
-        if linear[middle] - middle > rank:
+        if peek(linear, middle) - middle > rank:
             high = middle
         else:
             low = middle + 1

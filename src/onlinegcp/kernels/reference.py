@@ -109,32 +109,48 @@ def _draw_cells(
     if stratum.source == LISTED_ALL:
         return cells.linear[enumerated]
     if stratum.source == LISTED_RANDOM:
-        return cells.linear[_below(key, samples, 0, x.n_listed)]
+        return cells.linear[_below(key, samples, stratum, x.n_listed)]
     if stratum.source == CELL_ALL:
         return enumerated
     if stratum.source == ZERO_ALL:
         return _unlisted(cells.linear, enumerated)
     if stratum.source == CELL_RANDOM:
-        return _random_cells(key, samples, 0, x.shape)
+        return _random_cells(key, samples, stratum, 0, x.shape)
     if stratum.source == ZERO_REJECT:
         cell = np.zeros(stratum.count, np.int64)
         pending = enumerated
         for attempt in range(MAX_ATTEMPTS):
-            cell[pending] = _random_cells(key, samples[pending], attempt, x.shape)
+            cell[pending] = _random_cells(key, samples[pending], stratum, attempt, x.shape, pending)
             pending = pending[_find(cells.linear, cell[pending]) >= 0]
             if not len(pending):
                 break
         return cell
-    return _unlisted(cells.linear, _below(key, samples, 0, n_unlisted))
+    return _unlisted(cells.linear, _below(key, samples, stratum, n_unlisted))
 
 
-def _below(key: np.uint64, samples: NDArray[np.uint64], draw: int, bound: int) -> NDArray[np.int64]:
-    bits = random.word(key, samples, np.uint64(draw))
+def _below(
+    key: np.uint64, samples: NDArray[np.uint64], stratum: Stratum, bound: int
+) -> NDArray[np.int64]:
+    """Random whole numbers below a bound, one per sample."""
+    bits = _spread(random.word(key, samples, np.uint64(0)), np.arange(len(samples)), stratum)
     return np.asarray(random.multiply_high(bits, np.uint64(bound)), dtype=np.int64)
 
 
+def _spread(bits: Array, number: Array, stratum: Stratum) -> Array:
+    """Move random bits into the sample's own share of the range."""
+    if not stratum.share:
+        return bits
+    share = np.uint64(stratum.share)
+    return np.asarray(number.astype(np.uint64) * share + random.multiply_high(bits, share))
+
+
 def _random_cells(
-    key: np.uint64, samples: NDArray[np.uint64], attempt: int, shape: tuple[int, ...]
+    key: np.uint64,
+    samples: NDArray[np.uint64],
+    stratum: Stratum,
+    attempt: int,
+    shape: tuple[int, ...],
+    number: Array | None = None,
 ) -> NDArray[np.int64]:
     """Coordinates are the leading digits of a random word in the mixed radix of the shape."""
     words = words_of_modes(shape)
@@ -146,6 +162,8 @@ def _random_cells(
             last = int(words[k])
             draw = attempt * (int(words[-1]) + 1) + last
             bits = random.word(key, samples, np.uint64(draw))
+            if draw == 0:
+                bits = _spread(bits, np.arange(len(samples)) if number is None else number, stratum)
         digit = random.multiply_high(bits, np.uint64(length))
         bits = bits * np.uint64(length)
         cell = cell * length + digit.astype(np.int64)

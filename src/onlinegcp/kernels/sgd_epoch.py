@@ -14,6 +14,7 @@ import numpy as np
 
 from onlinegcp.kernels import random
 from onlinegcp.kernels.jit import kernel
+from onlinegcp.kernels.membership import mix64
 from onlinegcp.kernels.sgd_draws import draw_block
 from onlinegcp.kernels.sgd_gradient import (
     BLOCK,
@@ -27,14 +28,13 @@ from onlinegcp.kernels.sgd_plan import ADAM, AMSGRAD
 from onlinegcp.kernels.sgd_step import step_rows
 from onlinegcp.kernels.simd import fill, lanes_of, load, multiply, multiply_add, store
 
-_mix64 = kernel(random.mix64)
 GOLDEN = random.GOLDEN
 
 
 @kernel
 def key_of_iteration(key, iteration):
     """Key of one iteration of a stream; `random.iteration_key` compiled."""
-    return _mix64(key + GOLDEN * (np.uint64(iteration) + np.uint64(1)))
+    return mix64(key + GOLDEN * (np.uint64(iteration) + np.uint64(1)))
 
 
 @kernel
@@ -142,7 +142,7 @@ def run_epoch(
     first_iteration,  # number of the first, for the draws
     taken,  # steps taken before, for the bias correction
     key,
-    strata,  # (n, 5) int64
+    strata,  # (n, 6) int64
     stratum_weights,  # (n,)
     counts, shape, words, places, index, value, linear, bitmap, ranks, keys, positions,
     row_weights,

@@ -84,11 +84,24 @@ def model_block(d, at, count, stride, width, far, rows, head, data, m):
 @kernel
 def slope_block(code, parameter, corrected, at, count, xs, ws, m, y):
     """Write weight * f'(x, m) to `y` (less f'(0, m) where corrected)."""
-    for s in range(at, at + count):
-        y[s] = ws[s] * loss_deriv(code, parameter, xs[s], m[s])
+    # A constant code lets the compiler drop the choice among losses from the loop, and vectorise
+    # losses without transcendental functions; these are the common ones.
+    if code == 0:
+        for s in range(at, at + count):
+            poke(y, s, peek(ws, s) * loss_deriv(0, parameter, peek(xs, s), peek(m, s)))
+    elif code == 1:
+        for s in range(at, at + count):
+            poke(y, s, peek(ws, s) * loss_deriv(1, parameter, peek(xs, s), peek(m, s)))
+    elif code == 3:
+        for s in range(at, at + count):
+            poke(y, s, peek(ws, s) * loss_deriv(3, parameter, peek(xs, s), peek(m, s)))
+    else:
+        for s in range(at, at + count):
+            poke(y, s, peek(ws, s) * loss_deriv(code, parameter, peek(xs, s), peek(m, s)))
     if corrected:
         for s in range(at, at + count):
-            y[s] -= ws[s] * loss_deriv(code, parameter, 0.0, m[s])
+            zero = peek(ws, s) * loss_deriv(code, parameter, 0.0, peek(m, s))
+            poke(y, s, peek(y, s) - zero)
 
 
 @kernel

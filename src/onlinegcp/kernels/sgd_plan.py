@@ -57,6 +57,12 @@ class Stratum:
         What each sample counts for.
     corrected
         Whether f(0, m) is subtracted from f(x, m).
+    spread
+        Whether random cells are drawn one from each of `count` equal shares of the range, in
+        order, instead of all from the whole range. The mean over draws is the same, the variance
+        smaller, and neighbouring samples touch neighbouring memory. A rejected cell is replaced
+        by one from the whole range: summed over the samples, every unlisted cell then still has
+        the same probability.
     """
 
     source: int
@@ -64,6 +70,12 @@ class Stratum:
     weight: float
     values: int = VALUE_ZERO
     corrected: bool = False
+    spread: bool = True
+
+    @property
+    def share(self) -> int:
+        """Length of one share when the range is 2^64, or 0 for draws from the whole range."""
+        return (1 << 64) // self.count if self.spread and self.count > 1 else 0
 
 
 @dataclass(frozen=True)
