@@ -71,7 +71,8 @@ def _solve(name: str, x: object, rank: int, iterations: int) -> None:
     else:
         from onlinegcp.static.gcp import gcp
 
-        gcp(x, rank, "poisson", method=name.split("-")[1], max_iterations=iterations)
+        method = name.split("-")[1]
+        gcp(x, rank, "poisson", method=method, max_iterations=iterations, epochs=iterations)
 
 
 def _resident(field: str) -> int:

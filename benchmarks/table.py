@@ -58,7 +58,7 @@ def _tables(rows: list[dict[str, str]]) -> str:
             "",
             f"{'; '.join(sources)}; {'; '.join(machines)}.",
             "",
-            "| case | method | median | 20 % | 80 % | unit | ratio | target | met | quality | note |",
+            "| case | method | median | 20 % | 80 % | in | ratio | target | met | quality | note |",
             "|---|---|---:|---:|---:|---|---|---|---|---|---|",
         ]
         for row in chosen:

@@ -46,6 +46,12 @@ inline u64 mix(u64 z) {
     return z ^ (z >> 31);
 }
 
+// Sample `number` of `count` draws from its own share of the range: still unbiased, less noisy than
+// independent draws, and in ascending order, which caches like. The library does the same.
+inline u64 spread(u64 word, u64 number, u64 share) {
+    return number * share + (u64)(((unsigned __int128)word * share) >> 64);
+}
+
 inline u64 below(u64 word, u64 n) { return (u64)(((unsigned __int128)word * n) >> 64); }
 
 // ---- memory ------------------------------------------------------------------------------------------
@@ -256,14 +262,17 @@ template <int D> inline u64 cell_at(const Twin &t, u64 word, i64 *row) {
 template <int D> inline void draw_listed(const Twin &t, u64 key, i64 first, Batch &batch) {
     const bool all = t.index && t.draws >= t.listed;
     batch.count = (int)std::min<i64>(BATCH, (all ? t.listed : t.draws) - first);
+    const u64 share = ~0ull / (u64)t.draws;
     for (int b = 0; b < batch.count; ++b) {
         const i64 s = first + b;
         batch.weight[b] = t.weight_listed;
         if (!t.index) {
-            batch.x[b] = t.value[cell_at<D>(t, mix(key + GOLDEN * (u64)(s + 1)), batch.row[b])];
+            const u64 word = spread(mix(key + GOLDEN * (u64)(s + 1)), (u64)s, share);
+            batch.x[b] = t.value[cell_at<D>(t, word, batch.row[b])];
             continue;
         }
-        const i64 n = all ? s : (i64)below(mix(key + GOLDEN * (u64)(s + 1)), (u64)t.listed);
+        const u64 word = spread(mix(key + GOLDEN * (u64)(s + 1)), (u64)s, share);
+        const i64 n = all ? s : (i64)below(word, (u64)t.listed);
         for (int k = 0; k < D; ++k) batch.row[b][t.place[k]] = t.index[n * D + k];
         batch.x[b] = t.value[n];
     }
@@ -271,10 +280,12 @@ template <int D> inline void draw_listed(const Twin &t, u64 key, i64 first, Batc
 
 template <int D> inline void draw_zeros(const Twin &t, u64 key, i64 first, Batch &batch) {
     batch.count = (int)std::min<i64>(BATCH, t.zeros - first);
+    const u64 share = ~0ull / (u64)t.zeros;
     for (int b = 0; b < batch.count; ++b) {
         u64 counter = (u64)(first + b) + 1;
-        while (t.membership.contains(cell_at<D>(t, mix(key + GOLDEN * counter), batch.row[b])))
-            counter += (u64)t.zeros;
+        u64 word = spread(mix(key + GOLDEN * counter), (u64)(first + b), share);
+        while (t.membership.contains(cell_at<D>(t, word, batch.row[b])))
+            word = mix(key + GOLDEN * (counter += (u64)t.zeros));
         batch.x[b] = 0.0;
         batch.weight[b] = t.weight_zero;
     }
