@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import datetime
 import gzip
-import json
 import time
 
 import numpy as np
-import pandas as pd
 import pytest
 import pyttb
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from onlinegcp.archive import write_archive
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.slices import Slice
 from onlinegcp.sources import load_npz, read_tns, save_npz, write_tns
@@ -239,11 +238,9 @@ def test_a_damaged_gzip_file_is_refused(tmp_path, damage):
         read_tns(written(tmp_path, bytes(packed), "x.gz"))
 
 
-def test_a_missing_file_is_an_os_error(tmp_path):
+def test_missing_text_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_tns(tmp_path / "x.tns")
-    with pytest.raises(FileNotFoundError):
-        load_npz(tmp_path / "x.npz")
 
 
 @pytest.mark.slow
@@ -262,29 +259,10 @@ def test_a_million_lines_are_read_faster_than_numpy_reads_numbers(tmp_path):
 # Archives
 
 
-TIMES = [
-    None,
-    True,
-    7,
-    -2.5,
-    "Montag, 3\u00a0Uhr",
-    datetime.date(2013, 1, 31),
-    datetime.datetime(2013, 1, 31, 23, 59, 58, 123456),
-    datetime.datetime(2013, 1, 31, tzinfo=datetime.UTC),
-    np.datetime64("2013-01-31T05", "h"),
-    np.timedelta64(90, "s"),
-    np.int32(4),
-    pd.Timestamp("2013-01-31 04:00"),
-]
-
-
-@pytest.mark.parametrize("moment", TIMES, ids=repr)
+@pytest.mark.parametrize("moment", [None, 7, "Montag", datetime.date(2013, 1, 31)])
 def test_an_archive_keeps_the_time(tmp_path, moment):
     save_npz(tmp_path / "x.npz", X.with_time(moment))
-    y = load_npz(tmp_path / "x.npz")
-    assert y == X.with_time(moment)
-    if not isinstance(moment, np.int32 | pd.Timestamp):
-        assert type(y.time) is type(moment)
+    assert load_npz(tmp_path / "x.npz") == X.with_time(moment)
 
 
 @pytest.mark.parametrize(
@@ -311,45 +289,41 @@ def test_an_archive_holds_no_pickle_and_takes_the_name_given(tmp_path):
     save_npz(tmp_path / "slice.dat", X)
     assert [p.name for p in tmp_path.iterdir()] == ["slice.dat"]
     with np.load(tmp_path / "slice.dat", allow_pickle=False) as archive:
-        assert set(archive) == {"meta", "index", "value"}
-        assert json.loads(str(archive["meta"]))["version"] == 1
+        assert {"index", "value"} <= set(archive)
+        assert not any(array.dtype.hasobject for array in archive.values())
 
 
-def rewrite(path, **changes):
-    with np.load(path) as archive:
-        members = dict(archive)
-    meta = json.loads(str(members["meta"])) | changes
-    np.savez(path, **(members | {"meta": np.array(json.dumps(meta))}))
-
-
-def test_an_archive_of_a_newer_version_is_refused(tmp_path):
-    save_npz(tmp_path / "x.npz", X)
-    rewrite(tmp_path / "x.npz", version=2)
-    with pytest.raises(StateError, match=r"up to version 1, but .*x\.npz has version 2\. Upgrade"):
-        load_npz(tmp_path / "x.npz")
-
-
-@pytest.mark.parametrize("changes", [{"format": "other"}, {"shape": [1, 1]}, {"version": "x"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shape": [1, 1]},
+        {"shape": "large"},
+        {"unlisted": "unknown"},
+        {"time": {"date": "yesterday"}},
+        {"time": {"clock": 1}},
+    ],
+    ids=str,
+)
 def test_an_archive_that_contradicts_itself_is_refused(tmp_path, changes):
-    save_npz(tmp_path / "x.npz", X)
-    rewrite(tmp_path / "x.npz", **changes)
-    with pytest.raises(DataError, match=r"written by save_npz, but .*x\.npz could not be read"):
+    record = {"shape": X.shape, "unlisted": "zero", "time": None} | changes
+    write_archive(tmp_path / "x.npz", "slice", {"index": X.index, "value": X.value}, record)
+    with pytest.raises(StateError, match=r"save_npz, but .*x\.npz contradicts .*write it again"):
         load_npz(tmp_path / "x.npz")
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04", "npy", "npz", "pickle"])
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04", "npy", "npz", "pickle", None])
 def test_other_files_are_refused_as_archives(tmp_path, content):
     path = tmp_path / "x.npz"
-    with path.open("wb") as file:
-        if content == "npy":
+    if content == "npy":
+        with path.open("wb") as file:
             np.save(file, np.eye(2))
-        elif content == "npz":
-            np.savez(file, a=np.eye(2))
-        elif content == "pickle":
-            np.savez(file, meta=np.array([{"a": 1}], dtype=object))
-        else:
-            file.write(content)
-    with pytest.raises(DataError, match=r"could not be read as one .*write it again"):
+    elif content == "npz":
+        np.savez(path, a=np.eye(2))
+    elif content == "pickle":
+        np.savez(path, onlinegcp_meta=np.array([{"a": 1}], dtype=object))
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StateError, match=r"saved slice was needed.*x\.npz.*(copy|Check the path)"):
         load_npz(path)
 
 
@@ -363,7 +337,7 @@ def test_no_damage_to_an_archive_goes_unnoticed_or_unexplained(tmp_path):
         for data in (bytes(damaged), whole[:place]):
             path = written(tmp_path, data, "damaged.npz")
             # Either the byte said nothing about the slice, or the damage is found.
-            with contextlib.suppress(DataError):
+            with contextlib.suppress(StateError):
                 assert load_npz(path) == X
 
 
@@ -383,7 +357,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
         raise OSError("disk full")
 
     monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(StateError, match="disk full"):
         write(tmp_path / "x", Slice.dense(np.eye(3)))
     assert (tmp_path / "x").read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 1

@@ -5,21 +5,18 @@ KTensor inherits these methods; here only weights, factors and labels are known.
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from onlinegcp.archive import read_archive, write_archive
 from onlinegcp.errors import DataError, StateError
 
-FILE_FORMAT = "onlinegcp.ktensor"
-FILE_VERSION = 1
+_KIND = "ktensor"
 
 FloatArray = NDArray[np.float64]
 
@@ -54,49 +51,24 @@ class Exchange(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a file (npz without pickle); an older file is replaced in one step."""
-        meta = {"format": FILE_FORMAT, "version": FILE_VERSION, "labels": self.labels}
         arrays = {f"factor_{k}": a for k, a in enumerate(self.factors)}
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-        try:
-            with temporary.open("xb") as file:
-                np.savez(
-                    file,
-                    allow_pickle=False,
-                    meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
-                    weights=self.weights,
-                    **arrays,
-                )
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        record = {"n_modes": len(self.factors), "labels": self.labels}
+        write_archive(path, _KIND, {"weights": self.weights, **arrays}, record)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a file written by `save`."""
-        with Path(path).open("rb") as file:
-            try:
-                with np.load(file, allow_pickle=False) as stored:
-                    meta = json.loads(stored["meta"].tobytes())
-                    known = meta["format"] == FILE_FORMAT and int(meta["version"]) <= FILE_VERSION
-                    if known:
-                        n_modes = sum(name.startswith("factor_") for name in stored.files)
-                        factors = [stored[f"factor_{k}"] for k in range(n_modes)]
-                        return cls(stored["weights"], factors, meta["labels"])
-            # Which of a dozen errors a damaged file raises depends on the byte that is wrong.
-            except Exception as problem:
-                raise StateError(
-                    f"a file written by KTensor.save was needed, but {os.fspath(path)!r} cannot "
-                    f"be read as one ({problem}). It is cut short, damaged or another kind of "
-                    "file: save it again."
-                ) from problem
-        raise StateError(
-            f"a file of format {FILE_FORMAT!r}, version {FILE_VERSION} or older, was needed, but "
-            f"{os.fspath(path)!r} holds {meta['format']!r}, version {meta['version']}. Read it "
-            "with the package that wrote it, or a newer onlinegcp."
-        )
+        try:
+            arrays, record = read_archive(path, _KIND)
+            factors = [arrays[f"factor_{k}"] for k in range(record["n_modes"])]
+            return cls(arrays["weights"], factors, record["labels"])
+        except StateError:
+            raise
+        except Exception as problem:  # which of a dozen it is depends on the damaged byte
+            raise StateError(
+                f"a file written by KTensor.save was needed, but {os.fspath(path)!r} contradicts "
+                f"itself ({problem}). It is damaged: save it again, or use an earlier copy."
+            ) from problem
 
     def to_tensorly(self, *, labelled: bool = False) -> Any:
         """A TensorLy CPTensor, or the labelled form of tlviz.

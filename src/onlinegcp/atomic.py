@@ -1,0 +1,60 @@
+"""Files replaced all at once: a reader sees the old file or the new one, never half of either."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from onlinegcp.errors import StateError
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open a file for writing that takes the place of `path` when the block ends well.
+
+    The bytes go to a temporary name in the same directory, are flushed to disk, and the file is
+    renamed: whatever happens meanwhile (an exception, a kill, a full disk, a power cut), `path` is
+    whole.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp(), "greeting.txt")
+    >>> with replacing(target) as file:
+    ...     _ = file.write(b"hello")
+    >>> target.read_text()
+    'hello'
+    """
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with beside.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(target)
+        _sync_directory(target.parent)
+    except OSError as error:
+        kept = "The file already there is unchanged. " if target.exists() else ""
+        raise StateError(
+            f"A file had to be written, but {target} could not be: {error.strerror or error}. "
+            f"{kept}Free some space or choose another directory."
+        ) from error
+    finally:
+        # A second failure here would hide the first, and where nothing can be written nothing is.
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the rename itself survive a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
