@@ -1,3 +1,109 @@
-"""Streaming generalized CP tensor decomposition."""
+"""Streaming generalized CP tensor decomposition.
+
+The public names are loaded on first use, so that ``import onlinegcp`` costs next to nothing and a
+program pays only for the parts it calls.
+
+Examples
+--------
+>>> import onlinegcp
+>>> onlinegcp.as_slice([[1, 0], [0, 2]]).total
+3.0
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onlinegcp.errors import BackendError as BackendError
+    from onlinegcp.errors import DataError as DataError
+    from onlinegcp.errors import OnlineGCPError as OnlineGCPError
+    from onlinegcp.errors import StateError as StateError
+    from onlinegcp.ktensor import KTensor as KTensor
+    from onlinegcp.losses import Loss as Loss
+    from onlinegcp.losses import get_loss as get_loss
+    from onlinegcp.problems import load_flights as load_flights
+    from onlinegcp.slices import Slice as Slice
+    from onlinegcp.slices import as_slice as as_slice
+    from onlinegcp.slices import stack as stack
+    from onlinegcp.sources import load_npz as load_npz
+    from onlinegcp.sources import read_tns as read_tns
+    from onlinegcp.sources import save_npz as save_npz
+    from onlinegcp.sources import write_tns as write_tns
+    from onlinegcp.static.cp_als import cp_als as cp_als
+    from onlinegcp.static.cp_apr import cp_apr as cp_apr
+    from onlinegcp.static.gcp import gcp as gcp
+    from onlinegcp.streaming.cp_stream import CPStream as CPStream
+    from onlinegcp.streaming.online_cp import OnlineCP as OnlineCP
+    from onlinegcp.streaming.online_gcp import OnlineGCP as OnlineGCP
+    from onlinegcp.streaming.online_sgd import OnlineSGD as OnlineSGD
 
 __version__ = "0.1.0"
+
+# Where each public name lives. Type checkers read the imports above; a test keeps the two equal.
+_HOMES = {
+    "BackendError": "errors",
+    "DataError": "errors",
+    "OnlineGCPError": "errors",
+    "StateError": "errors",
+    "Slice": "slices",
+    "as_slice": "slices",
+    "stack": "slices",
+    "KTensor": "ktensor",
+    "Loss": "losses",
+    "get_loss": "losses",
+    "read_tns": "sources",
+    "write_tns": "sources",
+    "load_npz": "sources",
+    "save_npz": "sources",
+    "load_flights": "problems",
+    "cp_als": "static.cp_als",
+    "cp_apr": "static.cp_apr",
+    "gcp": "static.gcp",
+    "CPStream": "streaming.cp_stream",
+    "OnlineCP": "streaming.online_cp",
+    "OnlineGCP": "streaming.online_gcp",
+    "OnlineSGD": "streaming.online_sgd",
+}
+
+__all__ = [
+    "BackendError",
+    "CPStream",
+    "DataError",
+    "KTensor",
+    "Loss",
+    "OnlineCP",
+    "OnlineGCP",
+    "OnlineGCPError",
+    "OnlineSGD",
+    "Slice",
+    "StateError",
+    "__version__",
+    "as_slice",
+    "cp_als",
+    "cp_apr",
+    "gcp",
+    "get_loss",
+    "load_flights",
+    "load_npz",
+    "read_tns",
+    "save_npz",
+    "stack",
+    "write_tns",
+]
+
+
+if not TYPE_CHECKING:  # which would take any name for a public one
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'onlinegcp' has no attribute {name!r}")
+        import importlib
+
+        found = getattr(importlib.import_module(f"onlinegcp.{_HOMES[name]}"), name)
+        globals()[name] = found  # so that this runs once per name
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
