@@ -3,14 +3,20 @@
 Compiled code is kept on disk in a folder named by a hash of the kernel sources: Numba notices an
 edit of the file that holds a function, but not of a callee in another file, and would run the old
 code. The folder lies under ``NUMBA_CACHE_DIR`` where that is set, else under
-``~/.cache/onlinegcp``, else (nothing writable) in the temporary directory.
+``~/.cache/onlinegcp``, else (nothing writable) in the temporary directory. Folders of other
+versions are removed once nobody has used them for a while.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import re
+import secrets
+import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -28,6 +34,13 @@ OPTIONS: dict[str, Any] = {
     "fastmath": set(FASTMATH),
     "error_model": "numpy",
 }
+
+
+# A folder takes about 10 MB. One that was used within a day is never removed: a program that still
+# runs with it may be about to write there.
+_DAY = 86400.0
+_UNUSED_DAYS = 30.0
+_NEWEST_KEPT = 8
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -68,8 +81,33 @@ def cache_directory() -> Path:
         except OSError:
             continue
         if os.access(folder, os.W_OK):
+            _remove_unused(folder)
             return folder
     return Path(tempfile.mkdtemp(prefix="onlinegcp-"))
+
+
+def _remove_unused(current: Path) -> None:
+    """Remove the folders beside `current` that no version has used for long, or that are too many.
+
+    Several processes may do this at once: a folder is renamed first, which only one of them can
+    do, so that nobody ever meets a folder half removed under its own name.
+    """
+    now, beside, folders = time.time(), [], []
+    with contextlib.suppress(OSError):
+        os.utime(current)  # the date of a folder says when a program last started with it
+        beside = list(current.parent.iterdir())
+    for folder in beside:
+        if re.fullmatch(r"kernels-[0-9a-f]{16}(\.removed-[0-9a-f]{8})?", folder.name):
+            with contextlib.suppress(OSError):
+                folders.append(((now - folder.stat().st_mtime) / _DAY, folder))
+    for place, (days, folder) in enumerate(sorted(folders)):
+        unused = days > (1.0 if folder.suffix or place >= _NEWEST_KEPT else _UNUSED_DAYS)
+        if not unused or folder == current:
+            continue
+        with contextlib.suppress(OSError):
+            doomed = folder.with_suffix(f".removed-{secrets.token_hex(4)}")
+            folder.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _source_hash() -> str:
