@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,8 @@ def group_rows(
         Lengths of the modes.
     """
     n, d = index.shape
+    # Compiled code distinguishes read-only arrays: with both kinds it would be compiled twice.
+    index, value = _read_only(index), _read_only(value)
     order_type: np.dtype[Any] = np.dtype(np.int32 if n < 2**31 else np.int64)
     order_bytes = n * order_type.itemsize
     copy_bytes = n * ((d - 1) * 4 + 8)
@@ -122,8 +124,20 @@ def group_rows(
         else:
             order = np.empty(n, dtype=order_type)
             _place(index, mode, starts[:-1].copy(), order)
+        cells, numbers = _read_only(cells), _read_only(numbers)
         groups.append(RowGroups(mode, cells, numbers, order, columns, others, starts))
     return tuple(reversed(groups))
+
+
+def with_value(groups: RowGroups, value: NDArray[np.float64]) -> RowGroups:
+    """The same cells with other values, given in the order of `groups.value`."""
+    return replace(groups, value=_read_only(value))
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def mttkrp(groups: RowGroups, blocks: Blocks, *, n_jobs: int = 1) -> NDArray[Any]:

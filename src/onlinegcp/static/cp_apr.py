@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.layout import Blocks, aligned_zeros, stack_factors
-from onlinegcp.kernels.mttkrp import RowGroups, group_rows, mttkrp
+from onlinegcp.kernels.mttkrp import RowGroups, group_rows, mttkrp, with_value
 from onlinegcp.kernels.poisson_phi import poisson_phi
 from onlinegcp.kernels.poisson_rows import newton_rows, poisson_log_sum, quasi_newton_rows
 from onlinegcp.ktensor import KTensor
@@ -24,6 +24,10 @@ from onlinegcp.static.starts import best_of, check_rank, random_start
 
 FloatArray = npt.NDArray[np.float64]
 Method = Literal["mu", "pdnr", "pqnr"]
+
+# Loosest tolerance of an inexact row solve. Slopes of 1e8 occur where a component vanished from
+# all the cells of a row; a hundredth of that would let every other row rest.
+LOOSEST = 0.01
 
 
 @dataclass(frozen=True)
@@ -103,8 +107,8 @@ def cp_apr(
     memory
         "pqnr": steps remembered.
     inexact
-        "pdnr", "pqnr": solve rows only to a hundredth of the last pass's violation, and with two
-        steps in the first pass, as long as that is looser than `tolerance`.
+        "pdnr", "pqnr": solve rows only to a hundredth of the last pass's violation (at most
+        0.01, at least `tolerance`), and with two steps in the first pass.
     progress
         Called with a `Progress` after every pass.
     n_jobs
@@ -193,7 +197,7 @@ class _Problem:
         self.seen: tuple[RowGroups, ...] = ()
         if not self.complete:
             ones = np.ones(len(value))
-            self.seen = tuple(replace(groups, value=ones) for groups in self.groups)
+            self.seen = tuple(with_value(groups, ones) for groups in self.groups)
 
     def cost(self, blocks: Blocks, mode: int) -> FloatArray:
         """Sum of the Khatri-Rao rows of a row's observed cells, one row if all are the same."""
@@ -277,7 +281,7 @@ def _solve(
             break
         max_steps = options.max_inner
         if options.inexact:
-            row_tolerance = max(options.tolerance, kkt / 100.0)
+            row_tolerance = max(options.tolerance, min(kkt / 100.0, LOOSEST))
     model = KTensor(weights, list(views[: tensor.ndim])).normalize(norm=1)
     result = StaticFit(
         ktensor=model,
