@@ -177,7 +177,8 @@ def summarise(
         "experiment": name,
         "scale": options.scale,
         "seed": options.seed,
-        "data": problem.facts(),
+        "data": problem.facts()
+        | {"least_loss": _rounded(float(problem.least[problem.streamed].mean()))},
         "version": __version__,
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "machine": f"{platform.machine()}, Python {platform.python_version()}, one thread",

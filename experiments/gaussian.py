@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from experiments.claims import Claim, comparable_loss, comparable_score, learned
 from experiments.console import Options, read_options
@@ -26,7 +27,7 @@ def plan(options: Options) -> Plan:
     stream = gaussian_stream(shape, count, rank=rank, noise=0.2, seed=seed)
     slices = stream.slices
     problem = Problem("gaussian", slices, "gaussian", rank, warm, stream.truth)
-    als = {"max_iterations": 500, "tolerance": 1e-7, "n_starts": 3, "seed": seed}
+    als: dict[str, Any] = {"max_iterations": 500, "tolerance": 1e-7, "n_starts": 3, "seed": seed}
     return Plan(
         problem,
         warm_start=Static(

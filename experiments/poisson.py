@@ -15,6 +15,10 @@ from onlinegcp.problems import poisson_stream
 from onlinegcp.streaming import OnlineGCP
 
 SIZES = {"paper": ((300, 300), 200, 0.032), "small": ((50, 50), 60, 0.1)}
+GCP_SAMPLES: dict[str, dict[str, int]] = {
+    "paper": {"objective": 50_000, "gradient": 50_000, "iterations": 300},
+    "small": {"objective": 5_000, "gradient": 1_000, "iterations": 300},
+}
 
 
 def plan(options: Options) -> Plan:
@@ -28,10 +32,10 @@ def plan(options: Options) -> Plan:
     problem = Problem("poisson", slices, "poisson", rank, warm, stream.truth)
     return Plan(
         problem,
-        warm_start=apr(slices[:warm], rank, seed, starts=3),
+        warm_start=apr(slices[:warm], rank, seed, n_starts=3),
         static=[
             apr(slices, rank, seed),
-            sampled_gcp(slices, rank, "poisson", seed, gradient=50_000, objective=50_000),
+            sampled_gcp(slices, rank, "poisson", seed, **GCP_SAMPLES[options.scale]),
         ],
         streaming=[
             Streaming(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -59,7 +60,8 @@ class StreamingMethod(Protocol):
     def partial_fit(self, x: Any) -> Any: ...
     def get_params(self) -> dict[str, Any]: ...
     def save(self, path: Path) -> None: ...
-    def load(self, path: Path) -> Any: ...
+    @classmethod
+    def load(cls, path: Path) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,23 @@ class Problem:
     def streamed(self) -> slice:
         """The slices after the warm start."""
         return slice(self.warm, None)
+
+    @cached_property
+    def least(self) -> FloatArray:
+        """Loss of each slice under the model that equals the data, the least there can be.
+
+        Without it a Poisson loss has no natural zero, and "5 % more" says nothing: on large counts
+        x log x outweighs all that a model can explain.
+        """
+        loss = get_loss(self.loss)
+        if loss.name != "poisson":
+            return np.zeros(len(self.slices))  # squared errors and odds can reach zero
+        return np.array(
+            [
+                float(loss.value(x.value, x.value).sum()) / (x.norm_squared or 1.0)
+                for x in self.slices
+            ]
+        )
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know about the data; also identifies them."""
@@ -140,7 +159,7 @@ def run_streaming(
     """
     count, warm = len(problem.slices), problem.warm
     columns = ("local", "prequential", "score", "cpu")
-    arrays = {name: np.full(count, np.nan) for name in columns}
+    arrays: dict[str, NDArray[Any]] = {name: np.full(count, np.nan) for name in columns}
     rows = np.zeros((count, problem.rank))
     rows[:warm] = start.factors[-1]
     failures = np.zeros(2, dtype=np.int64)

@@ -58,16 +58,8 @@ class Store:
         self, method: str, arrays: dict[str, NDArray[np.float64]], details: dict[str, Any]
     ) -> None:
         """Keep a finished run, for us as .npz and for others as .csv."""
-        path = self._path(method, ".npz")
-        temporary = path.with_name(path.name + ".part")
-        with temporary.open("wb") as file:
-            np.savez(
-                file,
-                identity=np.array(self._fingerprint(method)),
-                details=np.array(json.dumps(details)),
-                **arrays,
-            )
-        temporary.replace(path)
+        described = {"details": np.array(json.dumps(details)), **arrays}
+        self._write(method, ".npz", described)
         with self._path(method, ".csv").open("w", newline="") as file:
             table = csv.writer(file)
             table.writerow(["slice", *arrays])
@@ -87,14 +79,8 @@ class Store:
         save(model)
         # The arrays name the model they belong to and are replaced last, so that a kill at any
         # moment leaves a matching pair.
-        path = self._path(method, ".paused.npz")
-        temporary = path.with_name(path.name + ".part")
-        with temporary.open("wb") as file:
-            np.savez(
-                file, identity=np.array(self._fingerprint(method)), done=np.array(done), **arrays
-            )
-        temporary.replace(path)
-        for old in self.folder.glob(f"{path.name.split('.')[0]}.*.ogcp"):
+        self._write(method, ".paused.npz", {"done": np.array(done), **arrays})
+        for old in self.folder.glob(f"{self._path(method, '').name}.*.ogcp"):
             if old != model:
                 old.unlink()
 
@@ -111,6 +97,14 @@ class Store:
             return None
         done = int(arrays.pop("done"))
         return done, load(self._path(method, f".{done}.ogcp")), arrays
+
+    def _write(self, method: str, ending: str, arrays: dict[str, Any]) -> None:
+        path = self._path(method, ending)
+        temporary = path.with_name(path.name + ".part")
+        everything: dict[str, Any] = {"identity": np.array(self._fingerprint(method)), **arrays}
+        with temporary.open("wb") as file:
+            np.savez(file, **everything)
+        temporary.replace(path)
 
     def _forget(self, method: str) -> None:
         stem = self._path(method, "").name

@@ -23,6 +23,10 @@ from onlinegcp.streaming import OnlineGCP
 
 SOURCES = ("stand-in", "manhattan", "tlc")
 SMALL_ZONES, SMALL_DAYS = 30, 50
+GCP_SAMPLES: dict[str, dict[str, int]] = {
+    "paper": {"objective": 50_000, "gradient": 10_000},
+    "small": {"objective": 5_000, "gradient": 1_000, "iterations": 300},
+}
 NOTES = {
     "stand-in": "SYNTHETIC stand-in drawn from real marginals, not the real trip files",
     "manhattan": "real rides among 30 zones, May and June 2018",
@@ -43,10 +47,11 @@ def plan(options: Options) -> Plan:
     full = options.scale == "paper"
     return Plan(
         problem,
-        warm_start=apr(slices[:warm], rank, seed, max_iterations=50),
+        # Newton steps cost R^2 per ride and row: too much here, so multiplicative updates.
+        warm_start=apr(slices[:warm], rank, seed, method="mu", max_iterations=100, max_inner=2),
         static=[
-            apr(slices, rank, seed, max_iterations=30 if full else 100),
-            sampled_gcp(slices, rank, "poisson", seed, objective=50_000, gradient=10_000),
+            apr(slices, rank, seed, method="mu", max_iterations=60 if full else 40, max_inner=2),
+            sampled_gcp(slices, rank, "poisson", seed, **GCP_SAMPLES[options.scale]),
         ],
         streaming=[
             Streaming(
