@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,16 @@ def write_archive(
                 f"only arrays of numbers or strings can be stored, but {name!r} holds Python "
                 f"objects (dtype {array.dtype}). Convert it first, for example with astype(str)."
             )
-    meta = json.dumps({"kind": kind, "format": FORMAT_VERSION, "record": dict(record)})
+    # The names are repeated here, because a zip file protects its contents by checksums but not
+    # the names it lists them under.
+    meta = json.dumps(
+        {
+            "kind": kind,
+            "format": FORMAT_VERSION,
+            "arrays": sorted(arrays),
+            "record": dict(record),
+        }
+    )
     target = Path(path)
     try:
         handle, temporary = tempfile.mkstemp(
@@ -100,7 +108,9 @@ def read_archive(
             arrays = {name: stored[name] for name in stored.files}
         meta = json.loads(str(arrays.pop(_META)))
         found, version, record = meta["kind"], int(meta["format"]), dict(meta["record"])
-    except (OSError, EOFError, zipfile.BadZipFile, ValueError, KeyError, TypeError) as error:
+        if meta.get("arrays", sorted(arrays)) != sorted(arrays):
+            raise ValueError("some of its arrays are not there")
+    except Exception as error:  # damaged bytes make the zip and array readers raise anything
         raise StateError(
             f"a saved {kind} was needed, but {source} cannot be read as one: {error}. The file is "
             f"damaged or was not written by onlinegcp; use an earlier copy."

@@ -11,7 +11,6 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights, weighted_mttkrp
-from onlinegcp.streaming.complete import refuse_missing
 from onlinegcp.streaming.model import FloatArray, ModelState, StreamingModel
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
@@ -32,7 +31,7 @@ class CPStream(StreamingModel):
     rank
         Number of components.
     forget
-        Weight of the past, per slice, in [0, 1).
+        Weight of the past, per slice, in [0, 1].
     ridge
         Penalty on the weights: adds ridge |s|^2 to the squared error of a slice.
     max_passes, tolerance
@@ -62,6 +61,8 @@ class CPStream(StreamingModel):
     (8, True)
     """
 
+    takes_missing = False
+
     def __init__(
         self,
         rank: int,
@@ -89,13 +90,26 @@ class CPStream(StreamingModel):
 
     def _get_loss(self) -> Loss:
         if not 0 <= self.forget <= 1:
-            raise DataError(f"forget must lie in [0, 1], but got {self.forget!r}.")
+            raise DataError(
+                f"forget must lie in [0, 1], but got {self.forget!r}. Use 1 to never forget."
+            )
+        for name in ("ridge", "tolerance"):
+            if not 0 <= getattr(self, name) < np.inf:
+                raise DataError(
+                    f"{name} must be a finite number >= 0, but got {getattr(self, name)!r}. "
+                    f"Use 0 for none."
+                )
+        if not isinstance(self.max_passes, int | np.integer) or self.max_passes < 1:
+            raise DataError(
+                f"max_passes must be a whole number >= 1, but got {self.max_passes!r}. Use 20."
+            )
         return get_loss("gaussian")
+
+    def _get_lower(self) -> float:
+        return 0.0 if self.nonnegative else -np.inf
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         factors, rows = start.factors, start.rows
-        if self.nonnegative:
-            factors, rows = tuple(np.maximum(a, 0.0) for a in factors), np.maximum(rows, 0.0)
         past = np.zeros((self.rank, self.rank))
         for row in rows:
             past = self.forget * past + np.outer(row, row)
@@ -105,7 +119,6 @@ class CPStream(StreamingModel):
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
-        refuse_missing(x, self)
         watch = Stopwatch()
         old = state.factors
         s = self._weigh(state, x, seed)
@@ -125,7 +138,7 @@ class CPStream(StreamingModel):
                 new = (
                     _admm(matrix, right, factors[k])
                     if self.nonnegative
-                    else (solve_normal(matrix, right))
+                    else solve_normal(matrix, right)
                 )
                 change += float(np.linalg.norm(new - factors[k]) / (np.linalg.norm(new) + 1e-300))
                 factors[k] = new
@@ -155,8 +168,9 @@ class CPStream(StreamingModel):
         return ModelState(tuple(factors), s_new, mean, {"past": past}), record
 
     def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
-        lower = 0.0 if self.nonnegative else -np.inf
-        return solve_weights(x, state.factors, penalty=2.0 * self.ridge, lower=lower)
+        # `solve_weights` halves its penalty, as the paper of OnlineGCP does; this one does not.
+        penalty = 2.0 * self.ridge
+        return solve_weights(x, state.factors, penalty=penalty, lower=self._get_lower())
 
 
 def _admm(matrix: FloatArray, right: FloatArray, start: FloatArray) -> FloatArray:

@@ -8,22 +8,24 @@ state is a value that a step replaces, so a step that fails leaves the model as 
 from __future__ import annotations
 
 import abc
+import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
-from onlinegcp.slices import Slice
+from onlinegcp.slices import Slice, as_slice
 from onlinegcp.solvers.objective import slice_loss
-from onlinegcp.streaming.inputs import read_slices
+from onlinegcp.streaming.inputs import is_stream, read_slices
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
 
@@ -57,12 +59,19 @@ class ModelState:
     slices: tuple[Slice, ...] = ()
 
 
-class StreamingModel(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
+def _predicts_cells(model: Any) -> bool:
+    return not hasattr(model, "n_features_in_")
+
+
+class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
     """A CP model that is kept up to date while slices arrive.
 
     Subclasses define the parameters; `rank`, `init`, `init_slices`, `init_starts` and
     `random_state` are common to all.
     """
+
+    # Whether the method is defined on slices with missing cells.
+    takes_missing: ClassVar[bool]
 
     # Set by the constructors of the methods.
     rank: int
@@ -75,14 +84,18 @@ class StreamingModel(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[
     last_: StepRecord | None
     _seed: int
     _state: ModelState | None
-    _buffer: list[Slice]
+    _buffer: tuple[Slice, ...]
     _provisional: ModelState | None
 
     # ---- hooks of a method
 
     @abc.abstractmethod
     def _get_loss(self) -> Loss:
-        """The loss the method minimises, from its parameters; checks them."""
+        """The loss the method minimises; refuses parameters that are out of range."""
+
+    @abc.abstractmethod
+    def _get_lower(self) -> float:
+        """The bound on factors and weights, -inf for none."""
 
     @abc.abstractmethod
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
@@ -107,38 +120,49 @@ class StreamingModel(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[
         ----------
         stream
             Iterable of slices (or of anything `as_slice` takes), or a table whose rows are 1-way
-            slices.
+            slices. A generator is read slice by slice and never held as a whole.
         y
             Ignored; part of scikit-learn's contract.
         """
         self._reset()
-        if isinstance(stream, Iterable) and not hasattr(stream, "__len__"):
+        if is_stream(stream):
             for x in stream:
-                self._absorb(read_slices(self, x, ndim=self._ndim)[0])
+                self._absorb([as_slice(x)])
         else:
-            self._absorb(read_slices(self, stream, reset=True)[0])
+            self._absorb(read_slices(self, stream)[0])
         if self.n_slices_ == 0:
-            raise DataError("a stream of at least one slice was needed, but it was empty.")
+            raise DataError(
+                "a stream of at least one slice was needed, but it was empty. Check its source."
+            )
         self._finish_warm_start()
         return self
 
     def partial_fit(self, x: Any, y: Any = None, *, time: Any = None) -> Self:
         """Learn the next slice, or several.
 
-        Nothing is learned unless every slice passed in is sound.
+        Either everything passed in is learned, or an error leaves the model as it was.
 
         Parameters
         ----------
         x
-            A slice, a list of slices, or a table whose rows are 1-way slices.
+            A slice, a list of slices, or a table whose rows are 1-way slices. A bare matrix is
+            such a table, unless the model already works on 2-way slices: wrap the first one,
+            ``Slice.dense(matrix)`` or ``[matrix]``.
         y
             Ignored; part of scikit-learn's contract.
         time
             Time of the slice (one per slice where several come in); kept in the records.
         """
-        if not hasattr(self, "n_slices_"):
-            self._reset()
-        self._absorb(read_slices(self, x, time, ndim=self._ndim)[0])
+        before = dict(self.__dict__)
+        try:
+            if not hasattr(self, "n_slices_"):
+                self._reset()
+            self._absorb(read_slices(self, x, time, ndim=self._ndim)[0])
+        except BaseException:
+            # What a step changes it replaces, so that the old values undo everything.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
         return self
 
     # ---- using the model, without changing it
@@ -152,64 +176,77 @@ class StreamingModel(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[
             (R,) for one slice, (n, R) for several.
         """
         slices, single = self._read(x)
-        state, loss = self._ready(), self._get_loss()
-        seed = self._fitted_seed()
-        for k, part in enumerate(slices):
-            self._check_slice(part, loss, k if len(slices) > 1 else None)
-        weights = np.array([self._weigh(state, part, seed) for part in slices])
+        weights = self._weigh_all(slices)
         return np.asarray(weights[0] if single else weights)
 
     def fit_transform(self, stream: Any, y: Any = None) -> FloatArray:
         """Learn a stream, then weigh every slice of it with the final factors."""
-        if isinstance(stream, Iterable) and not hasattr(stream, "__len__"):
-            stream = list(stream)
-        return self.fit(stream).transform(stream)
+        held = list(stream) if is_stream(stream) else stream
+        return self.fit(held).transform(held)
 
     def inverse_transform(self, weights: ArrayLike) -> FloatArray:
-        """Expected data, as a dense array, of slices with the given weights."""
+        """Expected data, as a dense array, of slices with the given weights.
+
+        Parameters
+        ----------
+        weights
+            (R,) for one slice, (n, R) for several, which come back along the first axis.
+        """
         state = self._ready()
         rows = np.asarray(weights, dtype=np.float64)
         if rows.ndim not in (1, 2) or rows.shape[-1] != len(state.weights):
             raise DataError(
                 f"weights of {len(state.weights)} components were needed, shape (R,) or (n, R), "
-                f"but got shape {rows.shape}."
+                f"but got shape {rows.shape}. Pass what `transform` returns."
             )
-        cells = int(np.prod([len(a) for a in state.factors], dtype=object))
-        if cells * max(1, len(rows) if rows.ndim == 2 else 1) > DENSE_CELLS:
+        shape = tuple(len(a) for a in state.factors)
+        if math.prod((*rows.shape[:-1], *shape)) > DENSE_CELLS:
             raise DataError(
-                f"a dense slice of {cells:,} cells is too large to build. Use predict(index) for "
-                f"the cells you need."
+                f"dense slices of at most {DENSE_CELLS:,} cells can be built, but {len(rows)} of "
+                f"shape {shape} were asked for. Use predict(index) for the cells you need."
             )
         mean = self._get_loss().mean
         if rows.ndim == 1:
             return np.asarray(mean(KTensor(rows, state.factors).full()))
-        return np.array([mean(KTensor(row, state.factors).full()) for row in rows])
+        dense = np.empty((len(rows), *shape))
+        for row, out in zip(rows, dense, strict=True):
+            out[...] = mean(KTensor(row, state.factors).full())
+        return dense
 
-    def predict(self, x: Any) -> FloatArray:
-        """Expected values: of single cells now, or of whole slices.
+    @available_if(_predicts_cells)  # type: ignore[untyped-decorator]
+    def predict(self, index: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
+        """Expected values of single cells.
+
+        Models of scikit-learn tables have no such method: there the name stands for one number
+        per sample. Use `inverse_transform`.
 
         Parameters
         ----------
-        x
-            Whole numbers (n, d): cells, predicted with the weights of the newest slice. Anything
-            else: slices, which are weighed first; gives dense arrays.
+        index
+            Whole numbers (n, d), one row per cell.
+        weights
+            Weights of the slice (R,), for example from `transform`; those of the newest slice by
+            default.
         """
         state = self._ready()
-        cells = x if isinstance(x, np.ndarray) else None
-        ndim = len(state.factors)
-        if cells is not None and cells.dtype.kind in "iu" and cells.shape[1:] == (ndim,):
-            values = KTensor(state.weights, state.factors).values(cells)
-            return np.asarray(self._get_loss().mean(values))
-        return self.inverse_transform(self.transform(x))
+        cells = np.asarray(index)
+        if cells.dtype.kind not in "iu":
+            raise DataError(
+                f"an index of whole numbers (n, {len(state.factors)}) was needed, but got dtype "
+                f"{cells.dtype}. For whole slices use inverse_transform(transform(x))."
+            )
+        row = state.weights if weights is None else np.asarray(weights, dtype=np.float64)
+        return np.asarray(self._get_loss().mean(KTensor(row, state.factors).values(cells)))
 
     def score_samples(self, x: Any) -> Any:
         """Minus the mean loss per observed cell of each slice: higher is better."""
         slices, single = self._read(x)
-        rows = np.atleast_2d(self.transform(x))
-        state, loss, seed = self._ready(), self._get_loss(), self._fitted_seed()
+        rows = self._weigh_all(slices)
+        state, loss = self._ready(), self._get_loss()
         scores = np.array(
             [
-                -slice_loss(part, state.factors, row, loss, seed=seed) / max(1, part.n_observed)
+                -slice_loss(part, state.factors, row, loss, seed=self._seed)
+                / max(1, part.n_observed)
                 for part, row in zip(slices, rows, strict=True)
             ]
         )
@@ -245,11 +282,20 @@ class StreamingModel(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[
         save_model(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The model stored by `save`; it goes on exactly where the saved one stood."""
+    def load(cls, path: str | os.PathLike[str], *, loss: Loss | None = None) -> Self:
+        """The model stored by `save`; it goes on exactly where the saved one stood.
+
+        Parameters
+        ----------
+        path
+            The file.
+        loss
+            The loss the model was saved with, where you made it yourself: files hold numbers, no
+            functions.
+        """
         from onlinegcp.streaming.storage import load_model
 
-        model = load_model(path)
+        model = load_model(path, loss)
         if not isinstance(model, cls):
             raise StateError(
                 f"a saved {cls.__name__} was needed, but {path} holds a {type(model).__name__}. "
@@ -258,13 +304,14 @@ class StreamingModel(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[
         return model
 
     def get_state(self) -> dict[str, Any]:
-        """Everything the next step depends on."""
+        """Everything the next step depends on, and the last step's record."""
         check_is_fitted(self)
         return {
             "n_slices": self.n_slices_,
             "seed": self._seed,
             "state": self._state,
-            "buffer": tuple(self._buffer),
+            "buffer": self._buffer,
+            "last": self.last_,
         }
 
     def set_state(self, saved: dict[str, Any]) -> Self:
@@ -273,7 +320,8 @@ class StreamingModel(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[
         self.n_slices_ = int(saved["n_slices"])
         self._seed = int(saved["seed"])
         self._state = saved["state"]
-        self._buffer = list(saved["buffer"])
+        self._buffer = tuple(saved["buffer"])
+        self.last_ = saved["last"]
         return self
 
     # ---- scikit-learn's contract
@@ -284,33 +332,31 @@ class StreamingModel(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = self.takes_missing
         return tags
 
     @property
     def _n_features_out(self) -> int:
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError("the columns of transform are known once the model is fitted")
         return int(self.rank)
 
     # ---- inner workings
 
     def _reset(self) -> None:
-        if isinstance(self.rank, bool) or not isinstance(self.rank, int | np.integer):
-            raise DataError(f"rank must be a whole number >= 1, but got {self.rank!r}.")
-        if self.rank < 1:
-            raise DataError(f"rank must be a whole number >= 1, but got {self.rank!r}.")
+        for name, least in (("rank", 1), ("init_slices", 1), ("init_starts", 1)):
+            _check_whole(name, getattr(self, name), least)
         self._get_loss()
         if self.random_state is None:
             self._seed = int(np.random.SeedSequence().generate_state(1)[0])
-        elif isinstance(self.random_state, int | np.integer):
-            self._seed = int(self.random_state)
         else:
-            raise DataError(
-                f"random_state must be a whole number or None, but got {self.random_state!r}."
-            )
+            self._seed = _check_whole("random_state", self.random_state, 0)
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
         self.n_slices_ = 0
         self.last_ = None
         self._state = None
-        self._buffer = []
+        self._buffer = ()
         self._provisional = None
 
     @property
@@ -325,61 +371,58 @@ class StreamingModel(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[
 
     def _read(self, x: Any) -> tuple[list[Slice], bool]:
         check_is_fitted(self)
-        return read_slices(self, x, ndim=self._ndim)
+        slices, single = read_slices(self, x, ndim=self._ndim)
+        self._check_slices(slices)
+        return slices, single
 
-    def _fitted_seed(self) -> int:
-        return self._seed
+    def _weigh_all(self, slices: Sequence[Slice]) -> FloatArray:
+        state = self._ready()
+        return np.array([self._weigh(state, x, self._seed) for x in slices])
 
-    def _check_slice(
-        self, x: Slice, loss: Loss, place: int | None, shape: tuple[int, ...] | None = None
-    ) -> None:
-        where = "the slice" if place is None else f"slice {place} of those passed in"
-        expected = self._shape() or shape
-        if expected is not None and x.shape != expected:
-            raise DataError(
-                f"slices of shape {expected} were needed, as before, but {where} has shape "
-                f"{x.shape}. The number of rows per mode must stay the same."
-            )
-        loss.check(x.value, index=x.index)
-        if x.n_unlisted_zeros and not loss.unlisted_zeros_allowed:
-            raise DataError(
-                f"loss {loss.name!r} is not defined at 0, but {where} leaves "
-                f"{x.n_unlisted_zeros:,} cells out as zeros. Pass unlisted='missing' to Slice."
-            )
+    def _check_slices(self, slices: Sequence[Slice]) -> None:
+        loss = self._get_loss()
+        expected = self._shape() or slices[0].shape
+        for k, x in enumerate(slices):
+            where = "the slice" if len(slices) == 1 else f"slice {k} of those passed in"
+            if x.shape != expected:
+                raise DataError(
+                    f"slices of shape {expected} were needed, as before, but {where} has shape "
+                    f"{x.shape}. Build all of them with the same number of rows per mode."
+                )
+            if x.n_observed < x.size and not self.takes_missing:
+                raise DataError(
+                    f"{type(self).__name__} needs complete slices, but {where} misses "
+                    f"{x.size - x.n_observed:,} of {x.size:,} cells (NaN, or unlisted='missing'). "
+                    f"Use OnlineGCP or OnlineSGD, which take missing cells."
+                )
+            # A dense slice's own shape names the place; its index is better never built.
+            values, index = (x.value, x.index) if x.array is None else (x.array, None)
+            loss.check(values, index, unlisted_zeros=x.n_unlisted_zeros)
 
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one."""
-        loss = self._get_loss()
-        first = slices[0].shape if slices else None
-        for k, x in enumerate(slices):
-            self._check_slice(x, loss, k if len(slices) > 1 else None, first)
+        self._check_slices(slices)
         for x in slices:
             if self._state is None and self.init is not None:
-                start = given_start(self.init, x.shape, self.rank, loss)
+                start = given_start(self.init, x.shape, self.rank, self._get_lower())
                 self._state = self._begin(start, self._seed)
                 self.n_slices_ += start.n_rows
             if self._state is None:
-                self._buffer.append(x)
+                self._buffer = (*self._buffer, x)
                 self.n_slices_ += 1
                 self._provisional = None
-                if len(self._buffer) >= max(1, int(self.init_slices)):
+                if len(self._buffer) >= self.init_slices:
                     self._finish_warm_start()
-                continue
-            number = self.n_slices_ + 1
-            self._state, self.last_ = self._learn(self._state, x, number, self._seed)
-            self.n_slices_ = number
+            else:
+                number = self.n_slices_ + 1
+                self._state, self.last_ = self._learn(self._state, x, number, self._seed)
+                self.n_slices_ = number
 
     def _finish_warm_start(self) -> None:
         if self._state is None and self._buffer:
-            self._state = self._warm_state()
-            self._buffer = []
+            self._state = self._ready()
+            self._buffer = ()
             self._provisional = None
-
-    def _warm_state(self) -> ModelState:
-        start = static_start(
-            self._buffer, self.rank, self._get_loss(), starts=self.init_starts, seed=self._seed
-        )
-        return self._begin(start, self._seed)
 
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
@@ -387,5 +430,22 @@ class StreamingModel(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[
         if self._state is not None:
             return self._state
         if self._provisional is None:
-            self._provisional = self._warm_state()
+            start = static_start(
+                self._buffer,
+                self.rank,
+                self._get_loss(),
+                lower=self._get_lower(),
+                starts=self.init_starts,
+                seed=self._seed,
+            )
+            self._provisional = self._begin(start, self._seed)
         return self._provisional
+
+
+def _check_whole(name: str, value: Any, least: int) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise DataError(
+            f"{name} must be a whole number >= {least}, but got {value!r}. Pass an integer."
+        )
+    return int(value)

@@ -11,7 +11,6 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights, weighted_mttkrp
-from onlinegcp.streaming.complete import refuse_missing
 from onlinegcp.streaming.model import FloatArray, ModelState, StreamingModel
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
@@ -56,6 +55,8 @@ class OnlineCP(StreamingModel):
     (8, True)
     """
 
+    takes_missing = False
+
     def __init__(
         self,
         rank: int,
@@ -77,10 +78,17 @@ class OnlineCP(StreamingModel):
 
     def _get_loss(self) -> Loss:
         if self.order not in ("gauss_seidel", "jacobi"):
-            raise DataError(f"order must be 'gauss_seidel' or 'jacobi', but got {self.order!r}.")
+            raise DataError(
+                f"order must be 'gauss_seidel' or 'jacobi', but got {self.order!r}. Use either."
+            )
         if not 0 < self.forget <= 1:
-            raise DataError(f"forget must lie in (0, 1], but got {self.forget!r}.")
+            raise DataError(
+                f"forget must lie in (0, 1], but got {self.forget!r}. Use 1 to never forget."
+            )
         return get_loss("gaussian")
+
+    def _get_lower(self) -> float:
+        return -np.inf
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         factors, rows = start.factors, start.rows
@@ -99,7 +107,6 @@ class OnlineCP(StreamingModel):
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
-        refuse_missing(x, self)
         watch = Stopwatch()
         s = self._weigh(state, x, seed)
         watch.lap("weights")

@@ -108,6 +108,8 @@ class OnlineGCP(StreamingModel):
     (8, [(8, 2), (7, 2)])
     """
 
+    takes_missing = True
+
     def __init__(
         self,
         rank: int,
@@ -206,6 +208,9 @@ class OnlineGCP(StreamingModel):
         self._settings("factor")
         return loss
 
+    def _get_lower(self) -> float:
+        return float(get_loss(self.loss).lower if self.lower is None else self.lower)
+
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         history = self._empty_history()
         slices = start.slices or (None,) * start.n_rows
@@ -213,7 +218,7 @@ class OnlineGCP(StreamingModel):
             slices = ()  # rows without their slices cannot be compared with data
         for number, (row, x) in enumerate(zip(start.rows, slices, strict=False), 1):
             history = history.offer(row, number, x, seed=seed)
-        lower = self._lower()
+        lower = self._get_lower()
         factors = tuple(np.maximum(a, lower) for a in start.factors)
         weights = start.rows[-1] if start.n_rows else start.mean
         moments = Moments.zeros(stack_factors(factors), get_step(self.step).kind, weights=False)
@@ -258,7 +263,7 @@ class OnlineGCP(StreamingModel):
         self, state: ModelState, x: Slice, loss: Loss, number: int, seed: int
     ) -> tuple[FloatArray, SgdResult | None]:
         """Algorithm 3, or one least-squares solve."""
-        lower = self._lower()
+        lower = self._get_lower()
         if self.weight_solver == "least_squares":
             penalty = self.weight_penalty
             return solve_weights(x, state.factors, penalty=penalty, lower=lower), None
@@ -310,9 +315,6 @@ class OnlineGCP(StreamingModel):
         )
 
     # ---- parameters and state in the forms the parts take
-
-    def _lower(self) -> float:
-        return float(get_loss(self.loss).lower if self.lower is None else self.lower)
 
     def _settings(self, part: Literal["weight", "factor"]) -> SgdSettings:
         return SgdSettings(
@@ -371,12 +373,12 @@ def starting_weights(
     """
     if lower < 0:
         return mean
-    start = np.maximum(mean, 1e-3 * max(float(mean.max()), 1e-300))
-    expected = float(start @ np.prod([a.sum(axis=0) for a in factors], axis=0))
+    largest = float(mean.max())
+    start = np.maximum(mean, 1e-3 * largest) if largest > 0 else np.ones_like(mean)
     share = x.n_observed / x.size
-    volume = max(x.total, 1e-3 * expected * share)
-    if expected * share > 0:
-        start = start * (volume / (expected * share))
+    expected = share * float(start @ np.prod([a.sum(axis=0) for a in factors], axis=0))
+    if expected > 0:
+        start = start * max(x.total / expected, 1e-3)
     return np.maximum(start, lower)
 
 

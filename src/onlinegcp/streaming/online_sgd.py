@@ -60,6 +60,8 @@ class OnlineSGD(StreamingModel):
     (8, True)
     """
 
+    takes_missing = True
+
     def __init__(
         self,
         rank: int,
@@ -96,6 +98,9 @@ class OnlineSGD(StreamingModel):
         if not 0 < self.relative_rate <= 1:
             raise DataError(f"relative_rate must lie in (0, 1], but got {self.relative_rate!r}.")
         return get_loss("gaussian")
+
+    def _get_lower(self) -> float:
+        return -np.inf
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         weights = start.rows[-1] if start.n_rows else start.mean

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from onlinegcp import __version__
 from onlinegcp.archive import read_archive, write_archive
-from onlinegcp.errors import StateError
+from onlinegcp.errors import DataError, StateError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, from_dict
 from onlinegcp.slices import Slice
@@ -35,7 +35,7 @@ def save_model(model: StreamingModel, path: str | os.PathLike[str]) -> None:
             name: _pack_value(value, f"parameter.{name}", arrays)
             for name, value in model.get_params(deep=False).items()
         },
-        "last": _pack_step(model.last_),
+        "last": _pack_step(saved["last"]),
         "buffer": _pack_slices(saved["buffer"], "buffer", arrays),
     }
     for name in ("n_features_in_", "feature_names_in_"):
@@ -54,8 +54,16 @@ def save_model(model: StreamingModel, path: str | os.PathLike[str]) -> None:
     write_archive(path, KIND, arrays, record)
 
 
-def load_model(path: str | os.PathLike[str]) -> StreamingModel:
-    """The model stored at `path`, of whatever method it is."""
+def load_model(path: str | os.PathLike[str], loss: Loss | None = None) -> StreamingModel:
+    """The model stored at `path`, of whatever method it is.
+
+    Parameters
+    ----------
+    path
+        The file.
+    loss
+        The caller's own loss, where the model was saved with one.
+    """
     from onlinegcp.streaming import METHODS
 
     arrays, record = read_archive(path, KIND)
@@ -65,22 +73,49 @@ def load_model(path: str | os.PathLike[str]) -> StreamingModel:
             f"{path} holds a {record.get('method')!r}, which this version does not know. Upgrade "
             f"onlinegcp; known methods are {', '.join(sorted(classes))}."
         )
+    _check_own_loss(path, record, loss)
     try:
-        return _rebuild(classes[record["method"]], arrays, record)
-    except (KeyError, TypeError, IndexError) as error:
+        return _rebuild(classes[record["method"]], arrays, record, loss)
+    except Exception as error:  # a part that is missing or odd may fail anywhere
         raise StateError(
-            f"{path} lacks a part of the model ({error}). The file is damaged or from another "
-            f"version ({record.get('version')}); use an earlier copy."
+            f"a whole model was needed, but {path} has a part that does not fit ({error!r}). It "
+            f"comes from version {record.get('version')}, this is {__version__}: use that "
+            f"version, or an earlier copy."
         ) from error
 
 
+def _check_own_loss(
+    path: str | os.PathLike[str], record: dict[str, Any], loss: Loss | None
+) -> None:
+    stored = record.get("parameters", {}).get("loss")
+    wanted = stored.get("own_loss") if isinstance(stored, dict) else None
+    given = None if loss is None else loss.name
+    if wanted == given:
+        return
+    if wanted is None:
+        raise StateError(
+            f"{path} knows its loss, but {given!r} was passed. Load it without the loss, then use "
+            f"set_params to change it."
+        )
+    raise StateError(
+        f"{path} was saved with the loss {wanted!r} made from functions, which a file cannot "
+        f"hold, but {'none' if given is None else repr(given)} was passed. Use "
+        f"load(path, loss=...) with that loss."
+    )
+
+
 def _rebuild(
-    cls: type[StreamingModel], arrays: dict[str, NDArray[Any]], record: dict[str, Any]
+    cls: type[StreamingModel],
+    arrays: dict[str, NDArray[Any]],
+    record: dict[str, Any],
+    loss: Loss | None,
 ) -> StreamingModel:
     parameters = {
         name: _unpack_value(value, f"parameter.{name}", arrays)
         for name, value in record["parameters"].items()
     }
+    if loss is not None:
+        parameters["loss"] = loss
     model = cls(**parameters)
     state = None
     if "n_modes" in record:
@@ -99,9 +134,9 @@ def _rebuild(
             "seed": record["seed"],
             "state": state,
             "buffer": _unpack_slices(record["buffer"], "buffer", arrays),
+            "last": _unpack_step(record["last"]),
         }
     )
-    model.last_ = _unpack_step(record["last"])
     if "n_features_in_" in record:
         model.n_features_in_ = int(record["n_features_in_"])
     if "feature_names_in_" in record:
@@ -112,14 +147,19 @@ def _rebuild(
 def _pack_value(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     """A parameter as JSON, its arrays set aside."""
     if isinstance(value, Loss):
-        return {"loss": value.to_dict()}
+        return {"own_loss": value.name} if value.code < 0 else {"loss": value.to_dict()}
     if isinstance(value, KTensor):
         arrays[f"{name}.weights"] = value.weights
         for k, a in enumerate(value.factors):
             arrays[f"{name}.{k}"] = a
         return {"ktensor": value.ndim}
     if isinstance(value, np.generic):
-        return value.item()
+        value = value.item()
+    if value is not None and not isinstance(value, bool | int | float | str):
+        raise DataError(
+            f"parameters that are numbers, names, losses or K-tensors can be saved, but {name} is "
+            f"a {type(value).__name__}. Pass it by name."
+        )
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,6 +17,7 @@ from onlinegcp.slices import Slice, stack
 from onlinegcp.static.cp_als import cp_als
 from onlinegcp.static.cp_apr import cp_apr
 from onlinegcp.static.gcp import gcp
+from onlinegcp.static.starts import random_start, start_generator
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -48,40 +50,57 @@ class WarmStart:
 
 
 def static_start(
-    slices: Sequence[Slice], rank: int, loss: Loss, *, starts: int, seed: int
+    slices: Sequence[Slice], rank: int, loss: Loss, *, lower: float, starts: int, seed: int
 ) -> WarmStart:
     """Solve the first slices by the static method that matches the loss, best of several starts.
 
-    Gaussian: CP-ALS. Poisson without missing cells: CP-APR. Everything else: GCP.
+    Gaussian without bound: CP-ALS. Poisson: CP-APR. Everything else: GCP. Components that
+    so little data cannot determine start with random columns and no weight.
     """
     x = stack(slices)
-    if x.nnz == 0:
-        # Nothing to decompose: a flat model of nothing, which the next slices will shape.
-        return _normalised(KTensor(np.zeros(rank), [np.ones((n, rank)) for n in x.shape]), slices)
+    determined = 0 if x.nnz == 0 else min(rank, math.prod(x.shape) // max(x.shape))
     options: dict[str, Any] = {"n_starts": starts, "seed": seed}
-    if loss.name == "gaussian":
-        fit = cp_als(x, rank, max_iterations=200, tolerance=1e-6, **options)
-    elif loss.name == "poisson" and x.unlisted == "zero":
-        fit = cp_apr(x, rank, max_iterations=100, **options)
-    else:
-        fit = gcp(x, rank, loss, **options)
-    return _normalised(fit.ktensor, slices)
+    parts = []
+    if determined:
+        if loss.name == "gaussian" and lower == -np.inf:
+            fit = cp_als(x, determined, max_iterations=200, tolerance=1e-6, **options)
+        elif loss.name == "poisson":
+            fit = cp_apr(x, determined, max_iterations=100, **options)
+        else:
+            fit = gcp(x, determined, loss, lower=lower, **options)
+        parts.append(fit.ktensor)
+    if determined < rank:
+        # Different columns: equal components have equal gradients and would stay equal for ever.
+        left = rank - determined
+        random = random_start(x.shape, left, start_generator(seed, starts), nonnegative=True)
+        parts.append(KTensor(np.zeros(left), random))
+    weights = np.concatenate([part.weights for part in parts])
+    factors = [np.hstack(blocks) for blocks in zip(*(p.factors for p in parts), strict=True)]
+    return _normalised(KTensor(weights, factors), slices)
 
 
-def given_start(init: KTensor, shape: tuple[int, ...], rank: int, loss: Loss) -> WarmStart:
+def given_start(init: KTensor, shape: tuple[int, ...], rank: int, lower: float) -> WarmStart:
     """Use the caller's model: d modes, or d + 1 with the rows of past slices in the last."""
     if not isinstance(init, KTensor):
-        raise DataError(f"init must be a KTensor or None, but got {type(init).__name__}.")
-    if init.rank != rank:
-        raise DataError(f"init must have rank {rank}, but has rank {init.rank}.")
+        raise DataError(
+            f"init must be a KTensor or None, but got {type(init).__name__}. Build one with "
+            f"KTensor(weights, factors)."
+        )
     if init.shape[: len(shape)] != shape or init.ndim not in (len(shape), len(shape) + 1):
         raise DataError(
-            f"init must have shape {shape}, or {shape} and one time mode, but has {init.shape}."
+            f"init must have shape {shape}, or {shape} and one time mode, but has {init.shape}. "
+            f"Fit it to slices of this stream."
         )
-    smallest = min(float(a.min()) for a in init.factors)
-    if smallest < loss.lower:
+    if init.rank != rank:
         raise DataError(
-            f"loss {loss.name!r} needs factors >= {loss.lower}, but init has {smallest}."
+            f"init must have rank {rank}, but has rank {init.rank}. Change either of them."
+        )
+    smallest = min(float(a.min()) for a in (init.weights, *init.factors))
+    # A bound above 0 is reached by clipping; signs have no such remedy.
+    if smallest < min(lower, 0.0):
+        raise DataError(
+            f"init must not lie below the bound {lower} on factors and weights, but has "
+            f"{smallest}. Pass a model fitted under this bound."
         )
     if init.ndim == len(shape):
         # The caller's weights say where to look for the first slice's; they are no past slice.
