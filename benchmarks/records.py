@@ -65,23 +65,23 @@ COLUMNS = [
 ]
 
 
-def append(rows: list[Row], path: Path = RESULTS) -> None:
-    """Add rows to the file, with where they come from."""
-    source = {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M"),
-        "commit": commit(),
-        "machine": machine(),
-    }
+def source() -> dict[str, str]:
+    """Where and when: what all rows of one run share."""
+    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M")
+    return {"date": date, "commit": commit(), "machine": machine()}
+
+
+def append(row: Row, source: dict[str, str], path: Path = RESULTS) -> None:
+    """Add a row to the file, with where it comes from."""
     fresh = not path.exists()
+    entry = source | asdict(row) | {"met": row.met}
+    for name in ("median", "p20", "p80", "ratio"):
+        entry[name] = "" if entry[name] is None else f"{entry[name]:.4g}"
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         if fresh:
             writer.writeheader()
-        for row in rows:
-            entry = source | asdict(row) | {"met": row.met}
-            for name in ("median", "p20", "p80", "ratio"):
-                entry[name] = "" if entry[name] is None else f"{entry[name]:.4g}"
-            writer.writerow(entry)
+        writer.writerow(entry)
 
 
 def commit() -> str:

@@ -11,8 +11,12 @@ import importlib
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from benchmarks.timing import ONE_THREAD
+
+if TYPE_CHECKING:
+    from benchmarks.records import Row
 
 NAMES = ["sgd_iteration", "cp_als", "gcp_stratified", "cp_apr", "memory", "startup"]
 
@@ -29,25 +33,29 @@ def main() -> int:
         parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(NAMES)}")
     os.environ.update(ONE_THREAD)
 
-    from benchmarks.records import append
+    from benchmarks.records import append, source
 
+    where = source()
     broken = 0
     for name in arguments.names or NAMES:
         begin = time.perf_counter()
-        rows = importlib.import_module(f"benchmarks.{name}").run(quick=arguments.quick)
-        for row in rows:
-            compared = "" if row.ratio is None else f"  {row.ratio:.3g} x {row.against}"
-            promise = f"  target {row.target}: {'met' if row.met == 'yes' else 'MISSED'}"
-            print(
-                f"{row.case:24} {row.method:12} {row.median:10.4g} {row.unit}"
-                f" [{row.p20:.4g}, {row.p80:.4g}]{compared}{promise if row.target else ''}"
-                f"  {row.objective} {row.note}".rstrip()
-            )
+        for row in importlib.import_module(f"benchmarks.{name}").run(quick=arguments.quick):
+            print(_line(row), flush=True)
             broken += row.met == "no"
-        if not arguments.dry:
-            append(rows)
+            if not arguments.dry:
+                append(row, where)
         print(f"-- {name}: {time.perf_counter() - begin:.0f} s", flush=True)
     return 1 if broken else 0
+
+
+def _line(row: Row) -> str:
+    compared = "" if row.ratio is None else f"  {row.ratio:.3g} x {row.against}"
+    promise = f"  target {row.target}: {'met' if row.met == 'yes' else 'MISSED'}"
+    return (
+        f"{row.case:16} {row.method:12} {row.median:10.4g} {row.unit}"
+        f" [{row.p20:.4g}, {row.p80:.4g}]{compared}{promise if row.target else ''}"
+        f"  {row.objective} {row.note}"
+    ).rstrip()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -15,12 +15,10 @@ RATE = 1e-4  # small enough that thousands of timed iterations stay near the sta
 MICROSECONDS = 1e6
 
 
-def run(*, quick: bool = False) -> list[Row]:
+def run(*, quick: bool = False) -> Iterator[Row]:
     """Times per iteration, ours and the twin's with and without BLAS."""
-    rows = []
-    for name in "ABCE" if quick else "ABCED":
-        rows += _case(sgd_case(name), rounds=5 if quick else 25)
-    return rows
+    for name in "ABCE" if quick else "ABCDE":
+        yield from _case(sgd_case(name), rounds=5 if quick else 25)
 
 
 def _case(case: Case, rounds: int) -> list[Row]:
@@ -108,8 +106,9 @@ def _same_work(
 ) -> None:
     """Stop unless twin and library walk the same way: same problem, other random numbers.
 
-    After a number of steps the distance walked must agree to a tenth, and the two end points must
-    be closer to each other than to the start.
+    After a number of steps the distance walked must agree to a tenth. Where rows are sampled often
+    enough to know their way, the end points must be nearer to each other than those of independent
+    walks, which would be 1.41 times the distance apart.
     """
     steps = 3 if case.name == "D" else 50
     ours(steps - 1)
@@ -117,12 +116,13 @@ def _same_work(
         twin.run(steps)
     for k, (start, mine) in enumerate(zip(case.factors, factors(), strict=True)):
         walked = np.linalg.norm(mine - start)
+        often = case.draws + case.zeros > 20 * len(start)
         for name, twin in twins.items():
             theirs = twin.factors()[k]
-            apart = np.linalg.norm(mine - theirs)
-            if not (0.9 < np.linalg.norm(theirs - start) / walked < 1.1 and apart < walked):
+            far, apart = np.linalg.norm(theirs - start), np.linalg.norm(mine - theirs)
+            if not 0.9 < far / walked < 1.1 or (often and apart > 1.3 * walked):
                 raise RuntimeError(
-                    f"case {case.name}, mode {k}: we walked {walked:.3g}, {name} "
-                    f"{np.linalg.norm(theirs - start):.3g}, and ended {apart:.3g} apart. "
-                    "They do not solve the same problem; compare their gradients."
+                    f"case {case.name}, mode {k}: we walked {walked:.3g}, {name} {far:.3g}, "
+                    f"and ended {apart:.3g} apart. They do not solve the same problem; compare "
+                    "their gradients."
                 )
