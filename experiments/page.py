@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.console import HERE
+from experiments.protocol import FROZEN_SLICES
 from experiments.settings import PAPER
 
 ORDER = ("gaussian", "poisson", "taxi", "taxi-manhattan", "chicago")
@@ -63,14 +64,14 @@ def _overview(summaries: list[dict[str, Any]]) -> str:
     for summary in summaries:
         for claim in summary["claims"]:
             answer = "holds" if claim["holds"] else "**does not hold**"
-            name = f"[{summary['experiment']}](#{_anchor(summary)})"
+            name = f"[{summary['experiment']}](#{_anchor(summary['experiment'])})"
             lines.append(f"| {name} | {claim['text']} | {answer} | {claim['evidence']} |")
     return "\n".join([*lines, ""])
 
 
 def _section(summary: dict[str, Any]) -> str:
     name, data = summary["experiment"], summary["data"]
-    lines = [f"## {summary['title']}", ""]
+    lines = [f"({_anchor(name)})=", f"## {summary['title']}", ""]
     if data["note"]:
         lines += [f"**{data['note']}.**", ""]
     if name in REMARKS:
@@ -103,6 +104,8 @@ def _time(numbers: dict[str, Any]) -> str:
 def _note(numbers: dict[str, Any]) -> str:
     if numbers["kind"] == "static":
         return str(numbers["message"]).rstrip(".")
+    if numbers["kind"] == "frozen":
+        return f"on {FROZEN_SLICES} slices spread over the stream"
     undone = [numbers.get(f"{part}_epochs_undone", 0) for part in ("weight", "factor")]
     if not any(undone):
         return ""
@@ -127,9 +130,8 @@ def _settings() -> str:
     return "\n".join([*lines, ""])
 
 
-def _anchor(summary: dict[str, Any]) -> str:
-    kept = "".join(c for c in summary["title"].lower() if c.isalnum() or c in " -")
-    return kept.strip().replace(" ", "-")
+def _anchor(name: str) -> str:
+    return f"experiment-{name}"
 
 
 def main() -> int:

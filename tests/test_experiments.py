@@ -384,7 +384,8 @@ def test_page_says_what_does_not_hold(tmp_path):
     assert "up is down | **does not hold** | 1 against 2" in text
     assert "up is up | holds |" in text
     assert "**made up.**" in text
-    assert "(#synthetic-gaussian-3-x-3)" in text
+    assert text.count("(#experiment-gaussian)") == 2
+    assert "(experiment-gaussian)=" in text
 
 
 def test_published_page_is_that_of_the_stored_results(tmp_path):
