@@ -1,130 +1,73 @@
-"""The cache of compiled code: keyed by the sources, and cleaned of what nobody uses."""
+"""The compiler wrapper: where compiled code is kept, and what names it."""
 
 from __future__ import annotations
 
 import os
-import threading
-import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from onlinegcp.kernels import jit
-
-DAY = 86400
+from onlinegcp.errors import BackendError
+from onlinegcp.kernels import get_kernels, jit
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """A cache of its own, and a function that puts a folder of a certain age into it."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+def fresh(monkeypatch):
     jit.cache_directory.cache_clear()
-
-    def add(name, days):
-        folder = tmp_path / name
-        (folder / "inner").mkdir(parents=True)
-        (folder / "inner" / "code.nbc").write_bytes(b"code")
-        os.utime(folder, (time.time() - days * DAY,) * 2)
-        return folder
-
-    yield add
+    yield monkeypatch
     jit.cache_directory.cache_clear()
 
 
-def names(folder):
-    return {p.name for p in folder.iterdir()}
+def test_numbas_own_cache_directory_is_respected_as_parent(fresh, tmp_path):
+    fresh.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert jit.cache_directory().parent == tmp_path
 
 
-def old(number):
-    return f"kernels-{number:016x}"
-
-
-def test_the_folder_lies_where_numba_is_told_and_is_named_by_the_sources(cache, tmp_path):
+def test_an_unwritable_home_falls_back_to_the_temporary_directory(fresh, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    fresh.delenv("NUMBA_CACHE_DIR", raising=False)
+    fresh.setenv("XDG_CACHE_HOME", str(blocked))
     folder = jit.cache_directory()
-    assert folder.parent == tmp_path
-    assert names(tmp_path) == {"kernels-" + jit._source_hash()}
+    assert os.access(folder, os.W_OK)
+    assert blocked not in folder.parents
 
 
-def test_without_a_writable_folder_a_temporary_one_is_used(cache, tmp_path, monkeypatch):
-    (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
-    monkeypatch.setattr(jit.tempfile, "gettempdir", lambda: str(tmp_path / "elsewhere"))
-    assert (tmp_path / "elsewhere") in jit.cache_directory().parents
+def test_the_folder_changes_when_any_kernel_source_changes(fresh):
+    before = jit._source_hash()
+    original = Path.read_bytes
+
+    def changed(self):
+        return original(self) + (b"#" if self.name == "loss_codes.py" else b"")
+
+    fresh.setattr(Path, "read_bytes", changed)
+    assert jit._source_hash() != before
 
 
-def test_folders_unused_for_a_month_are_removed(cache, tmp_path):
-    cache(old(1), days=31)
-    cache(old(2), days=29)
-    folder = jit.cache_directory()
-    assert names(tmp_path) == {folder.name, old(2)}
+def test_a_kernel_keeps_nan_and_infinity():
+    @jit.kernel(cache=False)
+    def add(a, b):
+        return a + b
+
+    assert np.isnan(add(np.inf, -np.inf))
+    assert np.isnan(add(np.nan, 1.0))
 
 
-def test_of_many_folders_the_newest_stay_and_so_do_all_of_today(cache, tmp_path):
-    for k in range(20):
-        cache(old(k), days=2 + k)
-    for k in range(20, 30):
-        cache(old(k), days=0.5)
-    jit.cache_directory()
-    assert names(tmp_path) >= {old(k) for k in range(20, 30)}
-    assert not names(tmp_path) & {old(k) for k in range(20)}
+def test_decorating_leaves_numbas_settings_alone():
+    before = jit.config.CACHE_DIR
+    jit.kernel(lambda x: x, cache=False)
+    assert before == jit.config.CACHE_DIR
 
 
-def test_a_few_folders_of_last_week_stay(cache, tmp_path):
-    for k in range(20):
-        cache(old(k), days=2 + k)
-    folder = jit.cache_directory()
-    assert names(tmp_path) == {folder.name, *(old(k) for k in range(jit._NEWEST_KEPT - 1))}
+@pytest.mark.parametrize("name", ["cuda", "gpu", ""])
+def test_an_unknown_implementation_is_refused_with_the_list(name):
+    with pytest.raises(BackendError, match=r"\['cpu', 'reference'\]"):
+        get_kernels(name)
 
 
-def test_our_own_folder_is_kept_however_old_and_counts_as_used(cache, tmp_path):
-    ours = cache("kernels-" + jit._source_hash(), days=400)
-    assert jit.cache_directory() == ours
-    assert (ours / "inner" / "code.nbc").exists()
-    assert time.time() - ours.stat().st_mtime < DAY
+def test_both_implementations_have_the_same_names():
+    from onlinegcp.kernels import cpu
 
-
-def test_what_is_not_ours_is_left_alone(cache, tmp_path):
-    others = {"kernels-mine", "something", "kernels-" + "0" * 17, "x" + old(1)}
-    for name in others:
-        cache(name, days=1000)
-    folder = jit.cache_directory()
-    assert names(tmp_path) == {folder.name, *others}
-
-
-def test_remains_of_an_interrupted_removal_are_cleaned_up(cache, tmp_path):
-    cache(old(1) + ".removed-0123abcd", days=2)
-    cache(old(2) + ".removed-0123abcd", days=0.1)
-    folder = jit.cache_directory()
-    assert names(tmp_path) == {folder.name, old(2) + ".removed-0123abcd"}
-
-
-def test_many_may_clean_up_at_once(cache, tmp_path):
-    for k in range(60):
-        cache(old(k), days=100)
-    current = cache("kernels-" + "f" * 16, days=0)
-    problems = []
-
-    def clean():
-        try:
-            jit._remove_unused(current)
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=clean) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not problems
-    assert names(tmp_path) == {current.name}
-
-
-def test_a_compiled_function_gives_the_result_of_the_plain_one(cache):
-    @jit.kernel
-    def total(values):
-        result = 0.0
-        for value in values:
-            result += value
-        return result
-
-    values = (0.5, 1.25, -3.0)
-    assert total(values) == sum(values) == total.py_func(values)
+    for name in cpu.__all__:
+        assert hasattr(get_kernels("reference"), name)

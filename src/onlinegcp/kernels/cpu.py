@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.kernels import sgd_threads
 from onlinegcp.kernels.layout import Blocks, aligned_zeros, pad_matrix
 from onlinegcp.kernels.membership import Cells, build_cells
 from onlinegcp.kernels.reference import (
@@ -154,6 +155,7 @@ class SgdEngine:
     ) -> None:
         self.problem = problem
         blocks = problem.blocks
+        self._n_jobs, self._work = n_jobs, plan.count * blocks.width * blocks.ndim
         d, width, dtype = blocks.ndim, blocks.width, blocks.dtype
         self._cells, self._objective_cells = cells, objective_cells
         self._plan, self._objective_plan = _strata(plan), _strata(objective_plan)
@@ -195,19 +197,35 @@ class SgdEngine:
     ) -> None:
         """Take `iterations` steps; the draws are those of iterations first_iteration, ..."""
         problem, blocks, head = self.problem, self.problem.blocks, self._head
-        run_epoch(
-            iterations, first_iteration, moments.taken, np.uint64(key), *self._plan,
-            *_tail(self._cells, head.places, None), _row_weights(problem.row_weights),
-            problem.code, float(problem.parameter), blocks.rank, blocks.width, _far(blocks),
-            head.mode, blocks.offsets, self._update, self._needed, kind,
-            np.array([rate, *parameters]), float(problem.ridge), float(problem.weight_ridge),
-            self._anchors, self._history, self._S, self._old, self._floor,
-            blocks.data.reshape(-1), problem.weights, self._gradient, self._weights_gradient,
+        counters: tuple[Any, ...] = (
+            iterations,
+            first_iteration,
+            moments.taken,
+            np.uint64(key),
+            *self._plan,
+        )
+        cells = _tail(self._cells, head.places, None)
+        settings: tuple[Any, ...] = (
+            _row_weights(problem.row_weights), problem.code, float(problem.parameter),
+            blocks.rank, blocks.width, _far(blocks), head.mode, blocks.offsets, self._update,
+            self._needed, kind, np.array([rate, *parameters]), float(problem.ridge),
+            float(problem.weight_ridge), self._anchors, self._history, self._S, self._old,
+            self._floor, blocks.data.reshape(-1), problem.weights, self._gradient,
+            self._weights_gradient,
+        )  # fmt: skip
+        means: tuple[Any, ...] = (
             moments.u.reshape(-1), moments.v.reshape(-1), moments.largest.reshape(-1),
             moments.weights_u.reshape(-1), moments.weights_v.reshape(-1),
-            moments.weights_largest.reshape(-1), head.scaled, head.gradient, *self._matrices,
-            self._rows, *self._vectors,
+            moments.weights_largest.reshape(-1),
         )  # fmt: skip
+        heads = (head.scaled, head.gradient)
+        if self._n_jobs > 1 and self._work >= sgd_threads.LEAST_WORK:
+            matrices = tuple(self._matrices)
+            shared: tuple[Any, ...] = (*counters, cells, *settings, means, *heads, matrices)
+            sgd_threads.run_threads(self._n_jobs, *shared)
+        else:
+            scratch = (*self._matrices, self._rows, *self._vectors)
+            run_epoch(*counters, *cells, *settings, *means, *heads, *scratch)
         moments.taken += iterations
 
     def objective(self, key: int) -> float:

@@ -205,6 +205,8 @@ def solve_sgd(
     True
     """
     settings = SgdSettings() if settings is None else settings
+    if isinstance(n_jobs, bool) or not hasattr(n_jobs, "__index__") or n_jobs < 1:
+        raise DataError(f"n_jobs must be a whole number >= 1, got {n_jobs!r}; pass 1 or more.")
     module = get_kernels(kernels)
     problem = _problem(x, factors, weights, loss, settings, update, history, row_weights)
     engine = _engine(module, problem, x, loss, settings, n_jobs)
