@@ -44,7 +44,7 @@ def split_modes(shape: tuple[int, ...]) -> int:
 
 
 @kernel
-def _row_products(data, offsets, first, last, out):
+def row_products(data, offsets, first, last, out):
     # out[row] = product of one row of each mode first .. last-1, the last mode fastest.
     width = data.shape[1]
     d = last - first
@@ -66,7 +66,7 @@ def _row_products(data, offsets, first, last, out):
 
 
 @kernel
-def _spread(data, offsets, first, last, start, slopes, rows, wanted, rate):
+def spread(data, offsets, first, last, start, slopes, rows, wanted, rate):
     # Rows start .. of the product of modes first .. last-1 have the slopes given; carry them to
     # each wanted mode. Single writer.
     width = data.shape[1]
@@ -118,8 +118,8 @@ def tangent_sums(data, offsets, split, weights, mode, pull, rate):
             n_right *= offsets[k + 1] - offsets[k]
     left = np.empty((n_left, width))
     right = np.empty((n_right, width))
-    _row_products(data, offsets, 0, split, left)
-    _row_products(data, offsets, split, d, right)
+    row_products(data, offsets, 0, split, left)
+    row_products(data, offsets, split, d, right)
     columns = min(n_right, 256)
     rows = max(1, min(n_left, 512, TILE_PRODUCT // (columns * width)))
     want_left = mode == -1 or (mode >= 0 and mode < split)
@@ -160,9 +160,9 @@ def tangent_sums(data, offsets, split, weights, mode, pull, rate):
             for i in range(here):
                 for r in range(width):
                     slopes[i, r] *= weights[r]
-            _spread(data, offsets, 0, split, start, slopes, here, mode, rate)
+            spread(data, offsets, 0, split, start, slopes, here, mode, rate)
     if want_right:
-        _spread(data, offsets, split, d, 0, right_slopes, n_right, mode, rate)
+        spread(data, offsets, split, d, 0, right_slopes, n_right, mode, rate)
     return total
 
 

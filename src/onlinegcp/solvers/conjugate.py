@@ -109,7 +109,7 @@ def update(
     cap: float,
     unit: float,
     slopes: Slopes | None,
-) -> tuple[Array, float]:
+) -> tuple[Array, float, Array]:
     """Absorb one slice into the factors.
 
     Parameters
@@ -131,7 +131,7 @@ def update(
 
     Returns
     -------
-    The weights for the updated factors, and the loss there.
+    The weights for the updated factors, the loss there, and the forgetting factors.
     """
     lam, lift = forgetting.factors(memory, cap)
     old = factors.data.copy()
@@ -148,11 +148,7 @@ def update(
     history.mass *= cap
     history.mass += counts
     for k in range(factors.ndim):
-        floor = np.minimum(
-            FLOOR_EVENTS * unit / np.maximum(history.mass, 1e-300),
-            FLOOR_SHARE / factors.shape[k],
-        )
-        floor[factors.rank :] = 0.0
+        floor = floor_of(factors, history.mass, unit, k)
         conjugate_rows.absorb(
             old, phi, history.rate, lam, exposure, factors.offsets[k], factors.offsets[k + 1],
             scale[k], lift, floor, memory.learned, history.sensitivity, factors.data,
@@ -160,7 +156,23 @@ def update(
     if memory.learned:
         memory.lift = prior * lift / np.maximum(prior + counts, 1e-300)
     zeros.refresh()
-    return _settle(factors, cells, form, zeros, weights)
+    return *_settle(factors, cells, form, zeros, weights), lam
+
+
+def floor_of(factors: Blocks, mass: Array, unit: float, mode: int) -> Array:
+    """Smallest entry of every column of a mode (width,)."""
+    floor = np.minimum(
+        FLOOR_EVENTS * unit / np.maximum(mass, 1e-300), FLOOR_SHARE / factors.shape[mode]
+    )
+    floor[factors.rank :] = 0.0
+    return np.asarray(floor)
+
+
+def apply_floor(factors: Blocks, mass: Array, unit: float) -> None:
+    """Raise entries to the floor; columns sum to one afterwards."""
+    for k, view in enumerate(factors.views()):
+        np.maximum(view, floor_of(factors, mass, unit, k)[: factors.rank], out=view)
+        view /= view.sum(axis=0)
 
 
 def shares_exposure(cells: Cells, form: OddsForm) -> bool:

@@ -1,0 +1,495 @@
+"""Every other loss: damped Fisher scoring, with the curvature of each row accumulated as history.
+
+With the other modes fixed, a row is a small generalised linear model. Its past is the quadratic
+1/2 (a - old)' P (a - old) + b'(a - old), P the forgotten sum of Fisher matrices and b what earlier
+solves left of their slopes. One damped step per row and visit, two sweeps, no learning rate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.kernels import fisher_sums, weights_newton
+from onlinegcp.kernels.layout import Blocks
+from onlinegcp.kernels.random import stream_key, uniform
+from onlinegcp.losses import Loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers import forgetting
+from onlinegcp.solvers.forgetting import Forgetting
+from onlinegcp.solvers.newton import Solution
+
+Array = NDArray[Any]
+
+SWEEPS = 2
+RELATIVE_RIDGE = 1e-8
+TRACE_RIDGE = 1e-10
+ARMIJO = 1e-4
+HALVINGS = 20
+# Numbers the row curvatures may take (2^26 doubles are 512 MiB); above, diagonals are kept.
+CURVATURE_BUDGET = 1 << 26
+# Cells of a slice visited one by one; above, unlisted zeros are sampled.
+CELL_BUDGET = 1 << 20
+PURPOSE = 12
+VARIANCE_STEP = 0.02
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Cells to sum over, each standing for `weight` cells."""
+
+    index: NDArray[np.int32]
+    value: Array
+    weight: Array
+
+
+@dataclass
+class RowHistory:
+    """What the solver remembers besides the factors.
+
+    Attributes
+    ----------
+    curvature
+        Accumulated Fisher matrices of all rows (rows, width, width), or diagonals (rows, width, 1).
+    slope
+        What the solves left of their slopes (rows, width).
+    sensitivity
+        Derivative of the factors with respect to the log-memory (rows, width).
+    mean, square
+        Running mean and variance of the weights (width,), for their prior.
+    dispersion
+        Running ratio of squared slopes to curvature: 1 for a right likelihood.
+    """
+
+    curvature: Array
+    slope: Array
+    sensitivity: Array
+    mean: Array
+    variance: Array
+    dispersion: float
+
+
+def empty_history(factors: Blocks) -> RowHistory:
+    """History of no slices, diagonal where full matrices would be too many."""
+    rows, width = factors.data.shape
+    depth = width if rows * width * width <= CURVATURE_BUDGET else 1
+    return RowHistory(
+        np.zeros((rows, width, depth)),
+        np.zeros((rows, width)),
+        np.zeros((rows, width)),
+        np.zeros(width),
+        np.zeros(width),
+        1.0,
+    )
+
+
+def weighted_cells(x: Slice, seed: int, number: int) -> Weighted:
+    """List the observed cells, sampling unlisted zeros where they are too many to visit.
+
+    Zeros are drawn by rank among the zeros, so no draw is ever rejected.
+    """
+    if x.n_unlisted_zeros == 0:
+        return Weighted(x.index, x.value, np.ones(x.n_listed))
+    linear = np.ravel_multi_index(tuple(x.index.astype(np.int64).T), x.shape).reshape(-1)
+    if x.size <= CELL_BUDGET:
+        value = np.zeros(x.size)
+        value[linear] = x.value
+        every = np.unravel_index(np.arange(x.size), x.shape)
+        index = np.ascontiguousarray(np.stack(every, axis=1), dtype=np.int32)
+        return Weighted(index, value, np.ones(x.size))
+    count = min(x.n_unlisted_zeros, max(4 * x.n_listed, 1 << 16))
+    draws = uniform(stream_key(seed, number, PURPOSE), count)
+    rank = ((np.arange(count) + draws) / count * x.n_unlisted_zeros).astype(np.int64)
+    # The zero of rank q lies behind as many listed cells as have fewer than q + 1 zeros before.
+    zeros = rank + np.searchsorted(linear - np.arange(linear.size), rank, side="right")
+    index = np.stack(np.unravel_index(zeros, x.shape), axis=1).astype(np.int32)
+    return Weighted(
+        np.ascontiguousarray(np.concatenate([x.index, index])),
+        np.concatenate([x.value, np.zeros(count)]),
+        np.concatenate([np.ones(x.n_listed), np.full(count, x.n_unlisted_zeros / count)]),
+    )
+
+
+def has_priors(loss: Loss) -> bool:
+    """Whether weak priors hold weights and rows: where data alone may leave them without bound.
+
+    Links without a bound need them (an empty slice has no finite optimum). Positive losses of
+    multiplicative noise (gamma, rayleigh) are better off without.
+    """
+    return math.isinf(loss.lower) or loss.name == "negative_binomial"
+
+
+def solve_weights(
+    factors: Blocks,
+    cells: Weighted,
+    loss: Loss,
+    starts: list[Array],
+    history: RowHistory | None = None,
+    *,
+    tolerance: float = 1e-10,
+    max_steps: int = 50,
+) -> Solution:
+    """Minimise the loss of a slice over the weights by damped Fisher scoring.
+
+    Parameters
+    ----------
+    factors, cells, loss
+        The model, the cells and the loss.
+    starts
+        Candidates (width,); the best one is the start.
+    history
+        Where the prior on the weights comes from; None for none.
+    tolerance
+        Newton decrement at which to stop, relative to 1 + |objective|.
+    max_steps
+        Steps at most.
+    """
+    width, rank = factors.width, factors.rank
+    bounded = not math.isinf(loss.lower)
+    center, precision = _weight_prior(history, loss, rank, width)
+    m = np.empty(cells.value.size)
+
+    def objective(at: Array) -> tuple[float, float]:
+        fisher_sums.model_values(factors.data, factors.offsets, cells.index, at, m)
+        data = float(cells.weight @ loss.value(cells.value, m))
+        return data + 0.5 * float(precision @ (at - center) ** 2), data
+
+    tried = [(*objective(candidate), k) for k, candidate in enumerate(starts)]
+    total, data, best = min(tried, key=lambda t: t[0] if math.isfinite(t[0]) else math.inf)
+    weights = starts[best].copy()
+    slope, hessian = np.zeros(width), np.zeros((width, width))
+    lower, step = np.zeros((width, width)), np.zeros(width)
+    steps, decrement = 0, math.inf
+    while steps < max_steps:
+        fisher_sums.model_values(factors.data, factors.offsets, cells.index, weights, m)
+        y = cells.weight * loss.deriv(cells.value, m)
+        h = cells.weight * np.maximum(loss.fisher(cells.value, m), 0.0)
+        fisher_sums.weight_sums(factors.data, factors.offsets, cells.index, y, h, slope, hessian)
+        slope += precision * (weights - center)
+        hessian[np.arange(width), np.arange(width)] += precision
+        free = np.zeros(width, dtype=np.bool_)
+        free[:rank] = True
+        if bounded:
+            free[:rank] &= ~((weights[:rank] <= 1e-8 * weights.max()) & (slope[:rank] > 0.0))
+        weights_newton.newton_direction(hessian, slope, free, lower, step)
+        decrement = 0.5 * float(slope[free] @ step[free])
+        if decrement <= tolerance * (1.0 + abs(total)):
+            break
+        length, accepted = 1.0, False
+        for _ in range(40):
+            trial = weights - length * step
+            if bounded:
+                trial = np.where(free, np.maximum(trial, 0.0), 0.0)
+            attempt, attempt_data = objective(trial)
+            if attempt <= total - ARMIJO * float(slope @ (weights - trial)):
+                accepted = True
+                break
+            length *= 0.5
+        if not accepted:
+            break
+        steps += 1
+        weights, total, data = trial, attempt, attempt_data
+    return Solution(weights, data, steps, decrement)
+
+
+def _weight_prior(
+    history: RowHistory | None, loss: Loss, rank: int, width: int
+) -> tuple[Array, Array]:
+    """Centre and precision of the Gaussian prior on the weights."""
+    precision = np.zeros(width)
+    if history is None or not has_priors(loss) or not history.variance.any():
+        return np.zeros(width), precision
+    mean = history.mean
+    least = 0.01 * mean**2 + 1e-4 * float(np.mean(mean[:rank] ** 2)) + 1e-300
+    spread = np.maximum(history.variance, least)
+    precision[:rank] = (history.dispersion / spread)[:rank]
+    return mean, precision
+
+
+def start_candidates(history: RowHistory, last: Array, bounded: bool, rank: int) -> list[Array]:
+    """Starts for the weights: the last ones, their mean, and zero where zero is safe."""
+    candidates = [last, history.mean]
+    if not bounded:
+        return [*candidates, np.zeros_like(last)]
+    kept = []
+    for start in candidates:
+        top = float(start.max(initial=0.0))
+        safe = np.zeros_like(start)
+        safe[:rank] = np.maximum(start[:rank], 1e-3 * top) if top > 0.0 else 1.0
+        kept.append(safe)
+    return kept
+
+
+def learn_forgetting(
+    factors: Blocks,
+    cells: Weighted,
+    loss: Loss,
+    weights: Array,
+    history: RowHistory,
+    memory: Forgetting,
+    cap: float,
+) -> None:
+    """Move the common memory by the slope of the loss along the factors' sensitivity."""
+    m, change = np.empty(cells.value.size), np.empty(cells.value.size)
+    fisher_sums.model_values(factors.data, factors.offsets, cells.index, weights, m)
+    fisher_sums.model_changes(
+        factors.data, history.sensitivity, factors.offsets, cells.index, weights, change
+    )
+    slope = float((cells.weight * loss.deriv(cells.value, m)) @ change)
+    curved = np.maximum(loss.fisher(cells.value, m), 0.0)
+    bend = float((cells.weight * curved) @ change**2)
+    unit = max(history.dispersion, 1e-300)
+    slopes = np.zeros_like(memory.own)
+    slopes[0] = slope / unit
+    forgetting.learn(memory, slopes, np.zeros_like(slopes), bend / unit, cap)
+    # Row curvatures mix the components, so only the common memory is learned.
+    memory.own[:] = 0.0
+
+
+def update(
+    factors: Blocks,
+    cells: Weighted,
+    loss: Loss,
+    weights: Array,
+    history: RowHistory,
+    memory: Forgetting,
+    cap: float,
+) -> Solution:
+    """Absorb one slice into the factors; return the weights solved for the new ones.
+
+    Parameters
+    ----------
+    factors
+        Updated in place; columns have unit length before and after.
+    cells, loss
+        The slice and the loss.
+    weights
+        Weights solved with the factors before the update.
+    history, memory
+        Updated in place.
+    cap
+        The schedule's forgetting factor for this slice.
+    """
+    lam_of, lift_of = forgetting.factors(memory, cap)
+    lam, lift = float(lam_of[0]), float(lift_of[0])
+    prior = lam * _trace(history.curvature)
+    orders = [_by_row(cells.index[:, k], n) for k, n in enumerate(factors.shape)]
+    old = factors.data.copy()
+    solution = Solution(weights, math.nan, 0, math.nan)
+    for sweep in range(SWEEPS):
+        for k in range(factors.ndim):
+            _visit(
+                factors, cells, loss, solution.weights, history, lam, lift, old, k, orders[k],
+                last=sweep == SWEEPS - 1, learned=memory.learned,
+            )  # fmt: skip
+        # From where it is: between sweeps the weights move little.
+        solution = solve_weights(
+            factors, cells, loss, [solution.weights], history, tolerance=1e-6, max_steps=10
+        )
+    kept = prior / max(_trace(history.curvature), 1e-300)
+    scaled = _normalise(factors, history, solution.weights)
+    if memory.learned:
+        memory.lift[:] = lift * kept
+    _remember(factors, cells, loss, scaled, history, cap)
+    return Solution(scaled, solution.objective, solution.steps, solution.optimality)
+
+
+def absorb_at(
+    factors: Blocks, cells: Weighted, loss: Loss, weights: Array, history: RowHistory, cap: float
+) -> None:
+    """Add a slice's curvature at given factors and weights, as for slices of the warm start."""
+    m = np.empty(cells.value.size)
+    fisher_sums.model_values(factors.data, factors.offsets, cells.index, weights, m)
+    y = cells.weight * loss.deriv(cells.value, m)
+    h = cells.weight * np.maximum(loss.fisher(cells.value, m), 0.0)
+    for k, n in enumerate(factors.shape):
+        rows = slice(factors.offsets[k], factors.offsets[k + 1])
+        slopes = np.empty((n, factors.width))
+        hessians = np.empty((n, *history.curvature.shape[1:]))
+        fisher_sums.row_sums(
+            factors.data, factors.offsets, cells.index, weights, y, h, k,
+            *_by_row(cells.index[:, k], n), slopes, hessians,
+        )  # fmt: skip
+        history.curvature[rows] = cap * history.curvature[rows] + hessians
+    _remember(factors, cells, loss, weights, history, cap)
+
+
+def _trace(curvature: Array) -> float:
+    if curvature.shape[2] == 1:
+        return float(curvature.sum())
+    return float(np.einsum("irr->", curvature))
+
+
+def _by_row(column: Array, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Order of the cells by row, and where each row starts."""
+    order = np.argsort(column, kind="stable")
+    starts = np.zeros(rows + 1, dtype=np.int64)
+    np.cumsum(np.bincount(column, minlength=rows), out=starts[1:])
+    return order, starts
+
+
+def _visit(
+    factors: Blocks,
+    cells: Weighted,
+    loss: Loss,
+    weights: Array,
+    history: RowHistory,
+    lam: float,
+    lift: float,
+    old: Array,
+    k: int,
+    listing: tuple[NDArray[np.int64], NDArray[np.int64]],
+    *,
+    last: bool,
+    learned: bool,
+) -> None:
+    """Move all rows of one mode by one damped Fisher step; on the last visit, store the history."""
+    rows = slice(factors.offsets[k], factors.offsets[k + 1])
+    rank, bounded = factors.rank, not math.isinf(loss.lower)
+    current, base = factors.data[rows], old[rows]
+    prior = lam * history.curvature[rows]
+    left = lam * history.slope[rows]
+    hold = _row_prior(base, loss, history, rank)
+    order, starts = listing
+    m = np.empty(cells.value.size)
+
+    def evaluate() -> tuple[Array, Array]:
+        fisher_sums.model_values(factors.data, factors.offsets, cells.index, weights, m)
+        y = cells.weight * loss.deriv(cells.value, m)
+        h = cells.weight * np.maximum(loss.fisher(cells.value, m), 0.0)
+        slopes, hessians = np.empty_like(current), np.empty_like(prior)
+        fisher_sums.row_sums(
+            factors.data, factors.offsets, cells.index, weights, y, h, k, order, starts,
+            slopes, hessians,
+        )  # fmt: skip
+        return slopes, hessians
+
+    def row_objective(at: Array) -> Array:
+        fisher_sums.model_values(factors.data, factors.offsets, cells.index, weights, m)
+        f = cells.weight * loss.value(cells.value, m)
+        data = np.bincount(cells.index[:, k], weights=f, minlength=len(at))
+        away = at - base
+        quadratic = 0.5 * np.einsum("ir,ir->i", _times(prior, away), away)
+        linear = np.einsum("ir,ir->i", left, away)
+        return np.asarray(data + quadratic + linear + 0.5 * (hold * at**2).sum(axis=1))
+
+    slopes, hessians = evaluate()
+    gradient = slopes + _times(prior, current - base) + left + hold * current
+    system = hessians + prior
+    step = _solve_rows(system, hold, gradient, current, bounded, rank)
+    start, value = current.copy(), row_objective(current)
+    length = np.ones(len(start))
+    waiting = np.ones(len(start), dtype=np.bool_)
+    for _ in range(HALVINGS):
+        trial = start - length[:, None] * step
+        if bounded:
+            np.maximum(trial, 0.0, out=trial)
+        trial[~waiting] = current[~waiting]
+        current[...] = trial
+        gain = ARMIJO * np.einsum("ir,ir->i", gradient, start - trial)
+        # Rounding of a sum over many cells must not look like an increase.
+        slack = 1e-12 * np.abs(value)
+        waiting = waiting & ~(row_objective(current) <= value - gain + slack)
+        if not waiting.any():
+            break
+        length[waiting] *= 0.5
+    else:
+        current[waiting] = start[waiting]
+    if last:
+        slopes, hessians = evaluate()
+        if learned:
+            moved = _times(prior, current - base) + left
+            right = _times(prior, history.sensitivity[rows]) - lift * moved
+            history.sensitivity[rows] = _solve_rows(
+                hessians + prior, hold, right, current, False, rank
+            )
+        history.slope[rows] = slopes + _times(prior, current - base) + left
+        history.curvature[rows] = prior + hessians
+
+
+def _times(matrices: Array, vectors: Array) -> Array:
+    """Each row's matrix (or diagonal) times its vector."""
+    if matrices.shape[2] == 1:
+        return np.asarray(matrices[:, :, 0] * vectors)
+    return np.asarray(np.einsum("irc,ic->ir", matrices, vectors))
+
+
+def _row_prior(base: Array, loss: Loss, history: RowHistory, rank: int) -> Array:
+    """Precision of the zero-centred prior on every entry (width,)."""
+    hold = np.zeros(base.shape[1])
+    if has_priors(loss):
+        hold[:rank] = history.dispersion / np.maximum((base[:, :rank] ** 2).mean(axis=0), 1e-300)
+    return hold
+
+
+def _solve_rows(
+    system: Array, hold: Array, right: Array, current: Array, bounded: bool, rank: int
+) -> Array:
+    """Solve (system + hold + ridge) step = right row by row; entries held at zero stay."""
+    width = right.shape[1]
+    fixed = np.zeros(right.shape, dtype=np.bool_)
+    fixed[:, rank:] = True
+    if bounded:
+        top = current.max(axis=1, keepdims=True)
+        fixed |= (current <= 1e-8 * top) & (right > 0.0)
+    if system.shape[2] == 1:
+        diagonal = system[:, :, 0] + hold
+        ridge = TRACE_RIDGE * diagonal.mean(axis=1, keepdims=True) + 1e-300
+        damped = diagonal * (1.0 + RELATIVE_RIDGE) + ridge
+        return np.asarray(np.where(fixed, 0.0, right / damped))
+    matrix = system.copy()
+    where = np.arange(width)
+    diagonal = matrix[:, where, where] + hold
+    ridge = TRACE_RIDGE * diagonal.sum(axis=1, keepdims=True) / rank + 1e-300
+    matrix[:, where, where] = diagonal * (1.0 + RELATIVE_RIDGE) + ridge
+    matrix[fixed] = 0.0
+    matrix.transpose(0, 2, 1)[fixed] = 0.0
+    unit = np.maximum(diagonal.max(axis=1, keepdims=True), 1e-300)
+    matrix[:, where, where] = np.where(fixed, unit, matrix[:, where, where])
+    return np.asarray(np.linalg.solve(matrix, np.where(fixed, 0.0, right)[:, :, None])[:, :, 0])
+
+
+def _normalise(factors: Blocks, history: RowHistory, weights: Array) -> Array:
+    """Give every column unit length; weights, curvature and slopes follow."""
+    weights = weights.copy()
+    for k, view in enumerate(factors.views()):
+        rows = slice(factors.offsets[k], factors.offsets[k + 1])
+        length = np.ones(factors.width)
+        length[: factors.rank] = np.sqrt((view**2).sum(axis=0))
+        length[length <= 0.0] = 1.0
+        factors.data[rows] /= length
+        history.slope[rows] *= length
+        if history.curvature.shape[2] == 1:
+            history.curvature[rows] *= (length**2)[None, :, None]
+        else:
+            history.curvature[rows] *= length[None, :, None] * length[None, None, :]
+        change = history.sensitivity[rows]
+        change /= length
+        # The part along the column only changes its length, which the weights absorb.
+        change -= factors.data[rows] * np.einsum("ir,ir->r", factors.data[rows], change)
+        weights *= length
+    return weights
+
+
+def _remember(
+    factors: Blocks, cells: Weighted, loss: Loss, weights: Array, history: RowHistory, cap: float
+) -> None:
+    """Update mean, variance and dispersion, which the priors use."""
+    share = max(1.0 - cap, VARIANCE_STEP)
+    away = weights - history.mean
+    history.mean = history.mean + share * away
+    history.variance = (1.0 - share) * (history.variance + share * away**2)
+    m = np.empty(cells.value.size)
+    fisher_sums.model_values(factors.data, factors.offsets, cells.index, weights, m)
+    squares = float(cells.weight @ loss.deriv(cells.value, m) ** 2)
+    curved = float(cells.weight @ np.maximum(loss.fisher(cells.value, m), 0.0))
+    if curved > 0.0:
+        # Misfit must not feed on itself through the prior: a right likelihood has 1.
+        ratio = squares / curved
+        if loss.lower == 0.0 or loss.name in ("bernoulli_logit", "poisson_log"):
+            ratio = min(1.0, ratio)
+        history.dispersion += share * (ratio - history.dispersion)
