@@ -294,10 +294,10 @@ class KTensor(Exchange):
         """How well the components agree with those of a reference: 1 is perfect.
 
         The congruence of two components is the product over modes of the magnitudes of the
-        cosines of their columns, times 1 - |p - q| / max(p, q) of their norms p and q. Components
-        are matched one to one so that the sum is largest (Hungarian method) and the sum is
-        divided by the rank of the reference: extra components here cost nothing, missing ones
-        count as 0.
+        cosines of their columns, times ``1 - |p - q| / max(p, q)`` of their norms p and q.
+        Components are matched one to one so that the sum is largest (Hungarian method) and the
+        sum is divided by the rank of the reference: extra components here cost nothing, missing
+        ones count as 0.
 
         Parameters
         ----------
