@@ -84,13 +84,15 @@ class Sampler:
         """
         steps = max(1, iterations)
         if self.kind == "uniform":
-            return self._sized(min(max(1000, -(-10 * x.n_observed // steps)), x.n_observed))
+            wanted = max(1000, -(-10 * x.n_observed // steps))
+            return self._sized(max(1, min(wanted, x.n_observed)))
         return self._sized(max(1000, -(-3 * x.n_listed // steps)))
 
     def for_objective(self, x: Slice) -> Sampler:
         """Fill in the default sizes for estimating the objective of a slice."""
         if self.kind == "uniform":
-            return self._sized(min(max(-(-x.n_observed // 10), 1_000_000), x.n_observed))
+            wanted = max(-(-x.n_observed // 10), 1_000_000)
+            return self._sized(max(1, min(wanted, x.n_observed)))
         return self._sized(max(-(-x.n_listed // 100), 100_000))
 
     def _sized(self, count: int) -> Sampler:
@@ -178,8 +180,8 @@ def get_sampler(sampler: str | Sampler | None, x: Slice) -> Sampler:
 def _check_count(name: str, count: Any) -> None:
     if count is None:
         return
-    whole = isinstance(count, int) or (hasattr(count, "__index__") and not isinstance(count, bool))
-    if isinstance(count, bool) or not whole or not 1 <= int(count) < _MOST_SAMPLES:
+    whole = hasattr(count, "__index__") and not isinstance(count, bool)
+    if not whole or not 1 <= int(count) < _MOST_SAMPLES:
         raise DataError(
             f"{name} must be a whole number from 1 to 2^40 - 1, got {count!r}; a stratum without "
             "samples would bias the gradient. Leave it out for the default."
