@@ -82,7 +82,11 @@ class RowGroups:
 
 
 def group_rows(
-    index: NDArray[np.int32], value: NDArray[np.float64], shape: Sequence[int]
+    index: NDArray[np.int32],
+    value: NDArray[np.float64],
+    shape: Sequence[int],
+    *,
+    share: float | None = None,
 ) -> tuple[RowGroups, ...]:
     """Group the cells of a sparse tensor by row, once for every mode.
 
@@ -98,6 +102,8 @@ def group_rows(
         Array (n,) float64.
     shape
         Lengths of the modes.
+    share
+        Memory that may be added, as a share of the tensor's own; `EXTRA_SHARE` if None.
     """
     n, d = index.shape
     # Compiled code distinguishes read-only arrays: with both kinds it would be compiled twice.
@@ -105,7 +111,8 @@ def group_rows(
     order_type: np.dtype[Any] = np.dtype(np.int32 if n < 2**31 else np.int64)
     order_bytes = n * order_type.itemsize
     copy_bytes = n * ((d - 1) * 4 + 8)
-    room = EXTRA_SHARE * (index.nbytes + value.nbytes) - (d - 1) * order_bytes
+    share = EXTRA_SHARE if share is None else share
+    room = share * (index.nbytes + value.nbytes) - (d - 1) * order_bytes
     groups: list[RowGroups] = []
     for mode in range(d - 1, -1, -1):
         others = np.array([j for j in range(d) if j != mode], dtype=np.int64)

@@ -101,7 +101,9 @@ def cp_als(
     check_options(max_iterations, tolerance, n_jobs)
     if not (math.isfinite(ridge) and ridge >= 0.0):
         raise DataError(f"ridge must be zero or positive, but is {ridge!r}. Use 0 for none.")
-    if tensor.norm_squared == 0.0:
+    # Before the cells are grouped: squaring them takes memory too.
+    norm_squared, start_length = tensor.norm_squared, start_norm(tensor)
+    if norm_squared == 0.0:
         raise DataError(
             f"cp_als needs data other than zero, but all {tensor.n_observed} observed cells of the "
             f"tensor of shape {tensor.shape} are zero. Leave such tensors out."
@@ -109,14 +111,13 @@ def cp_als(
     problem = _problem(tensor, n_jobs)
 
     def solve(start: Sequence[FloatArray]) -> StaticFit:
-        return _solve(problem, tensor, start, max_iterations, tolerance, ridge, progress)
+        return _solve(problem, norm_squared, start, max_iterations, tolerance, ridge, progress)
 
     if init is not None:
         return solve(read_start(init, tensor.shape, rank, -math.inf))
-    norm = start_norm(tensor)
     return best_of(
         n_starts,
-        lambda rng: solve(random_start(tensor.shape, rank, rng, norm=norm)),
+        lambda rng: solve(random_start(tensor.shape, rank, rng, norm=start_length)),
         seed,
     )
 
@@ -178,7 +179,7 @@ def _problem(tensor: Slice, n_jobs: int) -> _Complete | _Incomplete:
 
 def _solve(
     problem: _Complete | _Incomplete,
-    tensor: Slice,
+    norm_squared: float,
     start: Sequence[FloatArray],
     max_iterations: int,
     tolerance: float,
@@ -189,7 +190,6 @@ def _solve(
     began = time.perf_counter()
     blocks = stack_factors(start)
     views = blocks.views()
-    norm_squared = tensor.norm_squared
     weights = np.ones(blocks.rank)
     trace: list[float] = []
     fit, converged, message = -math.inf, False, ""

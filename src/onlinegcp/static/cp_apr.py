@@ -13,7 +13,13 @@ import numpy.typing as npt
 
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.layout import Blocks, aligned_zeros, stack_factors
-from onlinegcp.kernels.mttkrp import RowGroups, group_rows, mttkrp, with_value
+from onlinegcp.kernels.mttkrp import (
+    EXTRA_SHARE,
+    RowGroups,
+    group_rows,
+    mttkrp,
+    with_value,
+)
 from onlinegcp.kernels.poisson_phi import poisson_phi
 from onlinegcp.kernels.poisson_rows import newton_rows, poisson_log_sum, quasi_newton_rows
 from onlinegcp.ktensor import KTensor
@@ -193,10 +199,15 @@ class _Problem:
             # The kernels want another mode to multiply with: one of length one.
             index = np.column_stack([index, np.zeros(len(index), dtype=np.int32)])
             shape = (*shape, 1)
-        self.groups = group_rows(np.ascontiguousarray(index), value, shape)
+        index = np.ascontiguousarray(index)
         self.seen: tuple[RowGroups, ...] = ()
-        if not self.complete:
+        if self.complete:
+            self.groups = group_rows(index, value, shape)
+        else:
+            # Missing cells need ones beside the counts, which take room from the grouping.
             ones = np.ones(len(value))
+            room = EXTRA_SHARE - ones.nbytes / max(1, index.nbytes + value.nbytes)
+            self.groups = group_rows(index, value, shape, share=room)
             self.seen = tuple(with_value(groups, ones) for groups in self.groups)
 
     def cost(self, blocks: Blocks, mode: int) -> FloatArray:
