@@ -1,16 +1,12 @@
 """The one way anything is stored: a npz file of arrays and a JSON record, all or nothing.
 
-A file is written under a temporary name beside its target, flushed to disk and renamed, so that
-whatever happens (a kill, a full disk, a power cut) the target is either the old file or the new
-one, whole. Every file carries what it holds (`kind`) and a format version.
+Every file carries what it holds (`kind`) and a format version.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.atomic import replacing
 from onlinegcp.errors import DataError, StateError
 
 FORMAT_VERSION = 1
@@ -59,27 +56,8 @@ def write_archive(
             "record": dict(record),
         }
     )
-    target = Path(path)
-    try:
-        handle, temporary = tempfile.mkstemp(
-            dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"
-        )
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **{_META: np.array(meta)}, **dict(arrays))
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes private files; give the result the permissions a plain open() would.
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(target)
-        _sync_directory(target.parent)
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
+    with replacing(path) as file:
+        np.savez(file, allow_pickle=False, **{_META: np.array(meta)}, **dict(arrays))
 
 
 def read_archive(
@@ -104,7 +82,8 @@ def read_archive(
             f"a saved {kind} was needed at {source}, but there is no such file. Check the path."
         )
     try:
-        with np.load(source, allow_pickle=False) as stored:
+        # Opened here, because np.load leaves a damaged file open when it is given a path.
+        with source.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         meta = json.loads(str(arrays.pop(_META)))
         found, version, record = meta["kind"], int(meta["format"]), dict(meta["record"])
@@ -121,29 +100,7 @@ def read_archive(
             f"format {version}. Upgrade onlinegcp to read it."
         )
     if found != kind:
-        raise StateError(f"a saved {kind} was needed, but {source} holds a {found}.")
+        raise StateError(
+            f"a saved {kind} was needed, but {source} holds a {found}. Give the path of a {kind}."
+        )
     return arrays, record
-
-
-def _cannot_write(target: Path, error: OSError) -> StateError:
-    kept = "The file already there is unchanged. " if target.exists() else ""
-    return StateError(
-        f"{target} could not be written: {error.strerror or error}. {kept}"
-        f"Free some space or choose another directory."
-    )
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the rename itself survive a power cut, where the system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

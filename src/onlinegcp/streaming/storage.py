@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from onlinegcp.losses import Loss, from_dict
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.model import ModelState, StreamingModel
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.times import pack_time, unpack_time
 
 KIND = "streaming model"
 
@@ -181,7 +181,13 @@ def _pack_slices(
             arrays[f"{name}.{k}.array"] = x.array
         else:
             arrays[f"{name}.{k}.index"], arrays[f"{name}.{k}.value"] = x.index, x.value
-        entries.append({"shape": list(x.shape), "unlisted": x.unlisted, "time": _pack_time(x.time)})
+        entries.append(
+            {
+                "shape": list(x.shape),
+                "unlisted": x.unlisted,
+                "time": pack_time(x.time, or_text=True),
+            }
+        )
     return entries
 
 
@@ -190,7 +196,7 @@ def _unpack_slices(
 ) -> list[Slice]:
     slices = []
     for k, entry in enumerate(entries):
-        time = _unpack_time(entry["time"])
+        time = unpack_time(entry["time"])
         if f"{name}.{k}.array" in arrays:
             slices.append(Slice.dense(arrays[f"{name}.{k}.array"], time=time))
         else:
@@ -209,35 +215,10 @@ def _unpack_slices(
 def _pack_step(step: StepRecord | None) -> dict[str, Any] | None:
     if step is None:
         return None
-    return {**vars(step), "time": _pack_time(step.time)}
+    return {**vars(step), "time": pack_time(step.time, or_text=True)}
 
 
 def _unpack_step(fields: dict[str, Any] | None) -> StepRecord | None:
     if fields is None:
         return None
-    return StepRecord(**{**fields, "time": _unpack_time(fields["time"])})
-
-
-def _pack_time(time: Any) -> Any:
-    """A time as JSON; what has no faithful form is kept as text."""
-    if isinstance(time, np.generic) and not isinstance(time, np.datetime64):
-        time = time.item()
-    if time is None or isinstance(time, bool | int | float | str):
-        return time
-    if isinstance(time, np.datetime64):
-        return {"datetime64": str(time), "unit": np.datetime_data(time.dtype)[0]}
-    if isinstance(time, datetime.datetime):
-        return {"datetime": time.isoformat()}
-    if isinstance(time, datetime.date):
-        return {"date": time.isoformat()}
-    return str(time)
-
-
-def _unpack_time(stored: Any) -> Any:
-    if not isinstance(stored, dict):
-        return stored
-    if "datetime64" in stored:
-        return np.datetime64(stored["datetime64"], stored["unit"])
-    if "datetime" in stored:
-        return datetime.datetime.fromisoformat(stored["datetime"])
-    return datetime.date.fromisoformat(stored["date"])
+    return StepRecord(**{**fields, "time": unpack_time(fields["time"])})
