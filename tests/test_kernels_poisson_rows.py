@@ -55,6 +55,7 @@ def solve(solver, groups, blocks, rows, cost, **options):
     raise AssertionError(f"violation is still {report.kkt}")
 
 
+@pytest.mark.slow  # SciPy takes most of it
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_solution_meets_the_optimality_conditions_and_beats_scipy(shape, name):
