@@ -30,6 +30,9 @@ from onlinegcp.kernels.simd import fill, lanes_of, load, multiply, multiply_add,
 
 GOLDEN = random.GOLDEN
 
+# Typed numbers: a literal argument would make Numba compile the callee once more for that value.
+NONE, ONE, FULL = np.int64(0), np.int64(1), np.int64(BLOCK)
+
 
 @kernel
 def key_of_iteration(key, iteration):
@@ -91,15 +94,15 @@ def sampled_objective(
     """Sum of weight * f(x, m) over a sample: block by block, blocks added in order."""
     total = 0.0
     for t in range(len(strata)):
-        for first in range(0, strata[t, 1], BLOCK):
-            count = min(BLOCK, strata[t, 1] - first)
+        for first in range(NONE, strata[t, 1], FULL):
+            count = min(FULL, strata[t, 1] - first)
             draw_block(
                 strata[t], stratum_weights[t], key, first, count, counts, shape, words, places,
-                width, index, value, linear, bitmap, ranks, keys, positions, row_weights, 0, BLOCK,
-                rows, xs, ws,
+                width, index, value, linear, bitmap, ranks, keys, positions, row_weights, NONE,
+                FULL, rows, xs, ws,
             )  # fmt: skip
-            model_block(len(shape), 0, count, BLOCK, width, far, rows, head, data, m)
-            total += objective_block(code, parameter, strata[t, 3], 0, count, xs, ws, m)
+            model_block(len(shape), NONE, count, FULL, width, far, rows, head, data, m)
+            total += objective_block(code, parameter, strata[t, 3], NONE, count, xs, ws, m)
     return total
 
 
@@ -108,8 +111,8 @@ def mode_grams(mode, offsets, width, data, old, grams, crosses):
     """Write A'A and old'A of one mode into its place of `grams` and `crosses`."""
     n = width * width
     first, last = offsets[mode], offsets[mode + 1]
-    gram(first, last, width, data, data, True, grams[mode * n : (mode + 1) * n])
-    gram(first, last, width, old, data, False, crosses[mode * n : (mode + 1) * n])
+    gram(first, last, width, data, data, ONE, grams[mode * n : (mode + 1) * n])
+    gram(first, last, width, old, data, NONE, crosses[mode * n : (mode + 1) * n])
 
 
 @kernel
@@ -169,23 +172,23 @@ def run_epoch(
         draw_key = key_of_iteration(key, first_iteration + j)
         fill_head(offset, length, width, data, weights, head)
         for t in range(len(strata)):
-            for first in range(0, strata[t, 1], BLOCK):
-                count = min(BLOCK, strata[t, 1] - first)
+            for first in range(NONE, strata[t, 1], FULL):
+                count = min(FULL, strata[t, 1] - first)
                 slopes(
-                    strata[t], stratum_weights[t], draw_key, first, count, 0, BLOCK, far, width,
+                    strata[t], stratum_weights[t], draw_key, first, count, NONE, FULL, far, width,
                     code, parameter, counts, shape, words, places, index, value, linear, bitmap,
                     ranks, keys, positions, row_weights, head, data, rows, xs, ws, m, y,
                 )  # fmt: skip
                 scatter_block(
-                    d, needed, 0, count, BLOCK, 0, width, far, rows, head, data, y,
+                    d, needed, NONE, count, FULL, NONE, width, far, rows, head, data, y,
                     head_gradient, gradient,
                 )  # fmt: skip
         finish_head(offset, length, width, data, weights, head_gradient, gradient, weights_gradient)
         rate = corrected_rate(kind, steps[0], steps[1], steps[2], taken + j + 1)
         if update[d]:
             step_rows(
-                kind, 0, 1, width, rate, steps[1], steps[2], steps[3], weight_ridge, 0.0, floor,
-                weights, weights, weights_gradient, weights_u, weights_v, weights_largest,
+                kind, NONE, ONE, width, rate, steps[1], steps[2], steps[3], weight_ridge, 0.0,
+                floor, weights, weights, weights_gradient, weights_u, weights_v, weights_largest,
             )  # fmt: skip
         if has_history:
             # Modes that are not updated keep their Gram matrices from the first iteration.

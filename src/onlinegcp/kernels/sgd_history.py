@@ -10,6 +10,8 @@ element is summed over rows in ascending order, whichever columns a call is give
 
 from __future__ import annotations
 
+import numpy as np
+
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.simd import fill, lanes_of, load, multiply_add, spread, store
 
@@ -30,18 +32,17 @@ def gram(first, last, width, left, right, symmetric, out):
     for panel in range(first, last, PANEL):
         end = min(panel + PANEL, last)
         for p in range(0, width, 4):
-            c = (p // lanes) * lanes if symmetric else 0
+            c = np.int64((p // lanes) * lanes if symmetric else 0)
             while c < width:
-                left_over = (width - c) // lanes
-                if left_over >= 3 and left_over != 4:
+                wide = np.int64((width - c) // lanes)
+                wide = np.int64(3) if wide >= 3 and wide != 4 else min(wide, np.int64(2))
+                if wide == 3:
                     _gram_3(panel, end, width, left, right, p, c, out)
-                    c += 3 * lanes
-                elif left_over >= 2:
+                elif wide == 2:
                     _gram_2(panel, end, width, left, right, p, c, out)
-                    c += 2 * lanes
                 else:
                     _gram_1(panel, end, width, left, right, p, c, out)
-                    c += lanes
+                c += wide * lanes
     if symmetric:
         for p in range(width):
             for q in range(p):
@@ -164,32 +165,23 @@ def fold_grams(d, mode, width, S, grams, crosses, B, C):
 def add_product(first, last, rank, width, left, B, old, C, out):
     """Add left B + old C to `out`, rows first .. last - 1 (all arrays have `width` columns)."""
     lanes = lanes_of(out)
-    i = first
+    i = np.int64(first)
     while i < last:
-        tall = last - i >= 4
-        c = 0
+        tall = np.int64(4 if last - i >= 4 else 1)
+        c = np.int64(0)
         while c < width:
-            left_over = (width - c) // lanes
-            if left_over >= 3 and left_over != 4:
-                if tall:
-                    _product_4_3(i, c, rank, width, left, B, old, C, out)
-                else:
-                    _product_1(i, c, rank, width, left, B, old, C, out)
-                    _product_1(i, c + lanes, rank, width, left, B, old, C, out)
-                    _product_1(i, c + 2 * lanes, rank, width, left, B, old, C, out)
-                c += 3 * lanes
-            elif left_over >= 2:
-                if tall:
-                    _product_4_2(i, c, rank, width, left, B, old, C, out)
-                else:
-                    _product_1(i, c, rank, width, left, B, old, C, out)
-                    _product_1(i, c + lanes, rank, width, left, B, old, C, out)
-                c += 2 * lanes
+            wide = np.int64((width - c) // lanes)
+            wide = np.int64(3) if wide >= 3 and wide != 4 else min(wide, np.int64(2))
+            if tall == 4 and wide == 3:
+                _product_4_3(i, c, rank, width, left, B, old, C, out)
+            elif tall == 4 and wide == 2:
+                _product_4_2(i, c, rank, width, left, B, old, C, out)
             else:
-                for j in range(4 if tall else 1):
-                    _product_1(i + j, c, rank, width, left, B, old, C, out)
-                c += lanes
-        i += 4 if tall else 1
+                for row in range(i, i + tall):
+                    for column in range(c, c + wide * lanes, lanes):
+                        _product_1(row, column, rank, width, left, B, old, C, out)
+            c += wide * lanes
+        i += tall
 
 
 @kernel(forceinline=True)

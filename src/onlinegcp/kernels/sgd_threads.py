@@ -127,8 +127,8 @@ def run_threads(
                 for k in range(d):
                     if j == 0 or update[k]:
                         part = (offsets[k], offsets[k + 1], width)
-                        pieces.append(partial(gram, *part, data, data, True, grams[k]))
-                        pieces.append(partial(gram, *part, old, data, False, crosses[k]))
+                        pieces.append(partial(gram, *part, data, data, 1, grams[k]))
+                        pieces.append(partial(gram, *part, old, data, 0, crosses[k]))
                 _share_out(pool, pieces)
                 for k in range(d):
                     fold_grams(d, k, width, S, grams.reshape(-1), crosses.reshape(-1), B[k], C[k])
