@@ -1,0 +1,112 @@
+"""Looking through a source before it is streamed: is it in order of time, and what is frequent?
+
+Order is needed between bins only. Files that are each in order and do not overlap are read one
+after the other, whatever their names; all else is sorted on disk.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from onlinegcp.event_rows import RowReader, Rows
+from onlinegcp.spill import Spill
+from onlinegcp.tables import Part
+from onlinegcp.vocabulary import Vocabulary, label_order
+
+
+def in_order_of_time(parts: Sequence[Part], reader: RowReader) -> list[Part] | None:
+    """The parts in an order that makes bins follow each other, or None if there is none."""
+    spans: list[tuple[int, int, int]] = []
+    without: list[int] = []
+    for number, part in enumerate(parts):
+        first: int | None = None
+        last = 0
+        for block in part.read([reader.time.name]):
+            keys, keep = reader.keys(block)
+            if keep is not None:
+                keys = keys[keep]
+            if not len(keys):
+                continue
+            if (first is not None and keys[0] < last) or not (keys[1:] >= keys[:-1]).all():
+                return None
+            first = int(keys[0]) if first is None else first
+            last = int(keys[-1])
+        if first is None:
+            without.append(number)
+        else:
+            spans.append((first, last, number))
+    spans.sort()
+    if any(start < end for (_, end, _), (start, _, _) in itertools.pairwise(spans)):
+        return None
+    # Parts without a row that counts go last: what they hold is still to be counted as null.
+    return [parts[number] for number in [*(span[2] for span in spans), *without]]
+
+
+def sorted_rows(parts: Sequence[Part], reader: RowReader) -> Iterator[Rows]:
+    """All rows in order of bins, by way of the disk."""
+    counts: Counter[int] = Counter()
+    for part in parts:
+        for block in part.read([reader.time.name]):
+            keys, keep = reader.keys(block)
+            found, numbers = np.unique(keys if keep is None else keys[keep], return_counts=True)
+            counts.update(dict(zip(found.tolist(), numbers.tolist(), strict=True)))
+    n_outside = n_untimed = 0
+    with Spill(counts, len(reader.modes), valued=reader.value is not None) as spill:
+        for part in parts:
+            for block in part.read(reader.columns):
+                rows = reader.read(block)
+                n_outside += rows.n_outside
+                n_untimed += rows.n_untimed
+                if len(rows):
+                    spill.add(rows.keys, rows.ids, rows.values)
+        for keys, ids, values in spill.rows():
+            yield Rows(keys, ids, values, _sorted_away, n_outside, n_untimed)
+            n_outside = n_untimed = 0
+
+
+def most_frequent(
+    parts: Sequence[Part], reader: RowReader, wanted: Mapping[tuple[str, ...], int]
+) -> dict[tuple[str, ...], list[str]]:
+    """The most frequent labels of groups of modes, the most frequent first.
+
+    Parameters
+    ----------
+    parts
+        What to read.
+    reader
+        Knows the bins: rows that will be left out are not counted.
+    wanted
+        How many labels, by group of modes that share a vocabulary.
+    """
+    sources = {mode.name: mode.source for mode in reader.modes}
+    columns = {group: [sources[name] for name in group] for group in wanted}
+    needed = list(dict.fromkeys(name for group in columns.values() for name in group))
+    vocabularies = {group: Vocabulary() for group in wanted}
+    counts = {group: np.zeros(0, dtype=np.int64) for group in wanted}
+    for part in parts:
+        for block in part.read(list(dict.fromkeys([reader.time.name, *needed]))):
+            _, keep = reader.keys(block)
+            for group, names in columns.items():
+                for name in names:
+                    ids = vocabularies[group].identify(block.frame[name], block.where)
+                    ids = ids if keep is None else ids[keep]
+                    found = np.bincount(ids[ids >= 0], minlength=vocabularies[group].n_ids)
+                    found[: len(counts[group])] += counts[group]
+                    counts[group] = found
+    chosen = {}
+    for group, k in wanted.items():
+        label, numbers = vocabularies[group].name, counts[group].tolist()
+        # Only those that can be among the first k are sorted: there may be a million labels.
+        least = sorted(numbers, reverse=True)[:k][-1:] or [0]
+        candidates = [n for n, number in enumerate(numbers) if number >= max(1, least[0])]
+        candidates.sort(key=lambda n: (-numbers[n], label_order(label(n))))
+        chosen[group] = [label(n) for n in candidates[:k]]
+    return chosen
+
+
+def _sorted_away(position: int) -> str:
+    return "a row of the source"

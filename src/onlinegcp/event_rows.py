@@ -1,0 +1,215 @@
+"""Rows of a table as integers: the time bin of each, its id in every mode, and its value.
+
+This is the part of the work that is done for every event, so it is whole columns at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from onlinegcp.errors import DataError
+from onlinegcp.modes import Mode, numbers_of
+from onlinegcp.tables import Block
+from onlinegcp.time_bins import TimeBins
+from onlinegcp.time_column import Ticks, TimeColumn
+from onlinegcp.vocabulary import Ids, Vocabulary
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Flags = npt.NDArray[np.bool_]
+
+
+@final
+@dataclass(frozen=True)
+class Rows:
+    """Rows in the order they were read; a null has id -1 or value NaN.
+
+    `n_outside` more lay before `since` or after `until`; `n_untimed` more had no time, and no row
+    with a time before them.
+    """
+
+    keys: Ticks
+    ids: tuple[Ids, ...]
+    values: npt.NDArray[np.float64] | None
+    where: Callable[[int], str]
+    n_outside: int = 0
+    n_untimed: int = 0
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, chosen: slice | Flags) -> Rows:
+        """Some of the rows, which still know where they come from."""
+        outer = self.where
+
+        def where(position: int) -> str:
+            if isinstance(chosen, slice):
+                return outer(position + (chosen.start or 0))
+            return outer(int(np.flatnonzero(chosen)[position]))
+
+        ids = tuple(part[chosen] for part in self.ids)
+        values = None if self.values is None else self.values[chosen]
+        return Rows(self.keys[chosen], ids, values, where)
+
+
+@final
+class RowReader:
+    """Turns blocks of a table into `Rows`.
+
+    Parameters
+    ----------
+    time
+        The time column.
+    bins
+        What its times are sorted into.
+    modes
+        The modes, in order.
+    value
+        Name of the value column, or None.
+    since, until
+        Rows before the one, or at or after the other, are left out.
+    nulls
+        Whether null times, keys and values are let through; they are refused otherwise.
+    """
+
+    def __init__(
+        self,
+        time: TimeColumn,
+        bins: TimeBins,
+        modes: Sequence[Mode],
+        *,
+        value: str | None,
+        since: Any,
+        until: Any,
+        nulls: bool,
+    ) -> None:
+        self.time, self.bins, self.modes, self.value = time, bins, tuple(modes), value
+        self.vocabularies: dict[str, Vocabulary] = {}
+        self.clocks = {
+            mode.source: TimeColumn(mode.source, timezone=time.zone, unit=time.unit)
+            for mode in modes
+            if mode.of_time and mode.source != time.name
+        }
+        self._since, self._until, self._nulls = since, until, nulls
+        self._last_key: int | None = None
+        columns = [time.name, *(mode.source for mode in modes)]
+        self.columns = list(dict.fromkeys(columns if value is None else [*columns, value]))
+
+    def keys(self, block: Block) -> tuple[Ticks, Flags | None]:
+        """Bins of the rows of a block, and which rows count: None if all do."""
+        ticks, valid = self._ticks(block)
+        keep = self._inside(ticks)
+        if valid is not None:
+            keep = valid if keep is None else keep & valid
+        return self.bins.keys(ticks), keep
+
+    def read(self, block: Block) -> Rows:
+        """Everything that is needed of a block."""
+        ticks, valid = self._ticks(block)
+        keys = self.bins.keys(ticks)
+        ids = [self._identify(mode, block, ticks) for mode in self.modes]
+        values = None
+        if self.value is not None:
+            values = numbers_of(block.frame[self.value], block.where, "The value of an event")
+        if not self._nulls:
+            self._refuse_nulls(block, valid, ids, values)
+        if valid is not None and self._last_key is None and not valid.any():
+            return Rows(keys[:0], tuple(ids), values, block.where, n_untimed=len(keys))
+        if valid is not None:
+            # A row without a time is counted as null with the row before it.
+            keys = self._filled(keys, valid)
+            ids = [np.where(valid, part, np.int32(-1)) for part in ids]
+        if len(keys):
+            self._last_key = int(keys[-1])
+        rows = Rows(keys, tuple(ids), values, block.where)
+        inside = self._inside(ticks)
+        if inside is None:
+            return rows
+        if valid is not None:
+            inside |= ~valid
+        n_outside = len(inside) - int(np.count_nonzero(inside))
+        kept = rows.take(inside) if n_outside else rows
+        return Rows(kept.keys, kept.ids, kept.values, kept.where, n_outside)
+
+    def _ticks(self, block: Block) -> tuple[Ticks, Flags | None]:
+        ticks, valid = self.time.read(block.frame[self.time.name], block.where)
+        if self.time.kind == "date" and self.bins.unit == "tick":
+            raise DataError(
+                f"Bins shorter than a day need times of day, but column {self.time.name!r} holds "
+                f"dates in {block.where(0)}. Use every='1d' or longer, or a column with times."
+            )
+        return ticks, valid
+
+    def _inside(self, ticks: Ticks) -> Flags | None:
+        if self._since is None and self._until is None:
+            return None
+        inside = np.ones(len(ticks), dtype=bool)
+        if self._since is not None:
+            inside &= ticks >= self.bins.ticks(self._since, "since")
+        if self._until is not None:
+            inside &= ticks < self.bins.ticks(self._until, "until")
+        return inside
+
+    def _identify(self, mode: Mode, block: Block, ticks: Ticks) -> Ids:
+        column: pl.Series = block.frame[mode.source]
+        if mode.derive == "column":
+            return self.vocabularies[mode.name].identify(column, block.where)
+        if mode.derive == "bins":
+            return mode.of_numbers(numbers_of(column, block.where, f"The mode {mode.name!r}"))
+        clock, valid = self.time, None
+        if mode.source != self.time.name:
+            clock = self.clocks[mode.source]
+            ticks, valid = clock.read(column, block.where)
+        if clock.kind == "number" or (clock.kind == "date" and mode.derive == "hour"):
+            what = "numbers" if clock.kind == "number" else "dates"
+            raise DataError(
+                f"The mode {mode.name!r} needs a column of times, but {mode.source!r} holds {what} "
+                f"in {block.where(0)}. Choose a column that says when."
+            )
+        codes = mode.of_wall(clock.wall(ticks))
+        return codes if valid is None else np.where(valid, codes, np.int32(-1))
+
+    def _filled(self, keys: Ticks, valid: Flags) -> Ticks:
+        """Keys with that of the nearest row before, or else after, where there is none."""
+        before = np.maximum.accumulate(np.where(valid, np.arange(len(keys)), -1))
+        filled = keys[np.where(before < 0, int(np.argmax(valid)), before)]
+        if self._last_key is not None:
+            filled[before < 0] = self._last_key
+        return filled
+
+    def _refuse_nulls(
+        self,
+        block: Block,
+        valid: Flags | None,
+        ids: Sequence[Ids],
+        values: npt.NDArray[np.float64] | None,
+    ) -> None:
+        found: dict[str, Flags] = {}
+        if valid is not None:
+            found[self.time.name] = ~valid
+        found |= {mode.source: part < 0 for mode, part in zip(self.modes, ids, strict=True)}
+        if values is not None and self.value is not None:
+            found[self.value] = np.isnan(values)
+        for column, null in found.items():
+            if null.any():
+                raise DataError(
+                    f"Column {column!r} must have a value in every row, but "
+                    f"{block.where(int(np.argmax(null)))} has none. Fill it in, or use "
+                    "on_null='drop' to leave such rows out and count them."
+                )
+
+    def state(self) -> dict[str, Any]:
+        """How times are read, as JSON."""
+        clocks = {name: clock.state() for name, clock in self.clocks.items()}
+        return {"time": self.time.state(), "clocks": clocks}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.time.restore(state["time"])
+        for name, clock in self.clocks.items():
+            clock.restore(state["clocks"][name])

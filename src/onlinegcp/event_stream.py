@@ -1,0 +1,384 @@
+"""The stream of slices itself: bins are filled, closed and handed out, and all of it can resume.
+
+A bin is closed when a row of a later bin has been read, or at the end. Sources that can be read
+twice are looked through first: if their rows, or whole files, are in order of time they are then
+streamed, else sorted on disk. Memory follows the cells of a bin and the number of labels, not the
+number of events.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, final
+
+import numpy as np
+
+from onlinegcp.cells import Aggregation, Cells, Entries, fold
+from onlinegcp.errors import DataError, StateError
+from onlinegcp.event_order import in_order_of_time, most_frequent, sorted_rows
+from onlinegcp.event_rows import RowReader, Rows
+from onlinegcp.slices import Slice, Unlisted
+from onlinegcp.tables import Tables
+from onlinegcp.vocabulary import OnNew, Vocabulary
+
+OnLate = Literal["drop", "error"]
+Empty = Literal["zero", "missing", "skip"]
+Groups = tuple[tuple[str, ...], ...]
+
+_VERSION = 1
+_COUNTERS = ("n_slices", "n_events", "n_late", "n_null", "n_outside")
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """What `from_events` was asked for, checked; see there. `known` and `top` go by group."""
+
+    every: str
+    aggregation: Aggregation
+    empty: Empty
+    on_new: OnNew
+    on_late: OnLate
+    in_order: bool | None
+    close_last: bool
+    max_gap: int
+    known: Mapping[str, list[str]] = field(default_factory=dict)
+    top: Mapping[str, int] = field(default_factory=dict)
+
+
+@final
+class EventStream:
+    """Slices of a table of events, in order of time and without gaps; made by `from_events`.
+
+    It is read once, like a file. Between two slices, all attributes and `state` speak of the
+    slices handed out so far, however much has been read ahead.
+
+    Attributes
+    ----------
+    mode_names : tuple of str
+        Names of the modes.
+    labels : tuple of tuples of str
+        Labels of every mode in the order of their codes. They only ever grow at the end.
+    shape : tuple of int
+        Number of labels of every mode, 0 where none has been seen.
+    n_slices, n_events : int
+        Slices handed out, and events in them.
+    n_late : int
+        Rows dropped because their bin was closed already.
+    n_null : int
+        Rows dropped because time, key or value was missing.
+    n_outside : int
+        Rows dropped because of `since` and `until`.
+    """
+
+    def __init__(self, tables: Tables, reader: RowReader, groups: Groups, options: Options) -> None:
+        self._tables, self._reader, self._groups, self._options = tables, reader, groups, options
+        self.mode_names = tuple(mode.name for mode in reader.modes)
+        self.n_slices = self.n_events = self.n_late = self.n_null = self.n_outside = 0
+        self._closed: int | None = None  # key of the last bin handed out or passed over
+        self._seen: int | None = None  # rows up to this bin are passed over in silence
+        self._open: tuple[int, Cells] | None = None
+        self._restored = False
+        self._slices: Iterator[Slice] | None = None
+        self._finished = False
+        self._set_vocabularies(options.known)
+
+    @property
+    def labels(self) -> tuple[tuple[str, ...], ...]:
+        vocabularies = self._reader.vocabularies
+        return tuple(
+            vocabularies[mode.name].labels if mode.labels is None else mode.labels
+            for mode in self._reader.modes
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        vocabularies = self._reader.vocabularies
+        return tuple(
+            len(vocabularies[mode.name]) if mode.labels is None else len(mode.labels)
+            for mode in self._reader.modes
+        )
+
+    def __iter__(self) -> Self:
+        if self._finished:
+            raise StateError(
+                "A stream of events can be read once, but this one has been read to its end. Call "
+                "from_events again, or keep the slices in a list."
+            )
+        return self
+
+    def __next__(self) -> Slice:
+        if self._slices is None:
+            self._slices = self._run()
+        try:
+            return next(self._slices)
+        except StopIteration:
+            self._finished = True
+            raise
+
+    def close(self) -> None:
+        """Stop reading and let go of files."""
+        if self._slices is not None:
+            self._slices.close()  # type: ignore[attr-defined]
+        self._finished = True
+
+    def state(self) -> dict[str, Any]:
+        """Everything that must be kept to go on later, ready for JSON.
+
+        After the last slice this also holds the rows of an open bin (``close_last=False``). Before
+        that, rows that were read ahead are not in it: give `restore` the same source again, with
+        ``again=True``.
+        """
+        vocabularies = self._reader.vocabularies
+        return {
+            "version": _VERSION,
+            "modes": list(self.mode_names),
+            "every": self._options.every,
+            "aggregation": self._options.aggregation,
+            "shared": [list(group) for group in self._groups],
+            "vocabularies": {group[0]: [*vocabularies[group[0]].labels] for group in self._groups},
+            "columns": self._reader.state(),
+            "closed": self._closed,
+            "open": self._open_state(),
+            **{name: getattr(self, name) for name in _COUNTERS},
+        }
+
+    def restore(self, state: Mapping[str, Any], *, again: bool = False) -> Self:
+        """Go on where another stream stopped: same codes, same counters, no bin twice.
+
+        Parameters
+        ----------
+        state
+            From `state`, perhaps by way of JSON.
+        again
+            Whether the source starts again with rows that are in the state already, as after a
+            crash; they are then passed over, instead of being taken for late.
+        """
+        if self._slices is not None:
+            raise StateError(
+                "A state must be restored before the first slice, but slices have been read. Call "
+                "from_events again and restore first."
+            )
+        if not isinstance(state, Mapping) or state.get("version") != _VERSION:
+            found = state.get("version") if isinstance(state, Mapping) else type(state).__name__
+            raise StateError(
+                f"A state of version {_VERSION} is needed, but {found!r} was found. Use the "
+                "version of onlinegcp that wrote it."
+            )
+        ours = {
+            "modes": list(self.mode_names),
+            "every": self._options.every,
+            "aggregation": self._options.aggregation,
+            "shared": [list(group) for group in self._groups],
+        }
+        for name, wanted in ours.items():
+            if state[name] != wanted:
+                raise StateError(
+                    f"A stream can go on only as it began, but {name} was {state[name]!r} and is "
+                    f"{wanted!r} now. Use the same settings, or start afresh."
+                )
+        self._restored = True
+        self._set_vocabularies(state["vocabularies"])
+        self._reader.restore(state["columns"])
+        self._closed = state["closed"]
+        self._seen = self._closed if again else None
+        self._open = self._opened(state["open"]) if state["open"] else None
+        for name in _COUNTERS:
+            setattr(self, name, int(state[name]))
+        return self
+
+    def _set_vocabularies(self, known: Mapping[str, list[str]], *strangers: str) -> None:
+        """One vocabulary per group; groups in `strangers` read what they do not know as other."""
+        for group in self._groups:
+            on_new = "other" if group[0] in strangers else self._options.on_new
+            vocabulary = Vocabulary(known.get(group[0], ()), on_new=on_new)
+            self._reader.vocabularies |= dict.fromkeys(group, vocabulary)
+
+    def _run(self) -> Iterator[Slice]:
+        self._start()
+        for rows in self._rows():
+            self.n_outside += rows.n_outside
+            self.n_null += rows.n_untimed
+            rows = self._on_time(rows)
+            if not len(rows):
+                continue
+            starts = np.flatnonzero(np.diff(rows.keys, prepend=rows.keys[0] - 1)).tolist()
+            for start, end in itertools.pairwise([*starts, len(rows)]):
+                key = int(rows.keys[start])
+                if self._open is not None and self._open[0] != key:
+                    yield from self._close()
+                if self._open is None:
+                    yield from self._pass_over(key, rows, start)
+                    self._open = key, Cells(self._options.aggregation)
+                self._open[1].add(
+                    [part[start:end] for part in rows.ids],
+                    None if rows.values is None else rows.values[start:end],
+                )
+        if self._open is not None and self._options.close_last:
+            yield from self._close()
+        if self.n_late:
+            logging.getLogger("onlinegcp").warning(
+                "%d rows came after their time bin was closed and were dropped", self.n_late
+            )
+
+    def _start(self) -> None:
+        """Settle what depends on whether a state was restored."""
+        top = {} if self._restored else self._options.top
+        if top:
+            groups = {group: top[group[0]] for group in self._groups if group[0] in top}
+            found = most_frequent(self._tables.parts, self._reader, groups)
+            known = {group[0]: labels for group, labels in found.items()}
+            self._set_vocabularies({**self._options.known, **known}, *known)
+        elif self._options.top:
+            labels = {
+                group[0]: self._reader.vocabularies[group[0]].labels for group in self._groups
+            }
+            known = {name: list(names) for name, names in labels.items()}
+            self._set_vocabularies(known, *self._options.top)
+        if self._options.on_new == "grow" or self._restored:
+            return
+        for group in self._groups:
+            if group[0] not in self._options.known and group[0] not in top:
+                raise DataError(
+                    f"on_new={self._options.on_new!r} needs to know which labels are old, but mode "
+                    f"{group[0]!r} has no vocabulary. Give vocabulary=... or top=..., restore a "
+                    "state, or use on_new='grow'."
+                )
+
+    def _rows(self) -> Iterator[Rows]:
+        parts = self._tables.parts
+        if self._options.in_order is None:
+            ordered = in_order_of_time(parts, self._reader)
+        else:
+            ordered = list(parts) if self._options.in_order else None
+        if ordered is None:
+            yield from sorted_rows(parts, self._reader)
+            return
+        for part in ordered:
+            for block in part.read(self._reader.columns):
+                yield self._reader.read(block)
+
+    def _on_time(self, rows: Rows) -> Rows:
+        """Leave out rows whose bin has been closed by a row before them."""
+        if self._seen is not None and len(rows) and rows.keys.min() <= self._seen:
+            rows = rows.take(rows.keys > self._seen)
+        if not len(rows):
+            return rows
+        floor = rows.keys[0]
+        if self._open is not None:
+            floor = max(floor, self._open[0])
+        elif self._closed is not None:
+            floor = max(floor, self._closed + 1)
+        latest = np.maximum(np.maximum.accumulate(rows.keys), floor)
+        late = rows.keys < latest
+        if not late.any():
+            return rows
+        if self._options.on_late == "error":
+            first = int(np.argmax(late))
+            bins = self._reader.bins
+            raise DataError(
+                f"Rows must come in order of time, but {rows.where(first)} belongs to "
+                f"{bins.time(int(rows.keys[first]))}, which was closed before. Sort the source, or "
+                "use on_late='drop' to leave such rows out and count them."
+            )
+        self.n_late += int(np.count_nonzero(late))
+        return rows.take(~late)
+
+    def _pass_over(self, key: int, rows: Rows, position: int) -> Iterator[Slice]:
+        """Slices for the bins without events before this one."""
+        if self._closed is None:
+            return
+        bins, options = self._reader.bins, self._options
+        n_between = bins.between(self._closed, key) - 1
+        if options.empty == "skip" or n_between < 1:
+            return
+        if n_between > options.max_gap:
+            raise DataError(
+                f"Time may jump over at most max_gap={options.max_gap:,} bins, but "
+                f"{rows.where(position)} belongs to {bins.time(key)}, {n_between:,} bins after "
+                f"{bins.time(self._closed)}. Use since=... and until=... to leave out wrong times, "
+                "empty='skip', or a larger max_gap."
+            )
+        while (following := bins.after(self._closed)) < key:
+            self._closed = following
+            yield from self._empty_slice(following)
+
+    def _empty_slice(self, key: int) -> Iterator[Slice]:
+        # Before the first label there is no shape, and nothing to say.
+        if self._options.empty == "skip" or not all(self.shape):
+            return
+        self.n_slices += 1
+        unlisted: Unlisted = "missing" if self._options.empty == "missing" else "zero"
+        yield Slice([], [], self.shape, time=self._reader.bins.time(key), unlisted=unlisted)
+
+    def _close(self) -> Iterator[Slice]:
+        """The slice of the open bin."""
+        assert self._open is not None
+        (key, cells), self._open = self._open, None
+        self._closed = key
+        self.n_events += cells.n_events
+        self.n_null += cells.n_null
+        if cells.empty:
+            yield from self._empty_slice(key)
+            return
+        entries = cells.held()
+        vocabularies = self._reader.vocabularies
+        ids = dict(zip(self.mode_names, entries.ids, strict=True))
+        for group in self._groups:
+            vocabularies[group[0]].settle([ids[name] for name in group])
+        codes = tuple(
+            vocabularies[mode.name].codes(ids[mode.name]) if mode.labels is None else ids[mode.name]
+            for mode in self._reader.modes
+        )
+        found = fold(Entries(codes, entries.total, entries.weight), self._options.aggregation)
+        value = found.total
+        if value is not None and found.weight is not None:
+            value = value / found.weight
+        measured = self._options.aggregation in ("mean", "max")
+        self.n_slices += 1
+        yield Slice(
+            np.stack(found.ids, axis=1),
+            value,  # type: ignore[arg-type]
+            self.shape,
+            time=self._reader.bins.time(key),
+            unlisted="missing" if measured else "zero",
+        )
+
+    def _open_state(self) -> dict[str, Any] | None:
+        if self._open is None:
+            return None
+        key, cells = self._open
+        found = {"key": key, "n_events": cells.n_events, "n_null": cells.n_null}
+        if cells.empty:
+            return {**found, "cells": None}
+        entries = cells.fold()
+        columns = []
+        for mode, ids in zip(self._reader.modes, entries.ids, strict=True):
+            vocabulary = self._reader.vocabularies.get(mode.name)
+            columns.append([vocabulary.name(i) if vocabulary else i for i in ids.tolist()])
+        total = None if entries.total is None else entries.total.tolist()
+        weight = None if entries.weight is None else entries.weight.tolist()
+        return {**found, "cells": {"labels": columns, "total": total, "weight": weight}}
+
+    def _opened(self, state: Mapping[str, Any]) -> tuple[int, Cells]:
+        """The open bin of a state."""
+        import polars as pl
+
+        cells = Cells(self._options.aggregation)
+        kept = state["cells"]
+        if kept is not None:
+            ids = []
+            for mode, labels in zip(self._reader.modes, kept["labels"], strict=True):
+                vocabulary = self._reader.vocabularies.get(mode.name)
+                column = pl.Series(mode.source, labels)
+                ids.append(
+                    vocabulary.identify(column) if vocabulary else np.array(labels, dtype=np.int32)
+                )
+            total = None if kept["total"] is None else np.array(kept["total"], dtype=np.float64)
+            weight = None if kept["weight"] is None else np.array(kept["weight"], dtype=np.float64)
+            cells.hold(Entries(tuple(ids), total, weight))
+        cells.n_events, cells.n_null = state["n_events"], state["n_null"]
+        return state["key"], cells

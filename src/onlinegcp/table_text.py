@@ -1,0 +1,277 @@
+"""Tables as text: CSV and JSON lines, cut into blocks of whole rows and parsed by polars.
+
+The cutting is ours so that a pipe can be followed row by row, memory stays bounded, and a bad row
+is named. Every field of a CSV file is text at first: what it means is decided by who asks for it,
+not by the first rows of the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from onlinegcp.errors import DataError
+from onlinegcp.vocabulary import closest
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_BLOCK_BYTES = 1 << 23
+_LONGEST_ROW = 1 << 26
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SEPARATORS = (",", ";", "\t", "|")
+
+
+@final
+class TextTable:
+    """One pass over a table written as text.
+
+    Parameters
+    ----------
+    file
+        Open binary file or pipe.
+    name
+        For errors.
+    format
+        "csv", "jsonl" or None to tell by the first character.
+    live
+        Whether to hand on rows as they arrive instead of waiting for a full block.
+    """
+
+    def __init__(self, file: Any, name: str, format: str | None, *, live: bool = False) -> None:
+        self._file, self._name, self._format, self._live = file, name, format, live
+        self._rest = b""
+        self._ended = False
+        self._n_rows = 0
+
+    def columns(self) -> list[str] | None:
+        """Names of the columns: those of the header or of the first record."""
+        try:
+            if not self._recognise():
+                return []
+            if self._format == "csv":
+                return self._header()[0]
+            line = self._rest.split(b"\n", 1)[0]
+            return [*self._record(line, 1)]
+        finally:
+            self._file.close()
+
+    def frames(self, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Blocks of rows; columns of CSV are text, those of JSON what they are."""
+        try:
+            if not self._recognise():
+                return
+            reader = self._csv_frames if self._format == "csv" else self._json_frames
+            yield from reader(wanted)
+        finally:
+            if not self._live:
+                self._file.close()
+
+    def _more(self) -> bool:
+        """Read on; False at the end."""
+        if self._ended:
+            return False
+        # read1 returns what a pipe holds at the moment; read waits for all of it.
+        read = getattr(self._file, "read1", None) if self._live else None
+        found = (read or self._file.read)(_BLOCK_BYTES)
+        if isinstance(found, str):
+            found = found.encode()
+        self._ended = not found
+        if b"\0" in found:
+            raise DataError(
+                f"A table of text is needed, but {self._name} holds binary data. Give the file its "
+                "proper name (.parquet?), or say what it is with format=..."
+            )
+        self._rest += found
+        return bool(found)
+
+    def _recognise(self) -> bool:
+        """Settle the format; False if there is nothing but white space."""
+        while not self._rest.strip() and self._more():
+            pass
+        self._rest = self._rest.removeprefix(_BYTE_ORDER_MARK).lstrip()
+        if not self._rest:
+            return False
+        while b"\n" not in self._rest and len(self._rest) < _LONGEST_ROW and self._more():
+            pass
+        if self._format is None:
+            self._format = "jsonl" if self._rest[:1] == b"{" else "csv"
+        if self._format == "jsonl" and self._rest[:1] == b"[":
+            raise DataError(
+                f"JSON must have one record per line, but {self._name} starts with a list. Write "
+                "one {...} per line, as `jq -c '.[]'` does."
+            )
+        return True
+
+    def _chunks(self) -> Iterator[bytes]:
+        """Whole rows, about a block at a time."""
+        while True:
+            cut = self._rest.rfind(b"\n") + 1
+            if self._format == "csv":
+                cut = _outside_quotes(self._rest, cut)
+            if cut:
+                chunk, self._rest = self._rest[:cut], self._rest[cut:]
+                yield chunk
+            elif len(self._rest) > _LONGEST_ROW:
+                raise DataError(
+                    f"A row must be shorter than {_LONGEST_ROW >> 20} MB, but row "
+                    f"{self._n_rows + 1:,} of {self._name} is longer. Is a quote missing there, or "
+                    "is this no table?"
+                )
+            if not self._more():
+                break
+        if self._rest.strip():
+            chunk, self._rest = self._rest, b""
+            yield chunk
+
+    def _header(self) -> tuple[list[str], str]:
+        line, _, self._rest = self._rest.partition(b"\n")
+        text = line.decode("utf-8", errors="replace").rstrip("\r")
+        if "\ufffd" in text:
+            raise DataError(
+                f"A table of text must be UTF-8, but the first line of {self._name} is not. "
+                "Convert it, or is it a binary file?"
+            )
+        separator = max(_SEPARATORS, key=text.count)
+        try:
+            names = [name.strip() for name in next(csv.reader([text], delimiter=separator), [])]
+        except csv.Error as error:
+            raise DataError(
+                f"The first line of a CSV file must name its columns, but in {self._name} it "
+                f"cannot be read: {error}. Correct it."
+            ) from error
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise DataError(
+                f"The columns of a CSV file must differ, but {self._name} has {min(twice)!r} more "
+                "than once. Rename one of them in the first line."
+            )
+        return names, separator
+
+    def _csv_frames(self, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+        import polars as pl
+
+        names, separator = self._header()
+        check_columns(wanted, names, self._name)
+        schema = {name or f"column {k}": pl.String for k, name in enumerate(names)}
+        for chunk in self._chunks():
+            if not chunk.strip():
+                continue
+            try:
+                frame = pl.read_csv(
+                    io.BytesIO(chunk),
+                    has_header=False,
+                    schema=schema,
+                    separator=separator,
+                    columns=list(dict.fromkeys(wanted)),
+                    raise_if_empty=False,
+                )
+            except pl.exceptions.PolarsError as error:
+                self._blame(chunk, len(names), separator, error)
+            self._n_rows += frame.height
+            yield frame.select(list(wanted))
+
+    def _blame(self, chunk: bytes, n_fields: int, separator: str, error: Exception) -> None:
+        """Say which row of a chunk cannot be read."""
+        row = self._n_rows
+        try:
+            lines = io.TextIOWrapper(io.BytesIO(chunk), encoding="utf-8", newline="")
+            for fields in csv.reader(lines, delimiter=separator):
+                row += bool(fields)
+                if len(fields) > n_fields:
+                    raise DataError(
+                        f"A row must have {n_fields} fields, as the first line, but row {row:,} of "
+                        f"{self._name} has {len(fields)}. Correct the row, or put quotes around "
+                        f"text that contains {separator!r}."
+                    ) from error
+        except (UnicodeError, csv.Error) as found:
+            raise DataError(
+                f"A table of text must be UTF-8, but {self._name} is not, at or after row "
+                f"{row + 1:,}: {found}. Convert it, or is it a binary file?"
+            ) from error
+        raise DataError(
+            f"A CSV file with equal rows is needed, but {self._name} cannot be read after row "
+            f"{self._n_rows:,}: {str(error).splitlines()[0]}. Correct it there."
+        ) from error
+
+    def _json_frames(self, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+        import polars as pl
+
+        seen: set[str] = set()
+        for chunk in self._chunks():
+            if not chunk.strip():
+                continue
+            try:
+                frame = pl.read_ndjson(io.BytesIO(chunk), infer_schema_length=None)
+            except pl.exceptions.PolarsError:
+                frame = self._one_by_one(chunk, wanted)
+            if not seen:
+                # A record may lack a column, but not the whole first block of them.
+                check_columns(wanted, frame.columns, self._name)
+            seen.update(frame.columns)
+            self._n_rows += frame.height
+            absent = [pl.lit(None).alias(name) for name in wanted if name not in frame.columns]
+            yield frame.with_columns(absent).select(list(wanted))
+
+    def _one_by_one(self, chunk: bytes, wanted: Sequence[str]) -> pl.DataFrame:
+        """Records whose types differ from row to row, or one of which is wrong."""
+        import polars as pl
+
+        records: list[dict[str, Any]] = []
+        for line in chunk.split(b"\n"):
+            if line.strip():
+                records.append(self._record(line, self._n_rows + len(records) + 1))
+        columns = {}
+        for name in dict.fromkeys(key for record in records for key in record):
+            values = [record.get(name) for record in records]
+            if name in wanted:
+                plain = {type(value) for value in values if value is not None}
+                values = [_text(value) for value in values] if len(plain) > 1 else values
+                columns[name] = pl.Series(name, values, strict=False)
+        return pl.DataFrame(columns)
+
+    def _record(self, line: bytes, row: int) -> dict[str, Any]:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"Every line must be a JSON record, but row {row:,} of {self._name} is not: "
+                f"{error}. Correct or remove the line."
+            ) from error
+        if isinstance(record, dict):
+            return record
+        raise DataError(
+            f"Every line must be a JSON record, but row {row:,} of {self._name} holds a "
+            f'{type(record).__name__}. Write {{"column": value, ...}}.'
+        )
+
+
+def _outside_quotes(text: bytes, cut: int) -> int:
+    """The last line break up to `cut` that ends a row: one inside quotes does not."""
+    quotes = text.count(b'"', 0, cut)
+    while cut and quotes % 2:
+        before = text.rfind(b"\n", 0, cut - 1) + 1
+        quotes -= text.count(b'"', before, cut)
+        cut = before
+    return cut
+
+
+def check_columns(wanted: Iterable[str], known: Sequence[str], name: str) -> None:
+    """Refuse a table that lacks a column."""
+    for column in wanted:
+        if column not in known:
+            listed = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
+            raise DataError(
+                f"Column {column!r} is needed, but {name} has only {listed or 'no columns'}."
+                f"{closest(column, known)} Name one of its columns."
+            )
+
+
+def _text(value: Any) -> str | None:
+    """A JSON value as text, the way it is written in JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)

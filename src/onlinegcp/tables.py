@@ -1,0 +1,375 @@
+"""Tables, wherever they are: parquet, CSV, JSON lines, standard input, tables in memory.
+
+All are read as a sequence of `Block`, a few hundred thousand rows each and only the columns asked
+for, so that memory does not depend on the size of the source. Files are recognised by content
+first and by name second. Text is cut into blocks here and parsed by polars.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from onlinegcp.errors import DataError
+from onlinegcp.table_text import TextTable, check_columns
+from onlinegcp.vocabulary import closest
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMATS = ("parquet", "arrow", "csv", "jsonl")
+# 5e5 rows of three columns are 10 MB: larger blocks are no faster, smaller ones cost overhead.
+BLOCK_ROWS = 500_000
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Block:
+    """Some rows of a table, and where they come from."""
+
+    frame: pl.DataFrame
+    name: str
+    first_row: int  # counted from 1
+
+    def where(self, position: int) -> str:
+        """The place of a row, in words."""
+        return f"row {self.first_row + position:,} of {self.name}"
+
+
+@final
+@dataclass(frozen=True)
+class Part:
+    """One file or table: its name, its columns, and its rows as often as asked for.
+
+    `columns` is None where they are not known before reading.
+    """
+
+    name: str
+    columns: Callable[[], list[str] | None]
+    frames: Callable[[Sequence[str]], Iterator[pl.DataFrame]]
+
+    def read(self, columns: Sequence[str]) -> Iterator[Block]:
+        """Blocks of rows with these columns, in this order."""
+        known = self.columns()
+        if known is not None:
+            check_columns(columns, known, self.name)
+        row = 1
+        for frame in self.frames(columns):
+            if frame.height:
+                yield Block(frame, self.name, row)
+                row += frame.height
+
+
+@final
+@dataclass(frozen=True)
+class Tables:
+    """What `open_tables` found: parts in the order given.
+
+    `live` says that rows can be read only once, as they come.
+    """
+
+    parts: tuple[Part, ...]
+    live: bool = False
+
+
+def open_tables(source: Any, *, format: str | None = None) -> Tables:
+    """Find out what a source is, without reading it.
+
+    Parameters
+    ----------
+    source
+        A path, a glob pattern, a directory, "-" for standard input, an open binary file, a polars,
+        pandas or Arrow table, a dict of columns, a list of paths or tables, or an iterator of
+        tables, which is read as they come.
+    format
+        "parquet", "arrow", "csv" or "jsonl", where neither content nor name tell.
+    """
+    if format is not None and format not in FORMATS:
+        raise DataError(
+            f"format must be one of {', '.join(FORMATS)}, but is {format!r}."
+            f"{closest(str(format), FORMATS)} Leave it out to have it recognised."
+        )
+    if isinstance(source, (str, os.PathLike)):
+        if os.fspath(source) == "-":
+            return _live_text(sys.stdin.buffer, "standard input", format)
+        return Tables(tuple(_file_part(path, format) for path in _paths(source)))
+    if hasattr(source, "read"):
+        return _live_text(source, str(getattr(source, "name", "the open file")), format)
+    if _is_table(source):
+        return Tables((_table_part(source, "the table"),))
+    if isinstance(source, (list, tuple)):
+        if not source:
+            raise DataError("A source must be a table or file, but the list is empty. Add some.")
+        found = []
+        for number, item in enumerate(source):
+            if _is_table(item):
+                found.append(_table_part(item, f"table {number}"))
+            else:
+                inner = open_tables(item, format=format)
+                if inner.live or isinstance(item, (list, tuple)):
+                    raise DataError(
+                        f"A list of sources must hold files and tables, but item {number} is "
+                        f"{item!r}. Give standard input and iterators on their own."
+                    )
+                found.extend(inner.parts)
+        return Tables(tuple(found))
+    if isinstance(source, Iterable):
+        return Tables((_iterator_part(iter(source)),), live=True)
+    raise DataError(
+        "A source must be a path, a pattern, '-', a polars, pandas or Arrow table, or a list of "
+        f"these, but {type(source).__qualname__} was found. Convert it to one of them."
+    )
+
+
+def _paths(source: str | os.PathLike[str]) -> list[Path]:
+    text = os.fspath(source)
+    path = Path(text)
+    try:
+        if path.is_dir():
+            found = [entry for entry in path.iterdir() if _suffix(entry) and entry.is_file()]
+            missing = f"the directory {text} has no file ending in {', '.join(_SUFFIXES)}"
+        elif path.exists() or not glob.has_magic(text):
+            return [path]
+        else:
+            found = [Path(match) for match in glob.glob(text, recursive=True)]  # noqa: PTH207
+            found = [entry for entry in found if entry.is_file()]
+            missing = f"no file matches {text!r} from {Path.cwd()}"
+    except OSError as error:
+        raise _unreadable(text, error) from error
+    if not found:
+        raise DataError(f"At least one file is needed, but {missing}. Check the path.")
+    return sorted(found)
+
+
+def _suffix(path: Path) -> str | None:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    return _SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+def _file_part(path: Path, format: str | None) -> Part:
+    name = str(path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(8)
+    except OSError as error:
+        raise _unreadable(name, error) from error
+    if not start:
+        raise DataError(f"A table needs rows, but the file {name} is empty. Leave it out.")
+    if start[:4] == b"PAR1" or start[:6] == b"ARROW1":
+        kind = "parquet" if start[:4] == b"PAR1" else "arrow"
+    else:
+        kind = format or _suffix(path) or "text"
+    if kind in ("parquet", "arrow"):
+        return _scanned_part(path, kind)
+    packed = start[:2] == b"\x1f\x8b"
+
+    def text() -> TextTable:
+        try:
+            file = gzip.GzipFile(path) if packed else path.open("rb")
+        except OSError as error:
+            raise _unreadable(name, error) from error
+        return TextTable(file, name, None if kind == "text" else kind)
+
+    def columns() -> list[str] | None:
+        with _named_errors(name):
+            return text().columns()
+
+    def frames(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+        with _named_errors(name):
+            yield from text().frames(wanted)
+
+    return Part(name, columns, frames)
+
+
+def _scanned_part(path: Path, kind: str) -> Part:
+    """A file that polars can read from anywhere in it."""
+    name = str(path)
+
+    def scan() -> pl.LazyFrame:
+        import polars as pl
+
+        return pl.scan_parquet(path, glob=False) if kind == "parquet" else pl.scan_ipc(path)
+
+    def columns() -> list[str]:
+        with _named_errors(name):
+            return scan().collect_schema().names()
+
+    def frames(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+        with _named_errors(name):
+            yield from _slices(scan(), wanted)
+
+    return Part(name, columns, frames)
+
+
+def _slices(table: pl.LazyFrame, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+    import polars as pl
+
+    n_rows = int(table.select(pl.len()).collect().item())
+    rows = table.select(list(wanted))
+    for start in range(0, n_rows, BLOCK_ROWS):
+        yield rows.slice(start, BLOCK_ROWS).collect()
+
+
+def _live_text(file: Any, name: str, format: str | None) -> Tables:
+    if format in ("parquet", "arrow"):
+        raise DataError(
+            f"{format} must be read from a file, but it was to come from {name}. Give the path of "
+            "the file, or send CSV or JSON lines."
+        )
+
+    def frames(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+        with _named_errors(name):
+            yield from TextTable(file, name, format, live=True).frames(wanted)
+
+    return Tables((Part(name, lambda: None, frames),), live=True)
+
+
+def _is_table(source: Any) -> bool:
+    kind = type(source)
+    return isinstance(source, dict) or any(
+        hasattr(kind, name) for name in ("__dataframe__", "__arrow_c_stream__", "collect_schema")
+    )
+
+
+def _table_part(source: Any, name: str) -> Part:
+    import polars as pl
+
+    if isinstance(source, pl.LazyFrame):
+        return Part(
+            name,
+            lambda: source.collect_schema().names(),
+            lambda wanted: _slices(source, wanted),
+        )
+    columns = [str(column) for column in getattr(source, "columns", [])]
+    if not isinstance(source, (pl.DataFrame, dict)) and hasattr(type(source), "iloc"):
+        return Part(name, lambda: columns, lambda wanted: _rows(_from_pandas(source, wanted, name)))
+    try:
+        table = source if isinstance(source, pl.DataFrame) else pl.DataFrame(source, strict=False)
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise DataError(
+            f"{name} must have columns of equal length and plain values, but it could not be read: "
+            f"{error}. Make a polars or pandas table of it."
+        ) from error
+    return Part(name, lambda: table.columns, lambda wanted: _rows(table.select(list(wanted))))
+
+
+def _rows(table: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    for start in range(0, table.height, BLOCK_ROWS):
+        yield table.slice(start, BLOCK_ROWS)
+
+
+def _iterator_part(tables: Iterator[Any]) -> Part:
+    def frames(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+        for number, item in enumerate(tables):
+            if not _is_table(item):
+                raise DataError(
+                    f"An iterator of tables must give tables, but item {number} is a "
+                    f"{type(item).__qualname__}. Make a polars or pandas table of it."
+                )
+            part = _table_part(item, f"table {number}")
+            check_columns(wanted, part.columns() or [], part.name)
+            yield from part.frames(wanted)
+
+    return Part("the iterator of tables", lambda: None, frames)
+
+
+def _from_pandas(table: Any, wanted: Sequence[str], name: str) -> pl.DataFrame:
+    """Columns of a pandas table; its own conversion would need pyarrow."""
+    import polars as pl
+
+    columns = {}
+    for column in wanted:
+        series = table[column]
+        if series.ndim != 1:
+            raise DataError(
+                f"Names of columns must differ, but {name} has {column!r} more than once. "
+                "Rename one of them."
+            )
+        kind = getattr(series.dtype, "kind", "O")
+        zone = getattr(series.dtype, "tz", None)
+        if kind == "M":
+            ticks = series.to_numpy(dtype="datetime64[us]")
+            found = pl.Series(column, ticks)
+            if zone is not None:
+                found = found.dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone))
+        elif kind in "iufb" and not series.isna().any():
+            found = pl.Series(column, series.to_numpy(dtype=f"{series.dtype}".lower()))
+        elif kind in "iufb":
+            found = pl.Series(column, series.to_numpy(dtype="float64", na_value=float("nan")))
+            found = found.fill_nan(None)
+            found = found.cast(pl.Boolean) if kind == "b" else found
+        else:
+            found = pl.Series(column, [*_plain_values(series)], strict=False)
+        columns[column] = found
+    return pl.DataFrame(columns)
+
+
+def _plain_values(series: Any) -> Iterator[Any]:
+    """Python values of a column of objects: None for missing ones, text where types are mixed."""
+    missing = series.isna().to_numpy()
+    values = series.astype(object).to_numpy()
+    kinds = {type(value) for value, gone in zip(values, missing, strict=True) if not gone}
+    mixed = len(kinds) > 1
+    for value, gone in zip(values, missing, strict=True):
+        if gone:
+            yield None
+        elif mixed and isinstance(value, bool):
+            yield str(value).lower()
+        else:
+            yield str(value) if mixed else value
+
+
+def _unreadable(name: str, error: OSError) -> DataError:
+    return DataError(
+        f"A file that can be read is needed, but {name} cannot be: {error.strerror or error}. "
+        "Check the path and its permissions."
+    )
+
+
+@final
+class _named_errors:  # noqa: N801 - used as a statement
+    """Turns whatever a reader raises into a DataError that names the file."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, (DataError, GeneratorExit, KeyboardInterrupt)):
+            return
+        import polars as pl
+
+        # A damaged file can make the reader panic, which is not an Exception.
+        panicked = type(error).__name__ == "PanicException"
+        broken = (pl.exceptions.PolarsError, gzip.BadGzipFile, EOFError, zlib.error, UnicodeError)
+        if isinstance(error, broken) or panicked:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise DataError(
+                f"A whole table is needed, but {self.name} is damaged or of another format: "
+                f"{lines[0]}. Write the file again, or say what it is with format=..."
+            ) from error
+        if isinstance(error, OSError):
+            raise _unreadable(self.name, error) from error
