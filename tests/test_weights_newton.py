@@ -43,7 +43,8 @@ def test_newton_direction_solves_the_free_block_and_leaves_the_rest(size):
     free = np.zeros(width, dtype=bool)
     free[:size:2] = True
     step = np.empty(width)
-    weights_newton.newton_direction(matrix, slope, free, np.zeros((width, width)), step)
+    damping = np.zeros(width)
+    weights_newton.newton_direction(matrix, slope, free, damping, np.zeros((width, width)), step)
     expected = np.linalg.solve(matrix[np.ix_(free, free)], slope[free])
     np.testing.assert_allclose(step[free], expected, rtol=1e-5)
     assert not step[~free].any()
@@ -53,7 +54,7 @@ def test_newton_direction_survives_a_component_without_data():
     step = np.empty(4)
     hessian = np.diag([2.0, 0.0, 1.0, 0.0])
     free = np.array([True, True, True, False])
-    weights_newton.newton_direction(hessian, np.ones(4), free, np.zeros((4, 4)), step)
+    weights_newton.newton_direction(hessian, np.ones(4), free, np.zeros(4), np.zeros((4, 4)), step)
     assert np.isfinite(step).all()
 
 

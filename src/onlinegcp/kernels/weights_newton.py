@@ -28,6 +28,12 @@ RELATIVE_RIDGE = 1e-8
 TRACE_RIDGE = 1e-12
 # A weight below this share of the largest one counts as lying on its bound.
 BOUND = 1e-8
+# Damping tried after the plain Newton step, in units of the EM metric pull / weight, in which a
+# large damping is a short multiplicative step: with fewer cells than components the Hessian is
+# singular, and halving the projected step need not lead downhill.
+FIRST_DAMPING = 1e-3
+DAMPING_GROWTH = 10.0
+ATTEMPTS = 16
 
 
 @kernel
@@ -150,9 +156,9 @@ def listed_tangent(data, offsets, index, value, weights, linear, base, slope, pu
 
 
 @kernel
-def newton_direction(hessian, slope, free, lower, step):
-    # step[free] = (H_free + ridge)^-1 slope[free] by Cholesky, 0 elsewhere. Only the lower
-    # triangle of `hessian` is read; `lower` (width, width) is scratch.
+def newton_direction(hessian, slope, free, damping, lower, step):
+    # step[free] = (H_free + damping + ridge)^-1 slope[free] by Cholesky, 0 elsewhere. Only the
+    # lower triangle of `hessian` is read; `damping` (width,); `lower` (width, width) is scratch.
     width = hessian.shape[0]
     where = np.empty(width, np.int64)
     n = 0
@@ -171,7 +177,7 @@ def newton_direction(hessian, slope, free, lower, step):
         row = lower[i]
         for j in range(i + 1):
             row[j] = hessian[where[i], where[j]]
-        row[i] += RELATIVE_RIDGE * row[i] + ridge
+        row[i] += RELATIVE_RIDGE * row[i] + ridge + damping[where[i]]
         for j in range(i):
             other = lower[j]
             v = row[j]
@@ -236,7 +242,10 @@ def newton_poisson(
     step = np.zeros(width)
     trial = np.zeros(width)
     free = np.zeros(width, np.bool_)
+    damping = np.zeros(width)
+    metric = np.zeros(width)
     lower = np.zeros((width, width))
+    kept = np.zeros((width, width))
     block = np.zeros((BLOCK, width))
     exact = chord.shape[0] == 0 and max_steps > 0
     for _ in range(em_steps):
@@ -256,24 +265,32 @@ def newton_poisson(
         if worst <= tolerance or steps == max_steps:
             break
         if exact:
-            newton_direction(hessian, slope, free, lower, step)
-        else:
-            newton_direction(chord, slope, free, lower, step)
-        length = 1.0
+            # A rejected trial overwrites `hessian`.
+            kept[:] = hessian
+        top = 0.0
+        for r in range(rank):
+            top = max(top, weights[r])
+        for r in range(rank):
+            metric[r] = pull[r] / max(weights[r], 1e-3 * top)
+        level = 0.0
         accepted = False
-        for _ in range(40):
+        for _ in range(ATTEMPTS):
+            for r in range(rank):
+                damping[r] = level * metric[r]
+            newton_direction(kept if exact else chord, slope, free, damping, lower, step)
             decrease = 0.0
             for r in range(rank):
-                trial[r] = max(0.0, weights[r] - length * step[r]) if free[r] else 0.0
+                trial[r] = max(0.0, weights[r] - step[r]) if free[r] else 0.0
                 decrease += slope[r] * (weights[r] - trial[r])
-            logs = listed_sums(data, offsets, index, value, trial, exact, pull, hessian, block)
-            attempt = -logs
-            for r in range(rank):
-                attempt += column_sums[r] * trial[r]
-            if attempt <= objective - ARMIJO * decrease:
-                accepted = True
-                break
-            length *= 0.5
+            if decrease > 0.0:
+                logs = listed_sums(data, offsets, index, value, trial, exact, pull, hessian, block)
+                attempt = -logs
+                for r in range(rank):
+                    attempt += column_sums[r] * trial[r]
+                if attempt <= objective - ARMIJO * decrease:
+                    accepted = True
+                    break
+            level = FIRST_DAMPING if level == 0.0 else DAMPING_GROWTH * level
         if not accepted:
             # No progress is left at this precision; `pull` belongs to the trial point.
             break

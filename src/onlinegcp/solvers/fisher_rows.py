@@ -175,20 +175,25 @@ def solve_weights(
         free[:rank] = True
         if bounded:
             free[:rank] &= ~((weights[:rank] <= 1e-8 * weights.max()) & (slope[:rank] > 0.0))
-        weights_newton.newton_direction(hessian, slope, free, lower, step)
+        weights_newton.newton_direction(hessian, slope, free, np.zeros(width), lower, step)
         decrement = 0.5 * float(slope[free] @ step[free])
         if decrement <= tolerance * (1.0 + abs(total)):
             break
-        length, accepted = 1.0, False
-        for _ in range(40):
-            trial = weights - length * step
+        level, accepted = 0.0, False
+        for _ in range(weights_newton.ATTEMPTS):
+            if level > 0.0:
+                damping = level * np.diag(hessian)
+                weights_newton.newton_direction(hessian, slope, free, damping, lower, step)
+            trial = weights - step
             if bounded:
                 trial = np.where(free, np.maximum(trial, 0.0), 0.0)
-            attempt, attempt_data = objective(trial)
-            if attempt <= total - ARMIJO * float(slope @ (weights - trial)):
-                accepted = True
-                break
-            length *= 0.5
+            decrease = float(slope @ (weights - trial))
+            if decrease > 0.0:
+                attempt, attempt_data = objective(trial)
+                if attempt <= total - ARMIJO * decrease:
+                    accepted = True
+                    break
+            level = max(weights_newton.FIRST_DAMPING, weights_newton.DAMPING_GROWTH * level)
         if not accepted:
             break
         steps += 1

@@ -182,16 +182,19 @@ def _solve_tangent(
         worst = float(weights_newton.optimality(weights, slope, push, rank, free))
         if worst <= tolerance or steps == max_steps:
             break
-        weights_newton.newton_direction(hessian, slope, free, lower, step)
-        length, accepted = 1.0, False
-        for _ in range(40):
-            trial = np.where(free, np.maximum(weights - length * step, 0.0), 0.0)
-            value, push = zeros.tangent(trial)
-            attempt = value - listed(trial, True)
-            if attempt <= objective - weights_newton.ARMIJO * float(slope @ (weights - trial)):
-                accepted = True
-                break
-            length *= 0.5
+        metric = pull / np.maximum(weights, 1e-3 * float(weights.max()))
+        kept, level, accepted = hessian.copy(), 0.0, False
+        for _ in range(weights_newton.ATTEMPTS):
+            weights_newton.newton_direction(kept, slope, free, level * metric, lower, step)
+            trial = np.where(free, np.maximum(weights - step, 0.0), 0.0)
+            decrease = float(slope @ (weights - trial))
+            if decrease > 0.0:
+                value, push = zeros.tangent(trial)
+                attempt = value - listed(trial, True)
+                if attempt <= objective - weights_newton.ARMIJO * decrease:
+                    accepted = True
+                    break
+            level = max(weights_newton.FIRST_DAMPING, weights_newton.DAMPING_GROWTH * level)
         if not accepted:
             break
         steps += 1
