@@ -41,7 +41,7 @@ def run(*, quick: bool = False) -> list[Row]:
     factors = sum(a.nbytes for a in problem.start)
     rows = []
     for name in SOLVES:
-        found = [_in_a_process(name, problem.path) for _ in range(1 if quick else 3)]
+        found = [_in_a_process(name, problem.path) for _ in range(1 if quick else 2)]
         extra, tensor = Times(tuple(f["extra"] for f in found)), found[0]["tensor"]
         whole = (tensor + extra.median) / (tensor + factors)
         rows.append(

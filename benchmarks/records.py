@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import math
 import platform
 import subprocess
 from dataclasses import asdict, dataclass, fields
@@ -76,12 +77,18 @@ def append(row: Row, source: dict[str, str], path: Path = RESULTS) -> None:
     fresh = not path.exists()
     entry = source | asdict(row) | {"met": row.met}
     for name in ("median", "p20", "p80", "ratio"):
-        entry[name] = "" if entry[name] is None else f"{entry[name]:.4g}"
+        entry[name] = "" if entry[name] is None else four_digits(entry[name])
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         if fresh:
             writer.writeheader()
         writer.writerow(entry)
+
+
+def four_digits(number: float) -> str:
+    """The number with four significant digits and no exponent."""
+    digits = max(0, 3 - math.floor(math.log10(abs(number)))) if number else 0
+    return f"{float(f'{number:.4g}'):.{digits}f}"
 
 
 def commit() -> str:

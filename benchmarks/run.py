@@ -49,11 +49,13 @@ def main() -> int:
 
 
 def _line(row: Row) -> str:
+    from benchmarks.records import four_digits
+
     compared = "" if row.ratio is None else f"  {row.ratio:.3g} x {row.against}"
     promise = f"  target {row.target}: {'met' if row.met == 'yes' else 'MISSED'}"
     return (
-        f"{row.case:16} {row.method:12} {row.median:10.4g} {row.unit}"
-        f" [{row.p20:.4g}, {row.p80:.4g}]{compared}{promise if row.target else ''}"
+        f"{row.case:16} {row.method:12} {four_digits(row.median):>10} {row.unit}"
+        f" [{four_digits(row.p20)}, {four_digits(row.p80)}]{compared}{promise if row.target else ''}"
         f"  {row.objective} {row.note}"
     ).rstrip()
 

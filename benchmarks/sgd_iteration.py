@@ -10,6 +10,7 @@ from benchmarks.problems import Case, sgd_case
 from benchmarks.records import Row, measured
 from benchmarks.timing import clock, take_turns
 from benchmarks.twin import Twin
+from benchmarks.twin.check import gradient_error
 
 RATE = 1e-4  # small enough that thousands of timed iterations stay near the start
 MICROSECONDS = 1e6
@@ -28,6 +29,9 @@ def _case(case: Case, rounds: int) -> list[Row]:
     ours(1)
     compiled = clock() - begin
     twins = {"twin": Twin(case, rate=RATE), "twin+blas": Twin(case, rate=RATE, blas=True)}
+    for name, twin in twins.items():
+        if (error := gradient_error(case, twin)) > 1e-10:
+            raise RuntimeError(f"case {case.name}: {name}'s gradient is wrong by {error:.1e}")
     _same_work(case, ours, factors, twins)
 
     def per_iteration(epoch: Callable[[int], None]) -> Callable[[], float]:
