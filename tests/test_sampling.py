@@ -112,7 +112,7 @@ def test_every_cell_of_a_stratum_is_drawn_equally_often(spread):
         for at, stratum in enumerate(plan.strata):
             first = sum(s.count for s in plan.strata[:at])
             counts = np.zeros(x.size)
-            n = 4000
+            n = 1200
             for key in range(n):
                 index = cpu.draw_sample(cells, plan, random.stream_key(key, 0, 0)).index
                 own = index[first : first + stratum.count]

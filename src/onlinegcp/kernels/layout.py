@@ -73,9 +73,19 @@ class Blocks:
         out.data[...] = self.data
         return out
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickle and deepcopy would lose the alignment that the kernels' loads rely on.
+        return _aligned_blocks, (self.data, self.offsets, self.rank)
+
     def zeros_like(self) -> Blocks:
         """Zeros of the same layout in new memory."""
         return Blocks(aligned_zeros(self.data.shape, self.data.dtype), self.offsets, self.rank)
+
+
+def _aligned_blocks(data: NDArray[Any], offsets: NDArray[np.int64], rank: int) -> Blocks:
+    out = aligned_zeros(data.shape, data.dtype)
+    out[...] = data
+    return Blocks(out, offsets, rank)
 
 
 def stack_factors(factors: Sequence[NDArray[Any]], dtype: DTypeLike = np.float64) -> Blocks:

@@ -14,12 +14,12 @@ from onlinegcp.kernels import random
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.membership import find_listed, is_listed, mix64, unlisted_cell
 from onlinegcp.kernels.sgd_plan import (
-    CELL_ALL,
     CELL_RANDOM,
     LISTED_RANDOM,
     MAX_ATTEMPTS,
     VALUE_ARRAY,
     VALUE_LOOKUP,
+    ZERO_ALL,
     ZERO_REJECT,
     ZERO_SELECT,
 )
@@ -117,6 +117,7 @@ def draw_block(
             width, at, stride, data, to_rows, to_xs,
         )  # fmt: skip
         return
+    passed = np.int64(0)
     for s in range(count):
         if random_cells:
             cell = _random_cell(
@@ -124,9 +125,17 @@ def draw_block(
                 bitmap_mask, slots, table_mask, place, width, at + s, stride, to_rows,
             )  # fmt: skip
         else:
+            number = first + s
+            if source == ZERO_ALL:
+                # Ranks follow each other: only the first of a block needs a search.
+                if s == 0:
+                    passed = unlisted_cell(number, sorted_cells, n_sorted) - number
+                while passed < n_sorted and peek(sorted_cells, passed) - passed <= number:
+                    passed += 1
+                number += passed
             cell = _counted_cell(
-                source, key, base + s, first + s, share, d, dims, n_unlisted, sorted_cells,
-                n_sorted, place, width, at + s, stride, to_rows,
+                source == ZERO_SELECT, key, base + s, number, share, d, dims, n_unlisted,
+                sorted_cells, n_sorted, place, width, at + s, stride, to_rows,
             )  # fmt: skip
         x = 0.0
         if value_source == VALUE_ARRAY:
@@ -213,15 +222,14 @@ def _random_cell(
 
 @kernel(forceinline=True)
 def _counted_cell(
-    source, key, sample, number, share, d, dims, n_unlisted, sorted_cells, n_sorted,
+    select, key, sample, number, share, d, dims, n_unlisted, sorted_cells, n_sorted,
     place, width, s, stride, to_rows,
 ):  # fmt: skip
-    """Take the next cell, or an unlisted one by its rank; write its rows' starts."""
+    """Take the cell of a number, or the unlisted one of a random rank; write its rows' starts."""
     rank = np.int64(number)
-    if source == ZERO_SELECT:
+    if select:
         bits = _spread(_word(key, sample, 0), number, share)
         rank = np.int64(multiply_high_64(bits, np.uint64(n_unlisted)))
-    if source != CELL_ALL:
         rank = unlisted_cell(rank, sorted_cells, n_sorted)
     rest = rank
     for back in range(d):

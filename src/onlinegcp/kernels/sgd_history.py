@@ -27,8 +27,8 @@ def gram(first, last, width, left, right, symmetric, out):
     """
     lanes = lanes_of(out)
     zero = fill(out, out.dtype.type(0))
-    for c in range(0, width * width, lanes):
-        store(out, c, zero)
+    for e in range(0, width * width, lanes):
+        store(out, e, zero)
     for panel in range(first, last, PANEL):
         end = min(panel + PANEL, last)
         for p in range(0, width, 4):

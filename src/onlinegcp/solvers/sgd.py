@@ -224,15 +224,8 @@ def solve_sgd(
     failures = epoch = 0
     while epoch < settings.epochs:
         first = epoch * settings.iterations
-        engine.epoch(
-            descent.moments,
-            method.kind,
-            descent.rate,
-            method.parameters,
-            key,
-            first,
-            settings.iterations,
-        )
+        state = (descent.moments, method.kind, descent.rate, method.parameters)
+        engine.epoch(*state, key, first, settings.iterations)
         epoch += 1
         candidate = engine.objective(objective_key)
         # Written so that NaN fails, too; a start that is itself NaN accepts any number.
@@ -252,10 +245,10 @@ def solve_sgd(
         if kept and 0.0 <= decrease < settings.tolerance * max(abs(objective), 1e-300):
             break
     return SgdResult(
-        factors=[np.array(view, np.float64) for view in problem.blocks.views()],
-        weights=np.array(problem.weights[: problem.blocks.rank], np.float64),
-        objective=objective,
-        trace=np.array(trace),
+        [np.array(view, np.float64) for view in problem.blocks.views()],
+        np.array(problem.weights[: problem.blocks.rank], np.float64),
+        objective,
+        np.array(trace),
         epochs=epoch,
         failures=failures,
         moments=descent.moments,
