@@ -114,13 +114,16 @@ def weighted_cells(x: Slice, seed: int, number: int) -> Weighted:
     )
 
 
-def has_priors(loss: Loss) -> bool:
-    """Whether weak priors hold weights and rows: where data alone may leave them without bound.
+def prior_strength(loss: Loss) -> float:
+    """How much weak Gaussian priors on weights and rows count, in observations.
 
-    Links without a bound need them (an empty slice has no finite optimum). Positive losses of
-    multiplicative noise (gamma, rayleigh) are better off without.
+    Losses that go on falling as m grows need them: an empty slice, or a row that is always 1, has
+    no finite optimum. The negative binomial gains by them. Losses with a finite optimum for every
+    datum are left alone: there the prior starves small components, which it then shrinks further.
     """
-    return math.isinf(loss.lower) or loss.name == "negative_binomial"
+    if loss.name in ("bernoulli_logit", "poisson_log", "negative_binomial"):
+        return 1.0
+    return 0.1 if loss.code < 0 and math.isinf(loss.lower) else 0.0
 
 
 def solve_weights(
@@ -206,12 +209,13 @@ def _weight_prior(
 ) -> tuple[Array, Array]:
     """Centre and precision of the Gaussian prior on the weights."""
     precision = np.zeros(width)
-    if history is None or not has_priors(loss) or not history.variance.any():
+    strength = prior_strength(loss)
+    if history is None or strength == 0.0 or not history.variance.any():
         return np.zeros(width), precision
     mean = history.mean
     least = 0.01 * mean**2 + 1e-4 * float(np.mean(mean[:rank] ** 2)) + 1e-300
     spread = np.maximum(history.variance, least)
-    precision[:rank] = (history.dispersion / spread)[:rank]
+    precision[:rank] = (strength * history.dispersion / spread)[:rank]
     return mean, precision
 
 
@@ -426,8 +430,10 @@ def _times(matrices: Array, vectors: Array) -> Array:
 def _row_prior(base: Array, loss: Loss, history: RowHistory, rank: int) -> Array:
     """Precision of the zero-centred prior on every entry (width,)."""
     hold = np.zeros(base.shape[1])
-    if has_priors(loss):
-        hold[:rank] = history.dispersion / np.maximum((base[:, :rank] ** 2).mean(axis=0), 1e-300)
+    strength = prior_strength(loss)
+    if strength > 0.0:
+        spread = np.maximum((base[:, :rank] ** 2).mean(axis=0), 1e-300)
+        hold[:rank] = strength * history.dispersion / spread
     return hold
 
 

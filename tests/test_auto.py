@@ -1,0 +1,264 @@
+"""The tuning-free solver: invariances, bounded state, growing modes, missing cells, any loss."""
+
+import math
+
+import numpy as np
+import pytest
+
+from onlinegcp.errors import DataError
+from onlinegcp.losses import LOSS_NAMES, get_loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers import auto, components, fisher_rows
+
+RANK = 3
+
+
+def stream(name, shape=(7, 1, 5), count=16, seed=0, missing=0.0, scale=1.0):
+    """Slices of a fixed model with changing weights, and a start near its factors."""
+    rng = np.random.default_rng(seed)
+    loss = get_loss(name)
+    bounded = not math.isinf(loss.lower)
+    factors = [
+        rng.gamma(0.7, 1.0, (n, RANK)) + 0.05 if bounded else rng.standard_normal((n, RANK))
+        for n in shape
+    ]
+    letters = "abcdef"[: len(shape)]
+    spec = ",".join(["z", *(f"{c}z" for c in letters)])
+    rows, slices = rng.random((count, RANK)) + 0.5, []
+    for row in rows:
+        m = np.einsum(f"{spec}->{letters}", row, *factors)
+        if loss.domain == "binary":
+            x = (rng.random(shape) < loss.mean(m)).astype(float)
+        elif loss.domain == "at_least_one":
+            x = 1.0 + rng.poisson(m)
+        elif loss.domain == "positive":
+            x = rng.gamma(2.0, m / 2.0) + 0.01
+        elif loss.domain == "nonnegative":
+            x = rng.poisson(np.minimum(loss.mean(m), 50.0)).astype(float)
+        else:
+            x = m + 0.3 * rng.standard_normal(shape)
+        x = scale * x
+        hidden = np.where(rng.random(shape) < missing, np.nan, x)
+        slices.append(Slice.dense(hidden if missing else x))
+    near = [a * (1.0 + 0.3 * rng.random(a.shape)) for a in factors]
+    return loss, near, rows * scale, slices
+
+
+def run(loss, factors, rows, slices, warm=4, **options):
+    state = auto.start(factors, rows[:warm], slices[:warm], loss, **options)
+    return state, [auto.step(state, x, loss) for x in slices[warm:]]
+
+
+@pytest.mark.parametrize("name", LOSS_NAMES)
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_every_loss_streams_with_finite_numbers(name, missing):
+    loss, factors, rows, slices = stream(name, missing=missing)
+    state, infos = run(loss, factors, rows, slices)
+    for info in infos:
+        assert math.isfinite(info.prequential)
+        assert info.local <= info.prequential + 1e-3 * (1.0 + abs(info.prequential))
+        assert np.isfinite(info.weights).all()
+        assert info.weights.shape == (RANK,)
+        assert ((info.forget > 0.0) & (info.forget <= 1.0)).all()
+    for view in state.factors.views():
+        assert np.isfinite(view).all()
+    if not math.isinf(loss.lower):
+        assert all((view >= 0.0).all() for view in state.factors.views())
+
+
+@pytest.mark.parametrize("name", ["poisson", "gaussian", "bernoulli_odds", "bernoulli_logit"])
+@pytest.mark.parametrize(
+    "shape", [(9,), (1,), (5, 4), (3, 1, 4, 2), (2, 3, 2, 2, 2), (2, 2, 2, 1, 2, 2)], ids=str
+)
+def test_one_to_six_modes_are_served(name, shape):
+    loss, factors, rows, slices = stream(name, shape=shape, count=8)
+    _, infos = run(loss, factors, rows, slices)
+    assert all(math.isfinite(info.local) for info in infos)
+
+
+@pytest.mark.parametrize("name", ["poisson", "gaussian"])
+@pytest.mark.parametrize("scale", [1e-3, 4096.0])
+def test_rescaling_the_data_leaves_the_normalised_factors_unchanged(name, scale):
+    runs = []
+    for c in (1.0, scale):
+        loss, factors, rows, slices = stream(name, scale=c, count=40)
+        runs.append(run(loss, factors, rows, slices))
+    for one, other in zip(runs[0][0].factors.views(), runs[1][0].factors.views(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8)
+    for one, other in zip(runs[0][1], runs[1][1], strict=True):
+        np.testing.assert_allclose(one.weights * scale, other.weights, rtol=1e-5, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("name", ["poisson", "gaussian", "bernoulli_odds", "gamma"])
+def test_permuting_a_mode_permutes_its_factor(name):
+    loss, factors, rows, slices = stream(name)
+    order = np.random.default_rng(1).permutation(7)
+    plain, _ = run(loss, factors, rows, slices)
+    moved = [Slice.dense(x.to_dense()[order]) for x in slices]
+    permuted, _ = run(loss, [factors[0][order], *factors[1:]], rows, moved)
+    expected = [plain.factors.views()[0][order], *plain.factors.views()[1:]]
+    for one, other in zip(expected, permuted.factors.views(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["poisson", "bernoulli_odds", "gaussian"])
+def test_sparse_and_dense_slices_of_the_same_data_agree(name):
+    loss, factors, rows, slices = stream(name)
+    listed = []
+    for x in slices:
+        full = x.to_dense()
+        listed.append(Slice(np.argwhere(full), full[full != 0], full.shape))
+    one, _ = run(loss, factors, rows, slices)
+    other, _ = run(loss, factors, rows, listed)
+    np.testing.assert_allclose(one.factors.data, other.factors.data, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["poisson", "bernoulli_odds", "gaussian", "gamma"])
+def test_one_and_two_threads_give_the_same_bits(name):
+    loss, factors, rows, slices = stream(name, count=8)
+    states = []
+    for jobs in (1, 2):
+        state = auto.start(factors, rows[:4], slices[:4], loss)
+        for x in slices[4:]:
+            auto.step(state, x, loss, n_jobs=jobs)
+        states.append(state)
+    np.testing.assert_array_equal(states[0].factors.data, states[1].factors.data)
+
+
+@pytest.mark.parametrize("name", ["poisson", "gaussian", "bernoulli_odds", "poisson_log"])
+def test_solving_the_weights_changes_nothing_and_beats_other_weights(name):
+    loss, factors, rows, slices = stream(name)
+    state, _ = run(loss, factors, rows, slices)
+    before = state.to_dict()
+    found = auto.solve(state, slices[0], loss)
+    np.testing.assert_array_equal(auto.solve_weights(state, slices[0], loss), found.weights[:RANK])
+    for key, value in state.to_dict().items():
+        np.testing.assert_array_equal(value, before[key])
+    full = slices[0].to_dense()
+
+    def total(s):
+        return float(
+            loss.value(full, np.einsum("z,az,bz,cz->abc", s, *state.factors.views())).sum()
+        )
+
+    best = total(found.weights[:RANK])
+    assert found.objective == pytest.approx(best, rel=1e-6)
+    if name != "poisson_log":  # its prior on the weights moves the optimum a little
+        for direction in np.random.default_rng(0).standard_normal((20, RANK)):
+            trial = found.weights[:RANK] + 1e-2 * direction * np.abs(found.weights[:RANK])
+            assert total(trial) >= best - 1e-7 * abs(best)
+
+
+@pytest.mark.parametrize("name", ["poisson", "bernoulli_odds", "gaussian", "bernoulli_logit"])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_modes_may_grow(name, missing):
+    loss, factors, rows, slices = stream(name, shape=(7, 2, 5), missing=missing)
+    small = [Slice.dense(x.to_dense()[:5, :, :4]) for x in slices[:10]]
+    state, _ = run(loss, [factors[0][:5], factors[1], factors[2][:4]], rows[:10], small)
+    auto.grow(state, (7, 2, 5))
+    assert state.factors.shape == (7, 2, 5)
+    losses = [auto.step(state, x, loss).prequential for x in slices[10:]]
+    assert np.isfinite(losses).all()
+    assert np.abs(state.factors.views()[0][5:]).max() > 1e-3  # the new rows were learned
+
+
+def test_modes_never_shrink():
+    loss, factors, rows, slices = stream("poisson")
+    state, _ = run(loss, factors, rows, slices)
+    with pytest.raises(DataError, match="only grow"):
+        auto.grow(state, (6, 1, 5))
+    auto.grow(state, (7, 1, 5))
+
+
+@pytest.mark.parametrize("name", ["poisson", "bernoulli_odds", "gaussian", "poisson_log"])
+def test_empty_slices_leave_a_usable_model(name):
+    loss, factors, rows, slices = stream(name)
+    state, _ = run(loss, factors, rows, slices)
+    empty = Slice(np.zeros((0, 3)), np.zeros(0), slices[0].shape)
+    for _ in range(5):
+        info = auto.step(state, empty, loss)
+        assert np.isfinite(info.weights).all()
+    unseen = Slice(np.zeros((0, 3)), np.zeros(0), slices[0].shape, unlisted="missing")
+    assert auto.step(state, unseen, loss).prequential == pytest.approx(0.0, abs=1e-9)
+    after = auto.step(state, slices[-1], loss)
+    assert math.isfinite(after.prequential)
+
+
+def test_slices_of_very_different_volume_are_absorbed():
+    loss, factors, rows, slices = stream("poisson", count=20)
+    loud = [
+        Slice.dense(np.round(x.to_dense() * (1000.0 if t % 3 == 0 else 1.0)))
+        for t, x in enumerate(slices)
+    ]
+    state, infos = run(loss, factors, rows, loud)
+    assert all(math.isfinite(info.local) for info in infos)
+    np.testing.assert_allclose(state.factors.views()[0].sum(axis=0), 1.0)
+
+
+def test_a_wrong_shape_is_refused():
+    loss, factors, rows, slices = stream("poisson")
+    state, _ = run(loss, factors, rows, slices)
+    with pytest.raises(DataError, match="grow"):
+        auto.step(state, Slice.dense(np.ones((7, 1, 6))), loss)
+
+
+def test_the_warm_start_needs_as_many_rows_as_slices():
+    loss, factors, rows, slices = stream("poisson")
+    with pytest.raises(DataError, match="one row of weights"):
+        auto.start(factors, rows[:3], slices[:4], loss)
+    with pytest.raises(DataError, match="at least one slice"):
+        auto.start(factors, rows[:0], [], loss)
+
+
+def test_the_model_learns_what_the_warm_start_got_wrong():
+    loss, factors, rows, slices = stream("poisson", shape=(12, 9), count=80, seed=5)
+    rng = np.random.default_rng(0)
+    rough = [a + 2.0 * a.mean() * rng.random(a.shape) for a in factors]
+    _, infos = run(loss, rough, rows, slices)
+    frozen = auto.start(rough, rows[:4], slices[:4], loss)
+    late = slices[-20:]
+    learned = sum(info.prequential for info in infos[-20:])
+    assert learned < sum(auto.solve(frozen, x, loss).objective for x in late)
+
+
+def test_large_negative_binomial_slices_use_the_conjugate_history(monkeypatch):
+    monkeypatch.setattr(fisher_rows, "CELL_BUDGET", 10)
+    loss, factors, rows, slices = stream("negative_binomial")
+    state, infos = run(loss, factors, rows, slices)
+    assert state.kind == "conjugate"
+    assert all(math.isfinite(info.local) for info in infos)
+
+
+def test_sampled_sums_keep_the_stream_close_to_exact_ones(monkeypatch):
+    loss, factors, rows, slices = stream("bernoulli_odds", shape=(12, 11, 5), count=30)
+    exact = sum(info.prequential for info in run(loss, factors, rows, slices)[1])
+    monkeypatch.setattr("onlinegcp.solvers.zeros.EXACT_BUDGET", 0.0)
+    sampled = sum(info.prequential for info in run(loss, factors, rows, slices)[1])
+    assert sampled == pytest.approx(exact, rel=0.02)
+
+
+def test_rank_200_is_served():
+    rng = np.random.default_rng(0)
+    factors = [rng.random((n, 200)) for n in (30, 20)]
+    slices = [Slice.dense(rng.poisson(1.0, (30, 20)).astype(float)) for _ in range(6)]
+    loss = get_loss("poisson")
+    state = auto.start(factors, rng.random((3, 200)), slices[:3], loss)
+    for x in slices[3:]:
+        info = auto.step(state, x, loss)
+    assert info.weights.shape == (200,)
+    assert math.isfinite(info.local)
+
+
+def test_the_state_does_not_grow_with_the_stream(monkeypatch):
+    monkeypatch.setattr(components, "PAUSE", 10**6)
+    loss, factors, rows, slices = stream("poisson", count=40)
+    state = auto.start(factors, rows[:4], slices[:4], loss)
+
+    def size():
+        return sum(np.asarray(v).nbytes for v in state.to_dict().values())
+
+    auto.step(state, slices[4], loss)
+    early = size()
+    for x in slices[5:]:
+        auto.step(state, x, loss)
+    assert size() == early

@@ -1,0 +1,83 @@
+"""Components are replaced when that predicts better, and only then."""
+
+import numpy as np
+import pytest
+
+from onlinegcp.losses import get_loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers import auto, components
+
+
+def make(kind, name="poisson", count=90, seed=0):
+    """A stream whose third pattern is absent from, or doubled in, the warm-start model."""
+    rng = np.random.default_rng(seed)
+    if name == "poisson":
+        factors = [rng.dirichlet(np.full(n, 0.2), 3).T for n in (20, 15)]
+        rows = 150.0 * rng.gamma(2.0, 1.0, (count, 3))
+    else:
+        factors = [rng.standard_normal((n, 3)) for n in (20, 15)]
+        rows = rng.standard_normal((count, 3)) + 1.0
+    slices = []
+    for row in rows:
+        m = (factors[0] * row) @ factors[1].T
+        x = rng.poisson(m).astype(float) if name == "poisson" else m + rng.standard_normal(m.shape)
+        slices.append(Slice.dense(x))
+    model, weights = [a.copy() for a in factors], rows[:10].copy()
+    if kind == "lacking":
+        for a in model:
+            a[:, 2] = a[:, 0]  # equal columns stay equal: only a reseed can part them
+    return get_loss(name), model, weights, slices
+
+
+def counts(loss, model, weights, slices, **options):
+    state = auto.start(model, weights, slices[:10], loss, **options)
+    infos = [auto.step(state, x, loss) for x in slices[10:]]
+    return state, infos
+
+
+@pytest.mark.parametrize("name", ["poisson", "gaussian", "huber"])
+def test_a_good_model_is_left_alone(name):
+    _, infos = counts(*make("good", name))
+    assert sum(info.births for info in infos) == 0
+
+
+def test_a_doubled_component_is_merged_and_its_slot_reused():
+    loss, model, weights, slices = make("lacking")
+    _, without = counts(loss, model, weights, slices, reseed=False)
+    state, infos = counts(loss, model, weights, slices)
+    births = sum(info.births for info in infos)
+    assert births >= 1
+    assert births == sum(info.deaths + info.merges for info in infos)
+    tail = slice(-20, None)
+    assert sum(i.prequential for i in infos[tail]) <= sum(i.prequential for i in without[tail])
+    assert state.trial_failures >= 0
+
+
+def test_a_failed_trial_doubles_the_waiting_time():
+    loss, model, weights, slices = make("good", count=120)
+    state, _ = counts(loss, model, weights, slices)
+    assert state.trial_failures >= 1
+    assert state.trial_next >= state.n_slices or state.trial is not None
+    waits = components.PAUSE * 2**state.trial_failures
+    assert waits > components.PAUSE
+
+
+def test_no_trial_runs_when_reseeding_is_off():
+    loss, model, weights, slices = make("lacking", count=50)
+    state, infos = counts(loss, model, weights, slices, reseed=False)
+    assert state.trial is None
+    assert sum(info.births for info in infos) == 0
+
+
+@pytest.mark.parametrize("name", ["gaussian", "huber"])
+def test_a_lost_component_is_found_again_with_signed_factors(name):
+    loss, model, weights, slices = make("good", name, count=110)
+    rng = np.random.default_rng(1)
+    for a in model:
+        a[:, 2] = 1e-3 * rng.standard_normal(len(a))
+    _, infos = counts(loss, model, weights, slices)
+    frozen = auto.start(model, weights, slices[:10], loss)
+    late = slice(-10, None)
+    assert sum(i.prequential for i in infos[late]) < sum(
+        auto.solve(frozen, x, loss).objective for x in slices[late]
+    )
