@@ -1,7 +1,7 @@
 """CP-APR to the same KKT tolerance from the same start, against pyttb.
 
 The row-wise Newton method is compared, because it is the only one with which pyttb gets there:
-its multiplicative updates still violate the conditions by 0.2 after a thousand iterations here, and
+its multiplicative updates still violate the conditions by 0.3 after a thousand iterations here, and
 its quasi-Newton method stops with an AssertionError. The violation of the result is computed
 afresh for both, by one formula.
 """

@@ -51,13 +51,12 @@ def main() -> int:
 def _line(row: Row) -> str:
     from benchmarks.records import four_digits
 
+    times = f"{four_digits(row.median):>10} {row.unit}"
+    spread = f"[{four_digits(row.p20)}, {four_digits(row.p80)}]"
     compared = "" if row.ratio is None else f"  {row.ratio:.3g} x {row.against}"
     promise = f"  target {row.target}: {'met' if row.met == 'yes' else 'MISSED'}"
-    return (
-        f"{row.case:16} {row.method:12} {four_digits(row.median):>10} {row.unit}"
-        f" [{four_digits(row.p20)}, {four_digits(row.p80)}]{compared}{promise if row.target else ''}"
-        f"  {row.objective} {row.note}"
-    ).rstrip()
+    rest = f"{compared}{promise if row.target else ''}  {row.objective} {row.note}"
+    return f"{row.case:16} {row.method:12} {times} {spread}{rest}".rstrip()
 
 
 if __name__ == "__main__":
