@@ -108,6 +108,9 @@ class CPStream(StreamingModel):
     def _get_lower(self) -> float:
         return 0.0 if self.nonnegative else -np.inf
 
+    def _may_grow(self) -> bool:
+        return False
+
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         factors, rows = start.factors, start.rows
         past = np.zeros((self.rank, self.rank))

@@ -8,10 +8,11 @@ state is a value that a step replaces, so a step that fails leaves the model as 
 from __future__ import annotations
 
 import abc
+import copy
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -49,6 +50,8 @@ class ModelState:
         Running mean of the weights, where the next weight solve starts.
     arrays, scalars, slices
         What the method itself remembers.
+    live
+        A solver's own state object, which its steps change in place; it must offer `to_dict`.
     """
 
     factors: tuple[FloatArray, ...]
@@ -57,6 +60,14 @@ class ModelState:
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     scalars: dict[str, float | int] = field(default_factory=dict)
     slices: tuple[Slice, ...] = ()
+    live: Any = None
+
+    def copy(self) -> ModelState:
+        """A state that later steps of the original leave alone."""
+        if self.live is None:
+            return self  # a value: steps make new arrays
+        live = copy.deepcopy(self.live)
+        return replace(self, live=live, factors=live.factors.views())
 
 
 def _predicts_cells(model: Any) -> bool:
@@ -96,6 +107,10 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     @abc.abstractmethod
     def _get_lower(self) -> float:
         """The bound on factors and weights, -inf for none."""
+
+    @abc.abstractmethod
+    def _may_grow(self) -> bool:
+        """Whether modes may get new rows along the stream."""
 
     @abc.abstractmethod
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
@@ -309,7 +324,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return {
             "n_slices": self.n_slices_,
             "seed": self._seed,
-            "state": self._state,
+            "state": None if self._state is None else self._state.copy(),
             "buffer": self._buffer,
             "last": self.last_,
         }
@@ -319,7 +334,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._reset()
         self.n_slices_ = int(saved["n_slices"])
         self._seed = int(saved["seed"])
-        self._state = saved["state"]
+        self._state = None if saved["state"] is None else saved["state"].copy()
         self._buffer = tuple(saved["buffer"])
         self.last_ = saved["last"]
         return self
@@ -372,18 +387,25 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _read(self, x: Any) -> tuple[list[Slice], bool]:
         check_is_fitted(self)
         slices, single = read_slices(self, x, ndim=self._ndim)
-        self._check_slices(slices)
-        return slices, single
+        return self._check_slices(slices, may_grow=False), single
 
     def _weigh_all(self, slices: Sequence[Slice]) -> FloatArray:
         state = self._ready()
         return np.array([self._weigh(state, x, self._seed) for x in slices])
 
-    def _check_slices(self, slices: Sequence[Slice]) -> None:
+    def _check_slices(self, slices: Sequence[Slice], *, may_grow: bool) -> list[Slice]:
+        """The slices in the model's shape, or what it will have grown to; refuses bad ones."""
         loss = self._get_loss()
         expected = self._shape() or slices[0].shape
+        checked = []
         for k, x in enumerate(slices):
             where = "the slice" if len(slices) == 1 else f"slice {k} of those passed in"
+            if self._may_grow() and x.ndim == len(expected):
+                larger = tuple(map(max, x.shape, expected))
+                # A dense slice tells of every row there is, so it may not have fewer than before.
+                if (may_grow or larger == expected) and (x.array is None or x.shape == larger):
+                    expected = larger
+                    x = widen(x, larger)
             if x.shape != expected:
                 raise DataError(
                     f"slices of shape {expected} were needed, as before, but {where} has shape "
@@ -398,17 +420,18 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             # A dense slice's own shape names the place; its index is better never built.
             values, index = (x.value, x.index) if x.array is None else (x.array, None)
             loss.check(values, index, unlisted_zeros=x.n_unlisted_zeros)
+            checked.append(x)
+        return checked
 
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one."""
-        self._check_slices(slices)
-        for x in slices:
+        for x in self._check_slices(slices, may_grow=True):
             if self._state is None and self.init is not None:
                 start = given_start(self.init, x.shape, self.rank, self._get_lower())
                 self._state = self._begin(start, self._seed)
                 self.n_slices_ += start.n_rows
             if self._state is None:
-                self._buffer = (*self._buffer, x)
+                self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
                 self.n_slices_ += 1
                 self._provisional = None
                 if len(self._buffer) >= self.init_slices:
@@ -440,6 +463,16 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             )
             self._provisional = self._begin(start, self._seed)
         return self._provisional
+
+
+def widen(x: Slice, shape: tuple[int, ...]) -> Slice:
+    """The slice with more rows, which hold what its other unlisted cells hold.
+
+    A dense slice lists every cell it knows of, so in its case the new cells are missing.
+    """
+    if x.shape == shape:
+        return x
+    return Slice(x.index, x.value, shape, time=x.time, unlisted=x.unlisted)
 
 
 def _check_whole(name: str, value: Any, least: int) -> int:

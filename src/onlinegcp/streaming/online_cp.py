@@ -90,6 +90,9 @@ class OnlineCP(StreamingModel):
     def _get_lower(self) -> float:
         return -np.inf
 
+    def _may_grow(self) -> bool:
+        return False
+
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         factors, rows = start.factors, start.rows
         arrays = {}

@@ -1,35 +1,36 @@
-"""OnlineGCP: the paper's streaming method, Algorithms 1 to 6 with the fixes of errata.md."""
+"""OnlineGCP: streaming GCP with a tuning-free default solver and the paper's own beside it."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, final
-
-import numpy as np
+import inspect
+from typing import Literal, final
 
 from onlinegcp.errors import DataError
-from onlinegcp.history import History, HistoryKind
-from onlinegcp.kernels.layout import stack_factors
-from onlinegcp.kernels.sgd_plan import FoldedHistory, Moments
+from onlinegcp.history import HistoryKind
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
-from onlinegcp.sampling import Sampler
-from onlinegcp.slices import Slice, stack
-from onlinegcp.solvers.least_squares import solve_weights
-from onlinegcp.solvers.sgd import SgdResult, SgdSettings, solve_sgd
-from onlinegcp.steps import get_step
+from onlinegcp.slices import Slice
+from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import FloatArray, ModelState, StreamingModel
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
 from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
 class OnlineGCP(StreamingModel):
-    """Streaming generalized CP decomposition by stochastic gradients.
+    """Streaming generalized CP decomposition.
 
-    For each slice the weights s_t are solved with the factors held fixed (Algorithm 3), then the
-    factors with the weights held fixed (Algorithm 4), under a history term that keeps the model of
-    past slices where it was:
+    A slice is explained by weights s_t and factor matrices A_k through
+    m_i = sum_r s_tr prod_k A_k[i_k, r]. When it arrives, the weights are solved with the factors
+    held fixed, then the factors move a little, as far as the past allows.
+
+    The default solver, "auto", needs a rank and a loss and nothing else: weights by Newton's
+    method, factors by closed-form or Fisher-scoring updates whose history has the units of the
+    loss, forgetting learned from how well each next slice is predicted (docs/solver.md). Modes may
+    get new rows along the stream.
+
+    "sgd" is the paper's method (Algorithms 1 to 6): stochastic gradients for the weights, then for
+    the factors, under a history term that keeps the model of past slices where it was:
 
         sum_i f(x_i, m_i) + 1/2 sum_h w theta^(t-h) ||Mbar_h - M_h||^2
             + lambda/2 sum_k ||A_k||^2 + mu/2 |s|^2,   A_k, s >= lower
@@ -41,7 +42,11 @@ class OnlineGCP(StreamingModel):
     loss
         Name of a loss, or a `Loss` (f).
     solver
-        "sgd", the paper's method.
+        "auto", or "sgd", the paper's method. All parameters from `weight_solver` to `step` belong
+        to "sgd" alone.
+    forget
+        For "auto": "auto" learns along the stream how much of the past to keep, 1.0 keeps all of
+        it, a larger number is a half-life in slices.
     weight_solver
         "sgd", or "least_squares": one exact solve, for the Gaussian loss only.
     history
@@ -115,7 +120,8 @@ class OnlineGCP(StreamingModel):
         rank: int,
         loss: str | Loss = "gaussian",
         *,
-        solver: Literal["sgd"] = "sgd",
+        solver: Literal["auto", "sgd"] = "auto",
+        forget: float | Literal["auto"] = "auto",
         weight_solver: Literal["sgd", "least_squares"] = "sgd",
         history: HistoryKind = "reservoir",
         history_size: int = 50,
@@ -148,6 +154,7 @@ class OnlineGCP(StreamingModel):
         self.rank = rank
         self.loss = loss
         self.solver = solver
+        self.forget = forget
         self.weight_solver = weight_solver
         self.history = history
         self.history_size = history_size
@@ -181,8 +188,12 @@ class OnlineGCP(StreamingModel):
 
     def _get_loss(self) -> Loss:
         loss = get_loss(self.loss)
-        if self.solver != "sgd":
-            raise DataError(f"solver must be 'sgd', but got {self.solver!r}.")
+        if self.solver not in ("auto", "sgd"):
+            raise DataError(f"solver must be 'auto' or 'sgd', but got {self.solver!r}. Choose one.")
+        auto_solver.check_forget(self.forget)
+        if self.solver == "auto":
+            self._refuse_unused()
+            return loss
         if self.weight_solver not in ("sgd", "least_squares"):
             raise DataError(
                 f"weight_solver must be 'sgd' or 'least_squares', but got {self.weight_solver!r}."
@@ -203,225 +214,62 @@ class OnlineGCP(StreamingModel):
             raise DataError(
                 f"loss {loss.name!r} needs lower >= {loss.lower}, but got {self.lower!r}."
             )
-        self._empty_history()
-        self._settings("weight")
-        self._settings("factor")
+        paper_solver.empty_history(self)
+        paper_solver.settings(self, "weight")
+        paper_solver.settings(self, "factor")
         return loss
+
+    def _refuse_unused(self) -> None:
+        """An option that would be ignored silently is a trap for its user."""
+        for name, default in SGD_ONLY.items():
+            if getattr(self, name) != default:
+                raise DataError(
+                    f"{name} belongs to the paper's solver, but solver='auto' was chosen and "
+                    f"{name}={getattr(self, name)!r} given. Leave it out, or pass solver='sgd'."
+                )
 
     def _get_lower(self) -> float:
         return float(get_loss(self.loss).lower if self.lower is None else self.lower)
 
+    def _may_grow(self) -> bool:
+        return self.solver == "auto"
+
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
-        history = self._empty_history()
-        slices = start.slices or (None,) * start.n_rows
-        if history.kind == "data" and not start.slices:
-            slices = ()  # rows without their slices cannot be compared with data
-        for number, (row, x) in enumerate(zip(start.rows, slices, strict=False), 1):
-            history = history.offer(row, number, x, seed=seed)
-        lower = self._get_lower()
-        factors = tuple(np.maximum(a, lower) for a in start.factors)
-        weights = start.rows[-1] if start.n_rows else start.mean
-        moments = Moments.zeros(stack_factors(factors), get_step(self.step).kind, weights=False)
-        return self._state_of(factors, np.maximum(weights, lower), start.mean, history, moments)
+        if self.solver == "auto":
+            return auto_solver.begin(start, self._get_loss(), self.forget)
+        return paper_solver.begin(self, start, self._get_lower(), seed)
 
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
-        loss, watch = self._get_loss(), Stopwatch()
-        weights, temporal = self._solve_weights(state, x, loss, number, seed)
-        watch.lap("weights")
-        history = self._history_of(state)
-        spatial = self._solve_factors(state, history, x, weights, loss, number, seed)
-        watch.lap("factors")
-        factors = tuple(spatial.factors[: x.ndim])
-        history = history.offer(weights, number, x, seed=seed)
-        watch.lap("history")
-        record = write_record(
-            x,
-            number,
-            loss,
-            before=(state.factors, weights),
-            after=(factors, weights),
-            watch=watch,
-            seed=seed,
-            objective=spatial.objective,
-            weight_epochs=temporal.epochs if temporal else 0,
-            weight_failures=temporal.failures if temporal else 0,
-            factor_epochs=spatial.epochs,
-            factor_failures=spatial.failures,
-        )
-        mean = running_mean(state.mean_weights, weights)
-        return self._state_of(factors, weights, mean, history, spatial.moments), record
+        loss = self._get_loss()
+        if self.solver == "auto":
+            return auto_solver.learn(state, x, loss, number, seed, self.n_jobs)
+        return paper_solver.learn(self, state, x, loss, self._get_lower(), number, seed)
 
     def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
+        loss = self._get_loss()
+        if self.solver == "auto":
+            return auto_solver.weigh(state, x, loss, seed)
         # Slice number 0 is never learned, so these draws belong to no step.
-        return self._solve_weights(state, x, self._get_loss(), 0, seed)[0]
-
-    # ---- the two solves
-
-    def _solve_weights(
-        self, state: ModelState, x: Slice, loss: Loss, number: int, seed: int
-    ) -> tuple[FloatArray, SgdResult | None]:
-        """Algorithm 3, or one least-squares solve."""
-        lower = self._get_lower()
-        if self.weight_solver == "least_squares":
-            penalty = self.weight_penalty
-            return solve_weights(x, state.factors, penalty=penalty, lower=lower), None
-        result = solve_sgd(
-            x,
-            state.factors,
-            starting_weights(state.mean_weights, state.factors, x, lower),
-            loss,
-            self._settings("weight"),
-            update=("weights",),
-            seed=seed,
-            slice_number=number,
-            kernels=self.device,
-            n_jobs=self.n_jobs,
-        )
-        return result.weights, result
-
-    def _solve_factors(
-        self,
-        state: ModelState,
-        history: History,
-        x: Slice,
-        weights: FloatArray,
-        loss: Loss,
-        number: int,
-        seed: int,
-    ) -> SgdResult:
-        """Algorithm 4 with the history term of the chosen kind."""
-        options: dict[str, Any] = {
-            "moments": _moments_of(state),
-            "seed": seed,
-            "slice_number": number,
-            "kernels": self.device,
-            "n_jobs": self.n_jobs,
-        }
-        settings = self._settings("factor")
-        if history.kind == "data" and history.slices:
-            return _solve_with_data(x, state.factors, weights, history, loss, settings, options)
-        folded = history.fold(number)
-        anchors = None
-        if history.kind == "factors" and history.weight > 0:
-            # The paper's footnote has no 1/2 in front of this penalty.
-            anchors = np.full(x.ndim, 2.0 * history.weight)
-        tie = None
-        if folded is not None or anchors is not None:
-            tie = FoldedHistory(folded, stack_factors(state.factors), anchors)
-        return solve_sgd(
-            x, state.factors, weights, loss, settings, update=("factors",), history=tie, **options
-        )
-
-    # ---- parameters and state in the forms the parts take
-
-    def _settings(self, part: Literal["weight", "factor"]) -> SgdSettings:
-        return SgdSettings(
-            step=self.step,
-            rate=getattr(self, f"{part}_rate"),
-            epochs=getattr(self, f"{part}_epochs"),
-            iterations=getattr(self, f"{part}_iterations"),
-            sampler=Sampler(self.sampler, self.gradient_listed, self.gradient_zeros),
-            objective_sampler=Sampler(self.sampler, self.objective_listed, self.objective_zeros),
-            ridge=self.factor_penalty,
-            weight_ridge=self.weight_penalty,
-            lower=self.lower,
-            tolerance=getattr(self, f"{part}_tolerance"),
-        )
-
-    def _empty_history(self) -> History:
-        return History.empty(
-            self.history,
-            self.rank,
-            size=self.history_size,
-            weight=self.history_weight,
-            decay=self.history_decay,
-        )
-
-    def _history_of(self, state: ModelState) -> History:
-        parts = {n[8:]: a for n, a in state.arrays.items() if n.startswith("history.")}
-        return self._empty_history().from_state(
-            parts, {"offered": state.scalars["offered"]}, state.slices
-        )
-
-    @staticmethod
-    def _state_of(
-        factors: tuple[FloatArray, ...],
-        weights: FloatArray,
-        mean: FloatArray,
-        history: History,
-        moments: Moments,
-    ) -> ModelState:
-        parts, record = history.to_state()
-        arrays = {f"history.{name}": array for name, array in parts.items()}
-        arrays |= {name: getattr(moments, name) for name in MOMENTS}
-        scalars = {"offered": record["offered"], "taken": moments.taken}
-        return ModelState(factors, weights, mean, arrays, scalars, history.slices)
+        return paper_solver.weigh(self, state, x, loss, self._get_lower(), 0, seed)[0]
 
 
-MOMENTS = ("u", "v", "largest")
-
-
-def starting_weights(
-    mean: FloatArray, factors: tuple[FloatArray, ...], x: Slice, lower: float
-) -> FloatArray:
-    """Where the weight solve starts: the mean of past weights, scaled to the slice's volume.
-
-    Never zero for losses with logarithms: there the slope is -x / eps and Adam's second moment
-    stays huge for thousands of steps (errata row 6).
-    """
-    if lower < 0:
-        return mean
-    largest = float(mean.max())
-    start = np.maximum(mean, 1e-3 * largest) if largest > 0 else np.ones_like(mean)
-    share = x.n_observed / x.size
-    expected = share * float(start @ np.prod([a.sum(axis=0) for a in factors], axis=0))
-    if expected > 0:
-        start = start * max(x.total / expected, 1e-3)
-    return np.maximum(start, lower)
-
-
-def _moments_of(state: ModelState) -> Moments:
-    u, v, largest = (state.arrays[name] for name in MOMENTS)
-    none = np.zeros((0, u.shape[1]))
-    return Moments(u, v, largest, none, none, none, int(state.scalars["taken"]))
-
-
-def _solve_with_data(
-    x: Slice,
-    factors: tuple[FloatArray, ...],
-    weights: FloatArray,
-    history: History,
-    loss: Loss,
-    settings: SgdSettings,
-    options: dict[str, Any],
-) -> SgdResult:
-    """The paper's first formulation (eq. 3): kept slices stacked with the new one.
-
-    The weights of all slices are the rows of one more factor, held fixed; what a slice counts for
-    multiplies its cells. The step method's moments are those of the other factors.
-    """
-    rows = np.vstack([history.rows, weights])
-    counts = np.append(history.row_weights(options["slice_number"]), 1.0)
-    moments: Moments = options.pop("moments")
-    padding = np.zeros((len(rows), moments.u.shape[1]))
-    for name in MOMENTS:
-        array = getattr(moments, name)
-        if len(array):
-            setattr(moments, name, np.vstack([array, padding]))
-    result = solve_sgd(
-        stack([*history.slices, x]),
-        [*factors, rows],
-        np.ones(len(weights)),
-        loss,
-        settings,
-        update=tuple(range(x.ndim)),
-        row_weights=counts,
-        moments=moments,
-        **options,
-    )
-    kept = sum(len(a) for a in factors)
-    for name in MOMENTS:
-        setattr(result.moments, name, getattr(result.moments, name)[:kept])
-    return result
+# Parameters of the paper's solver, with their defaults.
+SGD_ONLY = {
+    name: parameter.default
+    for name, parameter in inspect.signature(OnlineGCP).parameters.items()
+    if name
+    not in {
+        "rank",
+        "loss",
+        "solver",
+        "forget",
+        "init",
+        "init_slices",
+        "init_starts",
+        "random_state",
+        "n_jobs",
+        "device",
+    }
+}

@@ -102,6 +102,9 @@ class OnlineSGD(StreamingModel):
     def _get_lower(self) -> float:
         return -np.inf
 
+    def _may_grow(self) -> bool:
+        return False
+
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         weights = start.rows[-1] if start.n_rows else start.mean
         return ModelState(start.factors, weights, start.mean)

@@ -36,6 +36,13 @@ class StepRecord:
         methods without one.
     weight_epochs, factor_epochs, weight_failures, factor_failures
         Epochs tried and epochs undone by the stochastic solvers; 0 where there are none.
+    newton_steps
+        Newton steps of the weight solve; 0 for methods without one.
+    forget
+        Share of the past kept in this step, mean over components; None for methods that do not
+        learn it.
+    births, deaths, merges
+        Components replaced, given up and joined in this step.
     seconds
         Wall time by part: "weights", "factors", "scoring".
     """
@@ -53,4 +60,9 @@ class StepRecord:
     factor_epochs: int = 0
     weight_failures: int = 0
     factor_failures: int = 0
+    newton_steps: int = 0
+    forget: float | None = None
+    births: int = 0
+    deaths: int = 0
+    merges: int = 0
     seconds: dict[str, float] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from onlinegcp.errors import DataError, StateError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, from_dict
 from onlinegcp.slices import Slice
+from onlinegcp.streaming import auto_solver
 from onlinegcp.streaming.model import ModelState, StreamingModel
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.times import pack_time, unpack_time
@@ -24,6 +25,11 @@ KIND = "streaming model"
 
 def save_model(model: StreamingModel, path: str | os.PathLike[str]) -> None:
     """Store a model in one file, all or nothing."""
+    write_archive(path, KIND, *pack_model(model))
+
+
+def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """A model as named arrays and a JSON-able record."""
     saved = model.get_state()
     arrays: dict[str, NDArray[Any]] = {}
     record: dict[str, Any] = {
@@ -44,14 +50,16 @@ def save_model(model: StreamingModel, path: str | os.PathLike[str]) -> None:
     state: ModelState | None = saved["state"]
     if state is not None:
         for k, a in enumerate(state.factors):
-            arrays[f"factor.{k}"] = a
+            arrays[f"factor.{k}"] = np.ascontiguousarray(a)
         arrays["weights"], arrays["mean_weights"] = state.weights, state.mean_weights
         for name, array in state.arrays.items():
             arrays[f"state.{name}"] = array
         record["n_modes"] = len(state.factors)
         record["scalars"] = state.scalars
         record["slices"] = _pack_slices(state.slices, "slices", arrays)
-    write_archive(path, KIND, arrays, record)
+        if state.live is not None:
+            record["live"] = _pack_live(state.live.to_dict(), arrays)
+    return arrays, record
 
 
 def load_model(path: str | os.PathLike[str], loss: Loss | None = None) -> StreamingModel:
@@ -64,21 +72,31 @@ def load_model(path: str | os.PathLike[str], loss: Loss | None = None) -> Stream
     loss
         The caller's own loss, where the model was saved with one.
     """
+    return unpack_model(*read_archive(path, KIND), loss=loss, source=path)
+
+
+def unpack_model(
+    arrays: dict[str, NDArray[Any]],
+    record: dict[str, Any],
+    *,
+    loss: Loss | None = None,
+    source: str | os.PathLike[str] = "the record",
+) -> StreamingModel:
+    """The model that `pack_model` packed; `source` names it in errors."""
     from onlinegcp.streaming import METHODS
 
-    arrays, record = read_archive(path, KIND)
     classes = {cls.__name__: cls for cls in METHODS.values()}
     if record.get("method") not in classes:
         raise StateError(
-            f"{path} holds a {record.get('method')!r}, which this version does not know. Upgrade "
+            f"{source} holds a {record.get('method')!r}, which this version does not know. Upgrade "
             f"onlinegcp; known methods are {', '.join(sorted(classes))}."
         )
-    _check_own_loss(path, record, loss)
+    _check_own_loss(source, record, loss)
     try:
         return _rebuild(classes[record["method"]], arrays, record, loss)
     except Exception as error:  # a part that is missing or odd may fail anywhere
         raise StateError(
-            f"a whole model was needed, but {path} has a part that does not fit ({error!r}). It "
+            f"a whole model was needed, but {source} has a part that does not fit ({error!r}). It "
             f"comes from version {record.get('version')}, this is {__version__}: use that "
             f"version, or an earlier copy."
         ) from error
@@ -128,6 +146,8 @@ def _rebuild(
             record["scalars"],
             tuple(_unpack_slices(record["slices"], "slices", arrays)),
         )
+        if "live" in record:
+            state = auto_solver.unpack(state, _unpack_live(record["live"], arrays))
     model.set_state(
         {
             "n_slices": record["n_slices"],
@@ -142,6 +162,22 @@ def _rebuild(
     if "feature_names_in_" in record:
         model.feature_names_in_ = np.array(record["feature_names_in_"], dtype=object)
     return model
+
+
+def _pack_live(flat: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """The scalars of a solver's own state; its arrays are set aside."""
+    scalars: dict[str, Any] = {}
+    for name, value in flat.items():
+        if isinstance(value, np.ndarray):
+            arrays[f"live.{name}"] = value
+        else:
+            scalars[name] = value.item() if isinstance(value, np.generic) else value
+    return scalars
+
+
+def _unpack_live(scalars: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    prefix = "live."
+    return {**scalars, **{n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)}}
 
 
 def _pack_value(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:

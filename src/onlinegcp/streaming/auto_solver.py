@@ -1,0 +1,112 @@
+"""OnlineGCP's default solver: the steps of `solvers.auto` behind the protocol's hooks."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from onlinegcp.errors import DataError
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import Loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers import auto
+from onlinegcp.solvers.auto_state import AutoState
+from onlinegcp.solvers.objective import is_affordable
+from onlinegcp.streaming.model import FloatArray, ModelState
+from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.scoring import Stopwatch
+from onlinegcp.streaming.warm_start import WarmStart
+
+# A given model without its slices is turned into dense pseudo-slices up to this many cells.
+PSEUDO_CELLS = 20_000_000
+
+
+def check_forget(forget: float | Literal["auto"]) -> None:
+    """Refuse a value of `forget` that means nothing."""
+    if forget == "auto":
+        return
+    number = isinstance(forget, int | float | np.number) and not isinstance(forget, bool)
+    if not number or not 1.0 <= float(forget) < np.inf:
+        raise DataError(
+            f"forget must be 'auto', 1.0 (forget nothing) or a half-life of more than one slice, "
+            f"but got {forget!r}. Leave it out to have it learned."
+        )
+
+
+def begin(start: WarmStart, loss: Loss, forget: float | Literal["auto"]) -> ModelState:
+    """The state after the warm start."""
+    rows = start.rows if start.n_rows else start.mean[None, :]
+    slices = start.slices or _pseudo_slices(start.factors, rows, loss)
+    return _wrap(auto.start(start.factors, rows, slices, loss, forget=forget), rows[-1])
+
+
+def learn(
+    state: ModelState, x: Slice, loss: Loss, number: int, seed: int, n_jobs: int
+) -> tuple[ModelState, StepRecord]:
+    """The state after one slice, and the account of it."""
+    watch = Stopwatch()
+    live = _live(state)
+    if x.shape != live.factors.shape:
+        auto.grow(live, x.shape)
+    info = auto.step(live, x, loss, n_jobs=n_jobs, seed=seed)
+    watch.lap("solver")
+    record = StepRecord(
+        number=number,
+        time=x.time,
+        nnz=x.nnz,
+        n_observed=x.n_observed,
+        norm_squared=x.norm_squared,
+        prequential=info.prequential,
+        local=info.local,
+        exact=is_affordable(x, loss),
+        newton_steps=info.newton_steps,
+        forget=float(np.mean(info.forget)),
+        births=info.births,
+        deaths=info.deaths,
+        merges=info.merges,
+        seconds=watch.seconds,
+    )
+    return _wrap(live, info.weights), record
+
+
+def weigh(state: ModelState, x: Slice, loss: Loss, seed: int) -> FloatArray:
+    """Weights of a slice under the present factors; changes nothing."""
+    return np.asarray(auto.solve_weights(_live(state), x, loss, seed=seed))
+
+
+def pack(state: ModelState) -> dict[str, Any]:
+    """The solver's own state as arrays and scalars."""
+    return _live(state).to_dict()
+
+
+def unpack(state: ModelState, flat: dict[str, Any]) -> ModelState:
+    """A state that goes on from what `pack` gave."""
+    return _wrap(AutoState.from_dict(flat), state.weights)
+
+
+def _live(state: ModelState) -> AutoState:
+    live = state.live
+    assert isinstance(live, AutoState)
+    return live
+
+
+def _wrap(live: AutoState, weights: FloatArray) -> ModelState:
+    rank = live.factors.rank
+    return ModelState(
+        live.factors.views(),
+        np.asarray(weights, dtype=np.float64),
+        np.array(live.mean_weights[:rank]),
+        live=live,
+    )
+
+
+def _pseudo_slices(factors: tuple[FloatArray, ...], rows: FloatArray, loss: Loss) -> list[Slice]:
+    """What the model itself expects, standing in for the slices it was fitted to."""
+    shape = tuple(len(a) for a in factors)
+    cells = int(np.prod(shape, dtype=object))
+    if cells * len(rows) > PSEUDO_CELLS:
+        # Only the exposure of the rows is taken from these, which does not depend on the data.
+        nothing = np.empty((0, len(shape)), dtype=np.int64)
+        return [Slice(nothing, np.empty(0), shape) for _ in rows]
+    return [Slice.dense(loss.mean(KTensor(row, factors).full())) for row in rows]
