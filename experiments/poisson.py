@@ -34,8 +34,8 @@ def plan(options: Options) -> Plan:
         problem,
         warm_start=apr(slices[:warm], rank, seed, n_starts=3),
         static=[
-            apr(slices, rank, seed),
-            sampled_gcp(slices, rank, "poisson", seed, **GCP_SAMPLES[options.scale]),
+            apr(slices, rank, seed, n_starts=3),
+            sampled_gcp(slices, rank, "poisson", seed, n_starts=3, **GCP_SAMPLES[options.scale]),
         ],
         streaming=[
             Streaming(

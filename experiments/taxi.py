@@ -22,7 +22,7 @@ from onlinegcp.slices import Slice
 from onlinegcp.streaming import OnlineGCP
 
 SOURCES = ("stand-in", "manhattan", "tlc")
-SMALL_ZONES, SMALL_DAYS = 30, 50
+SMALL_ZONES, SMALL_DAYS = 20, 50
 GCP_SAMPLES: dict[str, dict[str, int]] = {
     "paper": {"objective": 50_000, "gradient": 10_000},
     "small": {"objective": 5_000, "gradient": 1_000, "iterations": 300},
