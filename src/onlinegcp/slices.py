@@ -176,9 +176,10 @@ class Slice:
     @property
     def norm_squared(self) -> float:
         """Sum of the squared values."""
-        # Not a dot product: BLAS sums in an order that depends on its number of threads.
+        # Not a dot product: BLAS sums in an order that depends on its number of threads. Not
+        # np.square either: it would need as much memory as the values themselves.
         with np.errstate(over="ignore"):
-            return float(np.square(self.value).sum())
+            return float(np.einsum("i,i->", self.value, self.value))
 
     @property
     def total(self) -> float:
