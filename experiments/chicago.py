@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from experiments.claims import Claim, comparable_loss, learned, mean_loss
+from experiments.claims import Claim, comparable_loss, mean_loss, our_checks
 from experiments.console import Options, read_options
 from experiments.data import chicago
 from experiments.experiment import Plan, Streaming, conduct, shortened
 from experiments.protocol import Problem, Run
-from experiments.settings import TABLES, Settings
+from experiments.settings import TABLES
 from experiments.static_methods import sampled_gcp
 from onlinegcp.streaming import OnlineGCP
 
@@ -34,15 +34,15 @@ def plan(options: Options) -> Plan:
     # The start is worth three tries; 10,000 steps on 20 days are enough for each.
     few = {**samples, "iterations": 100}
     first = sampled_gcp(slices[:warm], rank, "bernoulli_odds", seed, n_starts=3, **few)
+    common = {"loss": "bernoulli_odds", "random_state": seed}
     shorter = replace(settings, history_size=SHORT_HISTORY)
-
-    def online(name: str, chosen: Settings) -> Streaming:
-        options = {"loss": "bernoulli_odds", "random_state": seed, **chosen.parameters()}
-        return Streaming(name, lambda start: OnlineGCP(init=start, **options))
-
-    streaming = [online("OnlineGCP", settings)]
+    streaming = [
+        Streaming("OnlineGCP", OnlineGCP, {**settings.parameters(), **common}),
+        Streaming("auto", OnlineGCP, {"rank": rank, **common}),
+    ]
     if options.scale == "paper":
-        streaming.append(online(f"OnlineGCP, H = {SHORT_HISTORY}", shorter))
+        short = f"OnlineGCP, H = {SHORT_HISTORY}"
+        streaming.append(Streaming(short, OnlineGCP, {**shorter.parameters(), **common}))
     size = " x ".join(map(str, (*slices[0].shape, len(slices))))
     return Plan(
         problem,
@@ -78,8 +78,7 @@ def claims(problem: Problem, runs: dict[str, Run]) -> list[Claim]:
                 required=False,
             )
         )
-    found.append(learned(problem, ours, runs["frozen warm start"]))
-    return found
+    return found + our_checks(problem, runs, "GCP")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

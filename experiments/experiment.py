@@ -49,10 +49,11 @@ class Static:
 
 @dataclass(frozen=True)
 class Streaming:
-    """A streaming method, made from the common warm start."""
+    """A streaming method and its settings; the common warm start comes as `init`."""
 
     name: str
-    make: Callable[[KTensor], StreamingMethod]
+    method: Callable[..., StreamingMethod]
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -151,12 +152,11 @@ def _all_runs(
     problem = plan.problem
     add("frozen warm start", "frozen", "", partial(run_frozen, problem, start, report))
     for streaming in plan.streaming:
-        model = streaming.make(start)
-        parameters = {key: value for key, value in model.get_params().items() if key != "init"}
+        model = streaming.method(init=start, **streaming.settings)
         add(
             streaming.name,
             "streaming",
-            parameters,
+            streaming.settings,
             partial(run_streaming, problem, streaming.name, model, start, store, report),
         )
     for static in plan.static:

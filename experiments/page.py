@@ -60,13 +60,31 @@ def write_page(results: Path, page: Path) -> None:
 
 
 def _overview(summaries: list[dict[str, Any]]) -> str:
-    lines = ["## Does it hold?", "", "| experiment | claim | here | numbers |", "|---|---|---|---|"]
+    return "\n".join(
+        [
+            "## Does it hold?",
+            "",
+            "What the paper says:",
+            "",
+            *_claims(summaries, by_paper=True),
+            "",
+            "What we looked at besides:",
+            "",
+            *_claims(summaries, by_paper=False),
+            "",
+        ]
+    )
+
+
+def _claims(summaries: list[dict[str, Any]], *, by_paper: bool) -> list[str]:
+    lines = ["| experiment | claim | here | numbers |", "|---|---|---|---|"]
     for summary in summaries:
+        name = f"[{summary['experiment']}](#{_anchor(summary['experiment'])})"
         for claim in summary["claims"]:
-            answer = "holds" if claim["holds"] else "**does not hold**"
-            name = f"[{summary['experiment']}](#{_anchor(summary['experiment'])})"
-            lines.append(f"| {name} | {claim['text']} | {answer} | {claim['evidence']} |")
-    return "\n".join([*lines, ""])
+            if claim["by_paper"] == by_paper:
+                answer = "holds" if claim["holds"] else "**does not hold**"
+                lines.append(f"| {name} | {claim['text']} | {answer} | {claim['evidence']} |")
+    return lines
 
 
 def _section(summary: dict[str, Any]) -> str:

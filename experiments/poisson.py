@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from experiments.claims import Claim, comparable_loss, comparable_score, learned
+from experiments.claims import Claim, comparable_loss, comparable_score, our_checks
 from experiments.console import Options, read_options
 from experiments.experiment import Plan, Streaming, conduct, shortened
 from experiments.protocol import Problem, Run
@@ -30,6 +30,7 @@ def plan(options: Options) -> Plan:
     stream = poisson_stream(shape, count, rank=rank, density=density, seed=seed)
     slices = stream.slices
     problem = Problem("poisson", slices, "poisson", rank, warm, stream.truth)
+    common = {"loss": "poisson", "random_state": seed}
     return Plan(
         problem,
         warm_start=apr(slices[:warm], rank, seed, n_starts=3),
@@ -38,12 +39,8 @@ def plan(options: Options) -> Plan:
             sampled_gcp(slices, rank, "poisson", seed, n_starts=3, **GCP_SAMPLES[options.scale]),
         ],
         streaming=[
-            Streaming(
-                "OnlineGCP",
-                lambda start: OnlineGCP(
-                    loss="poisson", init=start, random_state=seed, **settings.parameters()
-                ),
-            ),
+            Streaming("OnlineGCP", OnlineGCP, {**settings.parameters(), **common}),
+            Streaming("auto", OnlineGCP, {"rank": rank, **common}),
         ],
         claims=lambda runs: claims(problem, runs),
         title="Synthetic Poisson, " + " x ".join(map(str, (*shape, count))) + f", R = {rank}",
@@ -75,8 +72,7 @@ def claims(problem: Problem, runs: dict[str, Run]) -> list[Claim]:
                 required=False,
             )
         )
-    found.append(learned(problem, ours, runs["frozen warm start"]))
-    return found
+    return found + our_checks(problem, runs, "CP-APR")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

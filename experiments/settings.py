@@ -36,8 +36,8 @@ class Settings:
     weight_penalty: float = 0.0
 
     def parameters(self) -> dict[str, Any]:
-        """Keyword arguments of `OnlineGCP`."""
-        return asdict(self)
+        """Keyword arguments of `OnlineGCP`, the loss and the seed apart."""
+        return {"solver": "sgd", **asdict(self)}
 
 
 ALL = 10**9  # more than any slice lists: every nonzero is used

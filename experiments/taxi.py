@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from experiments.claims import Claim, comparable_loss, learned
+from experiments.claims import Claim, comparable_loss, our_checks
 from experiments.console import Options, read_options
 from experiments.data import MissingData, manhattan, taxi_stand_in, taxi_trips
 from experiments.experiment import Plan, Streaming, conduct, shortened
@@ -45,6 +45,7 @@ def plan(options: Options) -> Plan:
     problem = Problem("taxi", slices, "poisson", rank, warm, note=NOTES[options.source])
     size = " x ".join(map(str, (*slices[0].shape, len(slices))))
     full = options.scale == "paper"
+    common = {"loss": "poisson", "random_state": seed}
     return Plan(
         problem,
         # Newton steps cost R^2 per ride and row: too much here, so multiplicative updates.
@@ -54,12 +55,8 @@ def plan(options: Options) -> Plan:
             sampled_gcp(slices, rank, "poisson", seed, **GCP_SAMPLES[options.scale]),
         ],
         streaming=[
-            Streaming(
-                "OnlineGCP",
-                lambda start: OnlineGCP(
-                    loss="poisson", init=start, random_state=seed, **settings.parameters()
-                ),
-            ),
+            Streaming("OnlineGCP", OnlineGCP, {**settings.parameters(), **common}),
+            Streaming("auto", OnlineGCP, {"rank": rank, **common}),
         ],
         claims=lambda runs: claims(problem, runs),
         title=f"NYC taxi rides per hour, {size}, Poisson, R = {rank}",
@@ -95,8 +92,7 @@ def claims(problem: Problem, runs: dict[str, Run]) -> list[Claim]:
                 comparable_loss(problem, ours, runs[name], "local"),
                 comparable_loss(problem, ours, runs[name], "overall"),
             ]
-    found.append(learned(problem, ours, runs["frozen warm start"]))
-    return found
+    return found + our_checks(problem, runs, "CP-APR")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

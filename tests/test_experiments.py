@@ -365,8 +365,8 @@ def test_page_says_what_does_not_hold(tmp_path):
             "least_loss": 0.0,
         },
         "claims": [
-            {"text": "up is down", "holds": False, "evidence": "1 against 2"},
-            {"text": "up is up", "holds": True, "evidence": "1 against 1"},
+            {"text": "up is down", "holds": False, "evidence": "1 against 2", "by_paper": True},
+            {"text": "up is up", "holds": True, "evidence": "1 against 1", "by_paper": False},
         ],
         "methods": {
             "CP-ALS": {
