@@ -14,6 +14,7 @@ from typing import Literal, final
 import numpy as np
 import numpy.typing as npt
 
+from onlinegcp.entries import unravel
 from onlinegcp.vocabulary import Ids
 
 Aggregation = Literal["count", "sum", "any", "mean", "max"]
@@ -123,7 +124,7 @@ def fold(entries: Entries, aggregation: Aggregation) -> Entries:
         starts = _starts(ordered)
         counts = np.diff(starts, append=len(ordered)).astype(np.float64)
         total = np.ones(len(starts)) if aggregation == "any" else counts
-        return Entries(_unravelled(ordered[starts], dims), total)
+        return Entries(tuple(unravel(ordered[starts], tuple(dims)).T), total)
     order = np.argsort(linear, kind="stable")
     starts = _starts(linear[order])
     ids = tuple(part[order[starts]] for part in entries.ids)
@@ -154,12 +155,3 @@ def _starts(ordered: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
     first = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
     return np.flatnonzero(first)
-
-
-def _unravelled(linear: npt.NDArray[np.int64], dims: Sequence[int]) -> tuple[Ids, ...]:
-    found: list[Ids] = []
-    for dim in dims[:0:-1]:
-        above = linear // dim
-        found.append((linear - above * dim).astype(np.int32))
-        linear = above
-    return (linear.astype(np.int32), *found[::-1])

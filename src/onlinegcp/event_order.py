@@ -26,15 +26,11 @@ def in_order_of_time(parts: Sequence[Part], reader: RowReader) -> list[Part] | N
         first: int | None = None
         last = 0
         for block in part.read([reader.time.name]):
-            keys, keep = reader.keys(block)
-            if keep is not None:
-                keys = keys[keep]
-            if not len(keys):
-                continue
-            if (first is not None and keys[0] < last) or not (keys[1:] >= keys[:-1]).all():
+            span = reader.span(block)
+            if span is None or (first is not None and span[0] <= span[1] and span[0] < last):
                 return None
-            first = int(keys[0]) if first is None else first
-            last = int(keys[-1])
+            if span[0] <= span[1]:  # else no row counts
+                first, last = span[0] if first is None else first, span[1]
         if first is None:
             without.append(number)
         else:

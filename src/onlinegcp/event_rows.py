@@ -101,6 +101,20 @@ class RowReader:
         columns = [time.name, *(mode.source for mode in modes)]
         self.columns = list(dict.fromkeys(columns if value is None else [*columns, value]))
 
+    def span(self, block: Block) -> tuple[int, int] | None:
+        """The first and last bin of a block in order of time; None if it is not in order."""
+        ticks, valid = self._ticks(block)
+        keep = self._inside(ticks)
+        if valid is not None:
+            keep = valid if keep is None else keep & valid
+        ticks = ticks if keep is None else ticks[keep]
+        if not len(ticks):
+            return 0, -1
+        if (ticks[1:] >= ticks[:-1]).all():  # then so are the bins, and two of them will do
+            ticks = ticks[[0, -1]]
+        keys = self.bins.keys(ticks)
+        return (int(keys[0]), int(keys[-1])) if (keys[1:] >= keys[:-1]).all() else None
+
     def keys(self, block: Block) -> tuple[Ticks, Flags | None]:
         """Bins of the rows of a block, and which rows count: None if all do."""
         ticks, valid = self._ticks(block)

@@ -205,8 +205,8 @@ class EventStream:
             rows = self._on_time(rows)
             if not len(rows):
                 continue
-            starts = np.flatnonzero(np.diff(rows.keys, prepend=rows.keys[0] - 1)).tolist()
-            for start, end in itertools.pairwise([*starts, len(rows)]):
+            changes = np.flatnonzero(rows.keys[1:] != rows.keys[:-1]) + 1
+            for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
                 key = int(rows.keys[start])
                 if self._open is not None and self._open[0] != key:
                     yield from self._close()
@@ -267,11 +267,13 @@ class EventStream:
             rows = rows.take(rows.keys > self._seen)
         if not len(rows):
             return rows
-        floor = rows.keys[0]
+        floor = int(rows.keys[0])
         if self._open is not None:
-            floor = max(floor, self._open[0])
+            floor = self._open[0]
         elif self._closed is not None:
-            floor = max(floor, self._closed + 1)
+            floor = self._closed + 1
+        if rows.keys[0] >= floor and (rows.keys[1:] >= rows.keys[:-1]).all():
+            return rows
         latest = np.maximum(np.maximum.accumulate(rows.keys), floor)
         late = rows.keys < latest
         if not late.any():

@@ -80,7 +80,7 @@ class Mode:
     def of_wall(self, wall: Ticks) -> Ids:
         """Codes from times as shown by the local clock, in microseconds since 1970."""
         if self.derive == "hour":
-            return (wall // (3600 * SECOND) % 24).astype(np.int32)
+            return (wall // (3600 * SECOND)).astype(np.int32) % np.int32(24)
         if self.derive == "weekday":
             return ((wall // DAY + 3) % 7).astype(np.int32)  # 1970 began on a Thursday
         return (wall.view("M8[us]").astype("M8[M]").view(np.int64) % 12).astype(np.int32)

@@ -90,16 +90,19 @@ class TextTable:
 
     def _recognise(self) -> bool:
         """Settle the format; False if there is nothing but white space."""
+        while len(self._rest) < len(_BYTE_ORDER_MARK) and self._more():
+            pass
+        self._rest = self._rest.removeprefix(_BYTE_ORDER_MARK)
         while not self._rest.strip() and self._more():
             pass
-        self._rest = self._rest.removeprefix(_BYTE_ORDER_MARK).lstrip()
-        if not self._rest:
+        if not self._rest.strip():
             return False
+        self._rest = self._rest.lstrip(b"\r\n")
         while b"\n" not in self._rest and len(self._rest) < _LONGEST_ROW and self._more():
             pass
         if self._format is None:
-            self._format = "jsonl" if self._rest[:1] == b"{" else "csv"
-        if self._format == "jsonl" and self._rest[:1] == b"[":
+            self._format = "jsonl" if self._rest.lstrip()[:1] == b"{" else "csv"
+        if self._format == "jsonl" and self._rest.lstrip()[:1] == b"[":
             raise DataError(
                 f"JSON must have one record per line, but {self._name} starts with a list. Write "
                 "one {...} per line, as `jq -c '.[]'` does."
@@ -156,23 +159,23 @@ class TextTable:
 
         names, separator = self._header()
         check_columns(wanted, names, self._name)
-        schema = {name or f"column {k}": pl.String for k, name in enumerate(names)}
+        # Every block gets a header of its own, with the columns numbered.
+        header = (separator.join(map(str, range(len(names)))) + "\n").encode()
+        positions = [names.index(name) for name in dict.fromkeys(wanted)]
         for chunk in self._chunks():
             if not chunk.strip():
                 continue
             try:
                 frame = pl.read_csv(
-                    io.BytesIO(chunk),
-                    has_header=False,
-                    schema=schema,
+                    io.BytesIO(header + chunk),
                     separator=separator,
-                    columns=list(dict.fromkeys(wanted)),
-                    raise_if_empty=False,
+                    columns=[str(position) for position in positions],
+                    infer_schema=False,
                 )
             except pl.exceptions.PolarsError as error:
                 self._blame(chunk, len(names), separator, error)
             self._n_rows += frame.height
-            yield frame.select(list(wanted))
+            yield frame.rename({str(position): names[position] for position in positions})
 
     def _blame(self, chunk: bytes, n_fields: int, separator: str, error: Exception) -> None:
         """Say which row of a chunk cannot be read."""

@@ -83,8 +83,7 @@ class TimeBins:
             start = EPOCH + datetime.timedelta(microseconds=key)
             if self.column.kind != "instant":
                 return start
-            zone = zone_of(self.column.zone or "UTC")
-            return start.replace(tzinfo=datetime.UTC).astimezone(zone)
+            return _local(key, zone_of(self.column.zone or "UTC"))
         if self.unit == "month":
             months = key * self.length
             return datetime.date(1970 + months // 12, months % 12 + 1, 1)
@@ -126,11 +125,16 @@ class TimeBins:
         zone = self._zone()
         if zone is None:
             return ticks // self.length * self.length
+        if not len(ticks):
+            return ticks
         days = self.column.wall(ticks) // DAY
-        present, which = np.unique(days, return_inverse=True)
-        ordinal = EPOCH.toordinal()
-        midnights = np.array([_midnight(int(day) + ordinal, zone) for day in present], np.int64)
-        start = midnights[which]
+        first, last = int(days.min()), int(days.max())
+        if last - first < max(len(days), 1000):
+            present, which = np.arange(first, last + 1), days - first
+        else:
+            present, which = np.unique(days, return_inverse=True)
+        ordinals = (present + EPOCH.toordinal()).tolist()
+        start = np.array([_midnight(day, zone) for day in ordinals], dtype=np.int64)[which]
         return start + (ticks - start) // self.length * self.length
 
 
@@ -175,15 +179,20 @@ def parse_every(every: Any) -> tuple[str, int]:
 
 def _local(tick: int, zone: zoneinfo.ZoneInfo) -> datetime.datetime:
     instant = EPOCH.replace(tzinfo=datetime.UTC) + datetime.timedelta(microseconds=tick)
-    return instant.astimezone(zone)
+    try:
+        return instant.astimezone(zone)
+    except OverflowError:  # on the first or last day of the calendar
+        return instant
 
 
 @functools.lru_cache(maxsize=4096)
 def _midnight(ordinal: int, zone: zoneinfo.ZoneInfo) -> int:
     """The first instant of a local day, in ticks."""
+    if not 2 < ordinal < datetime.date.max.toordinal():  # where no zone can be asked
+        return (ordinal - EPOCH.toordinal()) * DAY
     start = datetime.datetime.fromordinal(ordinal)
     offset = start.replace(tzinfo=zone).utcoffset() or datetime.timedelta()
-    tick = (start - offset - EPOCH) // datetime.timedelta(microseconds=1)
+    tick = (start - EPOCH - offset) // datetime.timedelta(microseconds=1)
     if _local(tick, zone).replace(tzinfo=None) == start:
         return tick
     # Clocks jump over midnight there (Beirut, Asunción): the day starts where they land.

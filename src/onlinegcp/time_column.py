@@ -28,6 +28,7 @@ Kind = Literal["number", "date", "local", "instant"]
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
+_QUARTER = 900 * SECOND
 EPOCH = datetime.datetime(1970, 1, 1)
 _UNITS = {"d": DAY, "s": SECOND, "ms": 1000, "us": 1, "ns": 0}
 _FIRST, _LAST = -62_135_596_800 * SECOND, 253_402_300_799 * SECOND  # years 1 and 9999
@@ -87,6 +88,7 @@ class TimeColumn:
         self.name, self.unit, self.layout, self.plain = name, unit, layout, plain
         self.zone = timezone
         self._given_zone = timezone
+        self._last: tuple[Ticks | None, Ticks] = None, np.empty(0, dtype=np.int64)
         self.kind: Kind | None = None
 
     def read(
@@ -137,13 +139,11 @@ class TimeColumn:
 
     def wall(self, ticks: Ticks) -> Ticks:
         """Ticks as the clock on the wall shows them."""
-        if self.kind != "instant" or self.zone in (None, "UTC"):
+        if self.kind != "instant" or self.zone in (None, "UTC") or not len(ticks):
             return ticks
-        import polars as pl
-
-        instants = pl.Series(ticks, dtype=pl.Datetime("us", "UTC"))
-        local = instants.dt.convert_time_zone(str(self.zone)).dt.replace_time_zone(None)
-        return local.to_physical().to_numpy()
+        if self._last[0] is not ticks:  # bins and modes ask for the same ones
+            self._last = ticks, _wall(ticks, str(self.zone))
+        return self._last[1]
 
     def state(self) -> dict[str, Any]:
         """What must be remembered to read tomorrow's files the same way."""
@@ -297,6 +297,25 @@ class TimeColumn:
         if dates:
             return (read // DAY).cast(pl.Int32).cast(pl.Date)
         return read.cast(pl.Datetime("us", "UTC" if aware else None))
+
+
+def _wall(ticks: Ticks, zone: str) -> Ticks:
+    # Clocks are set at quarters of an hour: one conversion per quarter, not per row, will do.
+    first, last = int(ticks.min()) // _QUARTER, int(ticks.max()) // _QUARTER
+    if last - first < len(ticks):
+        starts = np.arange(first, last + 1) * _QUARTER
+        offsets = _converted(starts, zone) - starts
+        ends = starts + (_QUARTER - 1)
+        if np.array_equal(offsets, _converted(ends, zone) - ends):  # not so before 1973
+            return ticks + offsets[ticks // _QUARTER - first]
+    return _converted(ticks, zone)
+
+
+def _converted(ticks: Ticks, zone: str) -> Ticks:
+    import polars as pl
+
+    instants = pl.Series(ticks, dtype=pl.Datetime("us", "UTC"))
+    return instants.dt.convert_time_zone(zone).dt.replace_time_zone(None).to_physical().to_numpy()
 
 
 @functools.lru_cache(maxsize=64)

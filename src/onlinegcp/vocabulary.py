@@ -145,6 +145,8 @@ class Vocabulary:
 
     def settle(self, ids: Iterable[Ids]) -> None:
         """Give codes to the ids that have none yet, in the order of their labels."""
+        if len(self._settled) == len(self._arrived):
+            return
         fresh: set[int] = set()
         for part in ids:
             seen = part[part >= 0] if len(part) and part.min() < 0 else part

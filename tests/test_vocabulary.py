@@ -1,0 +1,219 @@
+"""Vocabularies: one label whatever its type, codes that never change, strangers handled."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlinegcp.errors import DataError
+from onlinegcp.vocabulary import OTHER, Vocabulary, closest, label_order, read_vocabulary
+
+
+def coded(vocabulary, values, **options):
+    """Labels of the codes of a column, so that tests speak of labels."""
+    ids = vocabulary.identify(pl.Series("c", values, **options))
+    vocabulary.settle([ids])
+    assert ids.dtype == np.int32
+    return [None if c < 0 else vocabulary.labels[c] for c in vocabulary.codes(ids).tolist()]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "labels"),
+    [
+        (["b", "a", "b", None, ""], pl.String, ["b", "a", "b", None, None]),
+        (["b", "a", "b", None], pl.Categorical, ["b", "a", "b", None]),
+        (["b", "a", None], pl.Enum(["z", "a", "b"]), ["b", "a", None]),
+        ([3, -1, 3, None], pl.Int8, ["3", "-1", "3", None]),
+        ([200, 0, 255], pl.UInt8, ["200", "0", "255"]),
+        ([2**63 + 5, 2**63 + 6], pl.UInt64, [str(2**63 + 5), str(2**63 + 6)]),
+        ([2**62, -(2**62), 0, None], pl.Int64, [str(2**62), str(-(2**62)), "0", None]),
+        ([1.0, 2.0, float("nan"), None], pl.Float64, ["1", "2", None, None]),
+        ([0.5, 2.0, float("nan"), -0.0], pl.Float64, ["0.5", "2", None, "0"]),
+        ([0.1, 1e300], pl.Float64, ["0.1", str(int(1e300))]),
+        ([True, None, False], pl.Boolean, ["true", None, "false"]),
+        ([True, True], pl.Boolean, ["true", "true"]),
+        ([datetime.date(2018, 1, 2), None], pl.Date, ["2018-01-02", None]),
+        ([None, None], pl.Null, [None, None]),
+        ([None, None], pl.Int64, [None, None]),
+        ([None, None], pl.Float64, [None, None]),
+        ([], pl.String, []),
+        ([], pl.Int64, []),
+        ([], pl.Categorical, []),
+        ([5], pl.Int128, ["5"]),
+    ],
+)
+def test_labels_are_the_values_as_text(values, dtype, labels):
+    assert coded(Vocabulary(), values, dtype=dtype) == labels
+
+
+def test_numbers_text_and_whole_floats_are_one_label():
+    vocabulary = Vocabulary()
+    for values in (["7", "10"], [7, 10], [7.0, 10.0]):
+        assert coded(vocabulary, values) == ["7", "10"]
+    assert coded(vocabulary, ["7"], dtype=pl.Categorical) == ["7"]
+    assert len(vocabulary) == 2
+
+
+def test_no_row_ever_gets_a_code_below_zero_unless_it_is_null():
+    vocabulary = Vocabulary()
+    ids = vocabulary.identify(pl.Series(["seen"]))
+    vocabulary.settle([ids])
+    unseen = vocabulary.identify(pl.Series(["unseen", None]))
+    vocabulary.settle([unseen])
+    assert vocabulary.codes(unseen).tolist() == [1, -1]
+
+
+def test_codes_do_not_depend_on_the_order_of_rows_within_a_bin():
+    rows = ["b", "10", "a", "9", "c"]
+    orders = [rows, rows[::-1], sorted(rows)]
+    found = []
+    for order in orders:
+        vocabulary = Vocabulary()
+        vocabulary.settle([vocabulary.identify(pl.Series(order))])
+        found.append(vocabulary.labels)
+    assert found == [("9", "10", "a", "b", "c")] * 3
+
+
+def test_labels_read_ahead_have_no_code_until_their_bin_is_closed():
+    vocabulary = Vocabulary()
+    ahead = vocabulary.identify(pl.Series(["a"]))
+    first = vocabulary.identify(pl.Series(["z"]))
+    vocabulary.settle([first])
+    assert vocabulary.labels == ("z",)
+    vocabulary.settle([ahead])
+    assert vocabulary.labels == ("z", "a")
+
+
+def test_labels_are_never_sorted_again():
+    vocabulary = Vocabulary()
+    for label in ("m", "z", "a"):
+        coded(vocabulary, [label])
+    assert vocabulary.labels == ("m", "z", "a")
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(
+        st.lists(
+            st.one_of(st.none(), st.integers(-3, 300), st.integers(-(2**60), 2**60)), max_size=8
+        ),
+        max_size=4,
+    )
+)
+def test_whole_numbers_near_and_far_keep_their_labels(batches):
+    vocabulary, previous = Vocabulary(), ()
+    for batch in batches:
+        expected = [None if x is None else str(x) for x in batch]
+        assert coded(vocabulary, batch, dtype=pl.Int64) == expected
+        assert vocabulary.labels[: len(previous)] == previous
+        previous = vocabulary.labels
+    assert set(previous) == {str(x) for batch in batches for x in batch if x is not None}
+
+
+@pytest.mark.parametrize("values", [["a", "x"], [4, 5], [True], [0.5]])
+def test_strangers_become_other(values):
+    vocabulary = Vocabulary(["a", "4"], on_new="other")
+    labels = coded(vocabulary, values)
+    assert vocabulary.labels == ("a", "4", OTHER)
+    assert set(labels) <= {"a", "4", OTHER}
+    assert vocabulary.n_ids == 3  # strangers leave no trace, however many there are
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "named"),
+    [
+        (["EWR", "EWX"], pl.String, "EWX"),
+        ([1, None, 2], pl.Int64, "'2'"),
+        ([1.5], pl.Float64, "1.5"),
+    ],
+)
+def test_a_closed_vocabulary_names_the_stranger_and_its_row(values, dtype, named):
+    vocabulary = Vocabulary(["EWR", "1"], on_new="error")
+    with pytest.raises(DataError, match=named) as error:
+        vocabulary.identify(pl.Series("origin", values, dtype=dtype), lambda row: f"ROW {row}")
+    assert f"ROW {len(values) - 1}" in str(error.value)
+    assert "'origin'" in str(error.value)
+
+
+def test_the_error_suggests_the_label_that_was_meant():
+    with pytest.raises(DataError, match="Did you mean 'Brooklyn'"):
+        Vocabulary(["Brooklyn"], on_new="error").identify(pl.Series(["Broklyn"]))
+
+
+@pytest.mark.parametrize("values", [[[1], [2]], [{"a": 1}], [b"x"]])
+def test_columns_of_anything_but_plain_values_are_refused(values):
+    with pytest.raises(DataError, match="'c'"):
+        Vocabulary().identify(pl.Series("c", values))
+
+
+def test_two_columns_settle_together_in_one_vocabulary():
+    vocabulary = Vocabulary()
+    origin = vocabulary.identify(pl.Series(["c", "a"]))
+    destination = vocabulary.identify(pl.Series(["b", "c"]))
+    vocabulary.settle([origin, destination])
+    assert vocabulary.labels == ("a", "b", "c")
+    assert vocabulary.codes(destination).tolist() == [1, 2]
+
+
+@pytest.mark.slow
+def test_a_million_labels_are_no_trouble():
+    numbers = np.random.default_rng(0).permutation(1_000_000)
+    vocabulary = Vocabulary()
+    text = pl.Series(numbers).cast(pl.String)
+    ids = vocabulary.identify(text)
+    vocabulary.settle([ids])
+    # Sorted as numbers, so that the code of a label is the number itself.
+    np.testing.assert_array_equal(vocabulary.codes(ids), numbers)
+
+
+def test_order_is_numbers_by_size_then_text():
+    labels = ["b", "10", "-2", "9", "a", "09", "é", "-", "1" * 40]
+    ordered = sorted(labels, key=label_order)
+    assert ordered == ["-2", "09", "9", "10", "-", "1" * 40, "a", "b", "é"]
+
+
+# Given vocabularies
+
+
+def test_a_vocabulary_file_is_read(tmp_path):
+    path = tmp_path / "labels.json"
+    path.write_text(json.dumps({"origin": ["EWR", 3, True, 1.0]}))
+    assert read_vocabulary(path) == {"origin": ["EWR", "3", "true", "1"]}
+    assert read_vocabulary(str(path)) == read_vocabulary(json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1]", "holds a list"),
+        ("{", "is not JSON"),
+        ('{"a": "bcd"}', "'bcd'"),
+        ('{"a": 3}', "3"),
+        ('{"a": [null]}', "None"),
+        ('{"a": [""]}', "''"),
+        ('{"a": ["x", "x"]}', "'x' twice"),
+        ('{"a": [1, "1"]}', "'1' twice"),
+    ],
+)
+def test_a_bad_vocabulary_file_is_named(tmp_path, text, message):
+    path = tmp_path / "labels.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message) as error:
+        read_vocabulary(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_vocabulary_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"gone\.json"):
+        read_vocabulary(tmp_path / "gone.json")
+
+
+def test_suggestions_are_made_only_for_similar_names():
+    assert closest("picup", ["pickup", "dropoff"]) == " Did you mean 'pickup'?"
+    assert closest("fare", ["pickup"]) == ""
