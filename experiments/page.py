@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from experiments.console import HERE
 from experiments.protocol import FROZEN_SLICES
-from experiments.settings import PAPER
+from experiments.settings import PAPER, Settings
 
 ORDER = ("gaussian", "poisson", "taxi", "taxi-manhattan", "chicago")
 COMMANDS = {"taxi-manhattan": "taxi --source manhattan"}
@@ -131,7 +132,7 @@ def _note(numbers: dict[str, Any]) -> str:
 
 
 def _settings() -> str:
-    names = list(next(iter(PAPER.values())).parameters())
+    names = [field.name for field in fields(Settings)]
     lines = [
         "## Hyperparameters",
         "",
@@ -142,7 +143,7 @@ def _settings() -> str:
         "|---" * (len(PAPER) + 1) + "|",
     ]
     for name in names:
-        cells = [settings.parameters()[name] for settings in PAPER.values()]
+        cells = [getattr(settings, name) for settings in PAPER.values()]
         shown = ["all" if c == 10**9 else "none" if c is None else f"{c:g}" for c in cells]
         lines.append(f"| `{name}` | " + " | ".join(shown) + " |")
     return "\n".join([*lines, ""])

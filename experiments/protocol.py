@@ -160,7 +160,6 @@ def run_streaming(
     columns = ("local", "prequential", "score", "cpu")
     arrays: dict[str, NDArray[Any]] = {name: np.full(count, np.nan) for name in columns}
     rows = np.zeros((count, problem.rank))
-    rows[:warm] = start.factors[-1]
     failures = np.zeros(2, dtype=np.int64)
     arrays |= {"rows": rows, "failures": failures}
     if problem.truth is not None:
@@ -189,6 +188,7 @@ def run_streaming(
         if time.monotonic() - last_save > SECONDS_BETWEEN_SAVES:
             store.pause(method, t + 1, model.save, arrays)
             last_save = time.monotonic()
+    arrays["rows"][:warm] = _in_units_of(model.factors_, start)
     overall = slice_losses(problem.slices, arrays["rows"], model.factors_, problem.loss)
     final = KTensor(None, [*model.factors_, arrays["rows"]])
     details = {
@@ -286,6 +286,19 @@ def _best_weights_loss(
         options={"maxiter": 300, "ftol": 1e-10},
     )
     return float(found.fun) * scale
+
+
+def _in_units_of(factors: Sequence[FloatArray], start: KTensor) -> FloatArray:
+    """The warm start's weights for columns normalised as the model's own are.
+
+    Columns of the start have length one; some methods keep them summing to one instead, and their
+    later weights are in other units then.
+    """
+    *columns, rows = start.factors
+    for given, kept in zip(columns, factors, strict=True):
+        if np.allclose(np.abs(kept).sum(axis=0), 1.0):
+            rows = rows * np.abs(given).sum(axis=0)
+    return rows
 
 
 def _match(factors: Sequence[FloatArray], truth: KTensor) -> float:
