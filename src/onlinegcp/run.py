@@ -1,0 +1,454 @@
+"""A run: a model, its stream and its directory, wired so that a kill loses nothing.
+
+Per slice: score it, learn it, replace the checkpoint, append the line. The checkpoint holds the
+line as well, so that whatever is cut off in between can be put right when the run is opened again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, final
+
+from numpy.typing import NDArray
+
+from onlinegcp import __version__, runlog
+from onlinegcp.archive import read_archive, write_archive
+from onlinegcp.errors import DataError, StateError
+from onlinegcp.event_stream import EventStream
+from onlinegcp.losses import Loss
+from onlinegcp.run_lines import Line, held_line, learned_line, warm_lines, written
+from onlinegcp.run_settings import event_settings, fresh_model, model_settings
+from onlinegcp.slices import Slice, as_slice
+from onlinegcp.streaming import StreamingModel
+from onlinegcp.streaming.storage import pack_model, unpack_model
+from onlinegcp.times import pack_time, unpack_time
+
+Labels = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come; handed to the caller after every slice.
+
+    Attributes
+    ----------
+    time
+        Time of the slice.
+    n_slices
+        Slices of this stream learned or held since `learn` was called.
+    n_events
+        Events in them, where the stream counts them, else the sum of their values.
+    step
+        The slice's line; None while the warm start collects slices.
+    """
+
+    time: Any
+    n_slices: int
+    n_events: float
+    step: Mapping[str, Any] | None
+
+
+@final
+class Run:
+    """A model that learns a stream and keeps its account in a directory.
+
+    Made by `create` or `open`; use it as a context manager, which holds the lock.
+
+    Attributes
+    ----------
+    path : Path
+        The directory.
+    model : StreamingModel
+        The model.
+    info : dict
+        What run.json holds.
+    n_steps : int
+        Slices that have a line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from onlinegcp.streaming import OnlineGCP
+    >>> rng = np.random.default_rng(0)
+    >>> slices = [Slice.dense(rng.poisson(3.0, (4, 3)), time=t) for t in range(7)]
+    >>> folder = Path(tempfile.mkdtemp(), "small.run")
+    >>> with Run.create(folder, OnlineGCP(1, "poisson", init_slices=3), modes=["a", "b"]) as run:
+    ...     run.learn(slices[:5])
+    5
+    >>> with Run.open(folder) as run:  # slices that were learned are passed over
+    ...     run.learn(slices), run.n_steps
+    (2, 7)
+    """
+
+    def __init__(self, path: Path, model: StreamingModel, info: dict[str, Any]) -> None:
+        self.path, self.model, self.info = path, model, info
+        self.n_steps = 0
+        self._labels: Labels | None = None
+        self._events: dict[str, Any] | None = None  # state of the stream of events
+        self._last_time: Any = None
+        self._last_lines: list[Line] = []
+        self._lock: runlog.Lock | None = None
+        self._begun = self._broken = self._overwrite = False
+
+    # ---- making and opening
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        model: StreamingModel,
+        *,
+        modes: Sequence[str],
+        labels: Sequence[Sequence[object]] | None = None,
+        events: Mapping[str, Any] | None = None,
+        command: Sequence[str] | None = None,
+        level: float = 0.01,
+        top: int = 10,
+        hold_flagged: bool = False,
+        overwrite: bool = False,
+    ) -> Run:
+        """A new run. Its directory is made when the first slice has been learned.
+
+        Parameters
+        ----------
+        path
+            The directory; it may exist, but not hold a run.
+        model
+            Not fitted yet.
+        modes
+            Names of the modes.
+        labels
+            Names of the rows of each mode; a stream of events brings its own.
+        events
+            Settings of `from_events`, without the source, kept for `stream`.
+        command
+            How the run was started, kept for the report.
+        level
+            Share of ordinary slices that may be flagged.
+        top
+            Cells to name per slice.
+        hold_flagged
+            Whether flagged slices are left unlearned.
+        overwrite
+            Whether a run that is there already may go, once the first new slice is learned.
+        """
+        folder = Path(path)
+        _check_new(folder, overwrite)
+        info: dict[str, Any] = {
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "version": __version__,
+            "environment": runlog.environment(),
+            "model": model_settings(model),
+            "modes": list(modes),
+            "events": None if events is None else event_settings(events),
+            "anomaly": {"level": level, "top": top, "hold_flagged": hold_flagged},
+            "command": None if command is None else list(command),
+        }
+        run = cls(folder, model, info)
+        run._overwrite = overwrite
+        if labels is not None:
+            run._labels = tuple(tuple(map(str, names)) for names in labels)
+        return run
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, write: bool = True, loss: Loss | None = None
+    ) -> Run:
+        """The run at `path`, as its last checkpoint left it.
+
+        Parameters
+        ----------
+        path
+            The directory.
+        write
+            Whether to take the lock and put right what an interruption left behind.
+        loss
+            The caller's own loss, where the run was made with one.
+        """
+        folder = Path(path)
+        info = runlog.read_run_json(folder)
+        if not write:
+            run = cls(folder, fresh_model(info, loss), info)
+            run._load(loss)
+            return run
+        lock = runlog.Lock(folder)
+        lock.acquire()
+        try:
+            run = cls(folder, fresh_model(info, loss), info)
+            run._lock = lock
+            run._load(loss)
+            runlog.recover(folder, run.n_steps, run._last_lines)
+            # A kill leaves the half-written file of its checkpoint.
+            for stray in folder.glob(f".{runlog.CHECKPOINT}.*.tmp"):
+                with contextlib.suppress(OSError):
+                    stray.unlink()
+        except BaseException:
+            lock.release()
+            raise
+        return run
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- learning
+
+    def stream(self, source: Any, **options: Any) -> EventStream:
+        """The slices of a table of events, read as the run was told to, going on where it stands.
+
+        Parameters
+        ----------
+        source
+            Anything `from_events` takes. Rows of time bins that were learned are passed over.
+        **options
+            Settings of this source alone: since, until, in_order, close_last, format.
+        """
+        from onlinegcp.events import from_events
+
+        settings = self.info.get("events")
+        if settings is None:
+            raise StateError(
+                f"{self.path} must be a run on events to read a table, but it was made from "
+                "slices. Open it in Python, Run.open(path).learn(slices)."
+            )
+        stream = from_events(source, **settings, **options)
+        if self._events is not None:
+            stream.restore(self._events, again=True)
+        return stream
+
+    def learn(
+        self,
+        stream: Iterable[Any],
+        *,
+        progress: Callable[[Progress], object] | None = None,
+        hold_flagged: bool | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> int:
+        """Learn every slice of a stream, keeping the directory up to date.
+
+        Parameters
+        ----------
+        stream
+            Slices, or what `stream` returned. Slices whose time is not after that of the last one
+            learned are passed over at the start, so that the same data may be given again.
+        progress
+            Called after every slice.
+        hold_flagged
+            Whether flagged slices are left unlearned; as the run was made by default.
+        stop
+            Asked after every slice whether to leave it at that.
+
+        Returns
+        -------
+        n_slices
+            Slices learned or held.
+        """
+        self._check_usable()
+        hold = self.info["anomaly"]["hold_flagged"] if hold_flagged is None else hold_flagged
+        events = stream if isinstance(stream, EventStream) else None
+        before = events.n_events if events is not None else 0
+        n_slices, total = 0, 0.0
+        for x in self._unseen(stream, skip=events is None):
+            if events is not None:
+                self._labels = events.labels
+            lines = self._advance(x, hold)
+            self._store(lines, self._events if events is None else events.state())
+            n_slices += 1
+            total += x.total
+            if progress is not None:
+                counted = total if events is None else events.n_events - before
+                progress(Progress(x.time, n_slices, counted, lines[-1] if lines else None))
+            if stop is not None and stop():
+                return n_slices
+        if events is not None:
+            # The rows of a bin that is still open are known only now.
+            state = events.state()
+            if state != self._events and (self._begun or state["open"] is not None):
+                self._store([], state)
+        return n_slices
+
+    @property
+    def warming_up(self) -> int:
+        """Slices collected for a warm start that is not over yet."""
+        return len(_buffer(self.model) or ())
+
+    def _unseen(self, stream: Iterable[Any], *, skip: bool) -> Iterator[Slice]:
+        last = self._last_time if skip else None
+        for item in stream:
+            x = item if isinstance(item, Slice) else as_slice(item)
+            if last is not None:
+                with contextlib.suppress(TypeError):
+                    if x.time is not None and x.time <= last:
+                        continue
+                last = None
+            yield x
+
+    def _advance(self, x: Slice, hold: bool) -> list[Line]:
+        """Score and learn one slice; its line, or none or many around the end of the warm start."""
+        start = time.perf_counter()
+        try:
+            lines = self._lines(x, hold)
+        except DataError as error:
+            if x.time is None:
+                raise
+            raise DataError(f"In the slice of {written(x.time)}: {error}") from error
+        self._last_time = x.time
+        seconds = time.perf_counter() - start
+        return [{**line, "seconds": round(seconds / len(lines), 6)} for line in lines]
+
+    def _lines(self, x: Slice, hold: bool) -> list[Line]:
+        model, number = self.model, self.n_steps + 1
+        buffer = _buffer(model)
+        if buffer is not None:
+            model.partial_fit(x)
+            if _buffer(model) is not None:
+                return []
+            if model.init is None:
+                return warm_lines([*buffer, x], number, model)
+            return [learned_line(x, number, model, None, None)]
+        anomaly, old = self._score(x), model.factors_
+        if hold and anomaly is not None and anomaly["flagged"]:
+            return [held_line(x, number, model, anomaly)]
+        model.partial_fit(x)
+        return [learned_line(x, number, model, old, anomaly)]
+
+    def _score(self, x: Slice) -> dict[str, Any] | None:
+        try:
+            from onlinegcp.anomaly import score_slice  # type: ignore[import-not-found, unused-ignore]
+        except ModuleNotFoundError:
+            return None
+        options = self.info["anomaly"]
+        anomaly = score_slice(
+            self.model, x, self._labels, top=options["top"], level=options["level"]
+        )
+        return dict(anomaly.to_dict())
+
+    # ---- the directory
+
+    def _store(self, lines: list[Line], events: dict[str, Any] | None) -> None:
+        """The checkpoint first, the lines second: see `runlog`."""
+        self._broken = True  # until all of it is on disk
+        self._begin()
+        # Through JSON, so that what a resumed run reads is what this one goes on with.
+        kept = [json.loads(runlog.encode_step(line)) for line in lines]
+        n_steps = self.n_steps + len(kept)
+        arrays: dict[str, NDArray[Any]] = {}
+        packed: dict[str, Any] | None = None
+        if self.model.__sklearn_is_fitted__():
+            arrays, packed = pack_model(self.model)
+        record = {
+            "model": packed,
+            "n_steps": n_steps,
+            "labels": self._labels,
+            "events": events,
+            "last_time": pack_time(self._last_time, or_text=True),
+            "last_step": kept or self._last_lines,
+        }
+        write_archive(self.path / runlog.CHECKPOINT, runlog.CHECKPOINT_KIND, arrays, record)
+        for line in kept:
+            runlog.append_step(self.path, line)
+        self.n_steps, self._last_lines, self._events = n_steps, record["last_step"], events
+        self._broken = False
+
+    def _begin(self) -> None:
+        """Make the directory of a new run, once there is something to keep."""
+        if self._begun:
+            return
+        if self._overwrite and (self.path / runlog.RUN).exists():
+            with runlog.Lock(self.path):
+                # In this order whatever a kill leaves can be opened.
+                for name in (runlog.STEPS, runlog.CHECKPOINT, runlog.RUN):
+                    (self.path / name).unlink(missing_ok=True)
+        runlog.write_run_json(self.path, self.info)
+        self.info = runlog.read_run_json(self.path)
+        self._lock = runlog.Lock(self.path)
+        self._lock.acquire()
+        self._begun = True
+
+    def _load(self, loss: Loss | None) -> None:
+        self._begun = True
+        checkpoint = self.path / runlog.CHECKPOINT
+        if not checkpoint.exists():
+            steps = self.path / runlog.STEPS
+            if steps.exists() and steps.stat().st_size:
+                raise StateError(
+                    f"{self.path} has lines in {runlog.STEPS} and must have {runlog.CHECKPOINT}, "
+                    "too, but there is none. Restore it from a copy, or fit again elsewhere."
+                )
+            return
+        arrays, record = read_archive(checkpoint, runlog.CHECKPOINT_KIND)
+        try:
+            self.n_steps = int(record["n_steps"])
+            self._events = record["events"]
+            if record["labels"] is not None:
+                self._labels = tuple(map(tuple, record["labels"]))
+            self._last_time = unpack_time(record["last_time"])
+            self._last_lines = list(record["last_step"])
+            packed = record["model"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"a whole checkpoint was needed, but {checkpoint} lacks a part ({error!r}). "
+                "Restore it from a copy, or fit again elsewhere."
+            ) from error
+        if packed is not None:
+            self.model = unpack_model(arrays, packed, loss=loss, source=checkpoint)
+
+    def _check_usable(self) -> None:
+        if self._broken:
+            raise StateError(
+                f"the last slice must be in {self.path} before the next is learned, but writing it "
+                "failed. Make room, then open the run again."
+            )
+        if self._begun and self._lock is None:
+            raise StateError(
+                f"{self.path} must be open for writing to learn, but it is not. Use Run.open(path)."
+            )
+
+
+def _check_new(folder: Path, overwrite: bool) -> None:
+    """Refuse a place where no run can be made, before any data are read."""
+    if (folder / runlog.RUN).exists() and not overwrite:
+        raise StateError(
+            f"a new run needs a directory without one, but {folder} holds a run already. Continue "
+            "it with update, choose another directory, or allow it to be overwritten."
+        )
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        why = "you may not write to" if place.is_dir() else "is no directory:"
+        raise StateError(
+            f"a run directory was to be made at {folder}, but {why} {place}. Choose another place."
+        )
+
+
+def _buffer(model: StreamingModel) -> tuple[Slice, ...] | None:
+    """Slices a warm start has collected so far; None when it is over."""
+    if not model.__sklearn_is_fitted__():
+        return ()
+    if model.last_ is not None:
+        return None
+    saved = model.get_state()
+    return None if saved["state"] is not None else tuple(saved["buffer"])

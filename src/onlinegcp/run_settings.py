@@ -1,0 +1,115 @@
+"""What a run was asked for, as JSON and back: its model without what it learned, and its events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from onlinegcp import __version__
+from onlinegcp.errors import DataError, StateError
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import Loss, from_dict
+from onlinegcp.streaming import METHODS, StreamingModel
+
+# Settings of `from_events` that belong to one source and not to the run.
+OF_THE_SOURCE = ("since", "until", "in_order", "close_last", "format")
+
+
+def model_settings(model: StreamingModel) -> dict[str, Any]:
+    """The method and parameters of a model."""
+    parameters = model.get_params(deep=False)
+    return {
+        "method": type(model).__name__,
+        "parameters": {name: _pack(value, name) for name, value in parameters.items()},
+    }
+
+
+def event_settings(events: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of `from_events` as JSON."""
+    from onlinegcp.modes import Mode
+    from onlinegcp.vocabulary import read_vocabulary
+
+    kept = {n: v for n, v in events.items() if v is not None and n not in OF_THE_SOURCE}
+    modes = kept["modes"]
+    kept["modes"] = [
+        _spelt(mode) if isinstance(mode, Mode) else mode
+        for mode in ([modes] if isinstance(modes, str | Mode) else modes)
+    ]
+    if "vocabulary" in kept:  # a file may change or vanish
+        kept["vocabulary"] = read_vocabulary(kept["vocabulary"])
+    if "share" in kept:
+        kept["share"] = [list(group) for group in kept["share"]]
+    try:
+        return dict(json.loads(json.dumps(kept)))
+    except TypeError as error:
+        raise DataError(
+            f"settings of events that can be stored as text are needed, but {error}. Write "
+            "durations as '1d' or '15m'."
+        ) from error
+
+
+def _spelt(mode: Any) -> str:
+    """A mode as the command line spells it."""
+    from onlinegcp.modes import parse_mode
+    from onlinegcp.vocabulary import number_text
+
+    text = mode.source
+    if mode.derive == "bins":
+        text += ":bins=" + "/".join(number_text(edge) for edge in mode.edges)
+    elif mode.derive != "column":
+        text += f":{mode.derive}"
+    if parse_mode(text, [mode.source]) != mode:
+        raise DataError(
+            f"a mode of a run must keep its own name, but {text!r} is called {mode.name!r}. Leave "
+            "the name out."
+        )
+    return str(text)
+
+
+def _pack(value: Any, name: str) -> Any:
+    """A parameter of the model as JSON; floats survive it exactly."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Loss):
+        return {"own_loss": value.name} if value.code < 0 else {"loss": value.to_dict()}
+    if isinstance(value, KTensor):
+        parts = [value.weights, *value.factors]
+        return {"ktensor": [part.tolist() for part in parts]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise DataError(
+        f"parameters that are numbers, names, losses or K-tensors can be stored, but {name} is a "
+        f"{type(value).__name__}. Pass it by name."
+    )
+
+
+def fresh_model(info: Mapping[str, Any], loss: Loss | None) -> StreamingModel:
+    """The model of a run that has learned nothing yet."""
+    classes = {method.__name__: method for method in METHODS.values()}
+    stored = info.get("model") or {}
+    if stored.get("method") not in classes:
+        raise StateError(
+            f"the run's method must be one of {', '.join(sorted(classes))}, but is "
+            f"{stored.get('method')!r}. Upgrade onlinegcp to open it."
+        )
+    parameters = {}
+    for name, value in stored["parameters"].items():
+        if isinstance(value, dict) and "own_loss" in value:
+            # Whether it is the right one is checked with the checkpoint.
+            value = loss if loss is not None else "gaussian"
+        elif isinstance(value, dict) and "loss" in value:
+            value = from_dict(value["loss"])
+        elif isinstance(value, dict):
+            weights, *factors = (np.array(part, dtype=np.float64) for part in value["ktensor"])
+            value = KTensor(weights, factors)
+        parameters[name] = value
+    try:
+        return classes[stored["method"]](**parameters)
+    except TypeError as error:
+        raise StateError(
+            f"the run has a parameter this version does not know ({error}). It was made by version "
+            f"{info.get('version')}, this is {__version__}: use that one."
+        ) from error
