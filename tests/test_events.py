@@ -67,7 +67,7 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(ROWS, st.sampled_from([1, 3, 1000]), st.sampled_from([None, False]), st.integers(1, 3))
 def test_slices_hold_the_counts_made_by_hand(rows, block_rows, in_order, n_parts):
     """Whatever the order of rows, the size of blocks and the number of parts."""
@@ -349,11 +349,11 @@ def test_rows_outside_the_limits_are_left_out_and_counted():
 
 
 def test_a_wrong_time_stamp_does_not_make_thousands_of_slices():
-    table = events((1, 0, "a", "x"), (30_000, 0, "a", "x"))
+    table = events((1, 0, "a", "x"), (1_500, 0, "a", "x"))
     options = {"time": "t", "every": "1d", "modes": ["pu"]}
-    with pytest.raises(DataError, match=r"row 2 of the table belongs to 2100-02-\d+, 29,998 bins"):
+    with pytest.raises(DataError, match="row 2 of the table belongs to 2022-02-08, 1,498 bins"):
         list(from_events(table, **options))
-    assert len(list(from_events(table, max_gap=30_000, **options))) == 30_000
+    assert len(list(from_events(table, max_gap=1_498, **options))) == 1_500
     assert len(list(from_events(table, empty="skip", **options))) == 2
     assert len(list(from_events(table, until="2019-01-01", **options))) == 1
 
@@ -452,10 +452,8 @@ def test_dates_have_no_hours():
         list(from_events(table, time="t", every="1h", modes=["k"]))
     with pytest.raises(DataError, match="'t' holds dates"):
         list(from_events(table, time="t", every="1d", modes=["t:hour"]))
-    with pytest.raises(DataError, match="'k' holds numbers") as error:
-        table = pl.DataFrame({"k": [1]})
-        list(from_events(table, time="k", every=1, modes=["k:hour"]))
-    assert "row 1" in str(error.value)
+    with pytest.raises(DataError, match="'k' holds numbers in row 1 of"):
+        list(from_events({"k": [1]}, time="k", every=1, modes=["k:hour"]))
 
 
 @pytest.mark.parametrize(
@@ -483,7 +481,7 @@ def test_a_bad_file_is_named_with_the_row(tmp_path, text, options, message):
         list(from_events(path, **(OPTIONS | options)))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_any_csv_gives_slices_or_a_data_error(tmp_path_factory, data):
     field = st.sampled_from(
@@ -531,8 +529,7 @@ def test_flights_give_the_slices_that_come_with_the_package():
     assert stream.n_events == 336_776
     names = [*flights.labels[:2], tuple(str(int(label)) for label in flights.labels[2])]
     for x, expected in zip(slices[::31], flights.slices[::31], strict=True):
-        found = {cell: value for cell, value in cells(stream, x).items()}
-        assert found == {
+        assert cells(stream, x) == {
             tuple(label[i] for label, i in zip(names, index, strict=True)): value
             for index, value in zip(expected.index.tolist(), expected.value, strict=True)
         }
@@ -557,13 +554,14 @@ def test_a_sample_of_taxi_trips_has_the_published_size(path):
     assert (len(slices), stream.n_events, sum(x.nnz for x in slices)) == (365, 117_640, 116_641)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [needs("mathoverflow/mathoverflow.parquet")])
 def test_a_growing_network_has_the_published_size(path):
     stream = from_events(
-        path, time="time", every="1w", modes=["src", "dst", "kind"], share=[("src", "dst")]
+        path, time="time", every="1d", modes=["src", "dst", "kind"], share=[("src", "dst")]
     )
     slices = list(stream)
-    assert (len(slices), sum(x.nnz for x in slices)) == (336, 373_281)
+    assert (len(slices), sum(x.nnz for x in slices)) == (2351, 410_596)
     assert stream.shape == (24_818, 24_818, 3)
 
 

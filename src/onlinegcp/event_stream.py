@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, final
 
@@ -20,8 +21,8 @@ from onlinegcp.cells import Aggregation, Cells, Entries, fold
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.event_order import in_order_of_time, most_frequent, sorted_rows
 from onlinegcp.event_rows import RowReader, Rows
-from onlinegcp.slices import Slice, Unlisted
-from onlinegcp.tables import Tables
+from onlinegcp.slices import Slice
+from onlinegcp.tables import Part, Tables
 from onlinegcp.vocabulary import OnNew, Vocabulary
 
 OnLate = Literal["drop", "error"]
@@ -112,7 +113,7 @@ class EventStream:
 
     def __next__(self) -> Slice:
         if self._slices is None:
-            self._slices = self._run()
+            self._slices = _run(weakref.proxy(self))
         try:
             return next(self._slices)
         except StopIteration:
@@ -180,7 +181,7 @@ class EventStream:
                     f"A stream can go on only as it began, but {name} was {state[name]!r} and is "
                     f"{wanted!r} now. Use the same settings, or start afresh."
                 )
-        self._restored = True
+        self._restored = bool(state["n_slices"] or state["open"])
         self._set_vocabularies(state["vocabularies"])
         self._reader.restore(state["columns"])
         self._closed = state["closed"]
@@ -196,33 +197,6 @@ class EventStream:
             on_new = "other" if group[0] in strangers else self._options.on_new
             vocabulary = Vocabulary(known.get(group[0], ()), on_new=on_new)
             self._reader.vocabularies |= dict.fromkeys(group, vocabulary)
-
-    def _run(self) -> Iterator[Slice]:
-        self._start()
-        for rows in self._rows():
-            self.n_outside += rows.n_outside
-            self.n_null += rows.n_untimed
-            rows = self._on_time(rows)
-            if not len(rows):
-                continue
-            changes = np.flatnonzero(rows.keys[1:] != rows.keys[:-1]) + 1
-            for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
-                key = int(rows.keys[start])
-                if self._open is not None and self._open[0] != key:
-                    yield from self._close()
-                if self._open is None:
-                    yield from self._pass_over(key, rows, start)
-                    self._open = key, Cells(self._options.aggregation)
-                self._open[1].add(
-                    [part[start:end] for part in rows.ids],
-                    None if rows.values is None else rows.values[start:end],
-                )
-        if self._open is not None and self._options.close_last:
-            yield from self._close()
-        if self.n_late:
-            logging.getLogger("onlinegcp").warning(
-                "%d rows came after their time bin was closed and were dropped", self.n_late
-            )
 
     def _start(self) -> None:
         """Settle what depends on whether a state was restored."""
@@ -247,19 +221,6 @@ class EventStream:
                     f"{group[0]!r} has no vocabulary. Give vocabulary=... or top=..., restore a "
                     "state, or use on_new='grow'."
                 )
-
-    def _rows(self) -> Iterator[Rows]:
-        parts = self._tables.parts
-        if self._options.in_order is None:
-            ordered = in_order_of_time(parts, self._reader)
-        else:
-            ordered = list(parts) if self._options.in_order else None
-        if ordered is None:
-            yield from sorted_rows(parts, self._reader)
-            return
-        for part in ordered:
-            for block in part.read(self._reader.columns):
-                yield self._reader.read(block)
 
     def _on_time(self, rows: Rows) -> Rows:
         """Leave out rows whose bin has been closed by a row before them."""
@@ -289,14 +250,12 @@ class EventStream:
         self.n_late += int(np.count_nonzero(late))
         return rows.take(~late)
 
-    def _pass_over(self, key: int, rows: Rows, position: int) -> Iterator[Slice]:
-        """Slices for the bins without events before this one."""
-        if self._closed is None:
-            return
+    def _check_gap(self, key: int, rows: Rows, position: int) -> None:
+        """Refuse to make very many empty slices."""
         bins, options = self._reader.bins, self._options
-        n_between = bins.between(self._closed, key) - 1
-        if options.empty == "skip" or n_between < 1:
+        if self._closed is None or options.empty == "skip":
             return
+        n_between = bins.between(self._closed, key) - 1
         if n_between > options.max_gap:
             raise DataError(
                 f"Time may jump over at most max_gap={options.max_gap:,} bins, but "
@@ -304,28 +263,34 @@ class EventStream:
                 f"{bins.time(self._closed)}. Use since=... and until=... to leave out wrong times, "
                 "empty='skip', or a larger max_gap."
             )
-        while (following := bins.after(self._closed)) < key:
-            self._closed = following
-            yield from self._empty_slice(following)
 
-    def _empty_slice(self, key: int) -> Iterator[Slice]:
+    def _pass_over(self, key: int) -> bool:
+        """Go to the next bin, if there is one without events before this one."""
+        if self._closed is None or self._options.empty == "skip":
+            return False
+        following = self._reader.bins.after(self._closed)
+        if following >= key:
+            return False
+        self._closed = following
+        return True
+
+    def _empty_slice(self) -> Slice | None:
+        """The slice of a bin without events."""
         # Before the first label there is no shape, and nothing to say.
-        if self._options.empty == "skip" or not all(self.shape):
-            return
+        if self._options.empty == "skip" or not all(self.shape) or self._closed is None:
+            return None
         self.n_slices += 1
-        unlisted: Unlisted = "missing" if self._options.empty == "missing" else "zero"
-        yield Slice([], [], self.shape, time=self._reader.bins.time(key), unlisted=unlisted)
+        time = self._reader.bins.time(self._closed)
+        return Slice([], [], self.shape, time=time, unlisted=self._options.empty)
 
-    def _close(self) -> Iterator[Slice]:
+    def _close(self) -> Slice | None:
         """The slice of the open bin."""
         assert self._open is not None
-        (key, cells), self._open = self._open, None
-        self._closed = key
+        (self._closed, cells), self._open = self._open, None
         self.n_events += cells.n_events
         self.n_null += cells.n_null
         if cells.empty:
-            yield from self._empty_slice(key)
-            return
+            return self._empty_slice()
         entries = cells.held()
         vocabularies = self._reader.vocabularies
         ids = dict(zip(self.mode_names, entries.ids, strict=True))
@@ -341,11 +306,11 @@ class EventStream:
             value = value / found.weight
         measured = self._options.aggregation in ("mean", "max")
         self.n_slices += 1
-        yield Slice(
+        return Slice(
             np.stack(found.ids, axis=1),
             value,  # type: ignore[arg-type]
             self.shape,
-            time=self._reader.bins.time(key),
+            time=self._reader.bins.time(self._closed),
             unlisted="missing" if measured else "zero",
         )
 
@@ -384,3 +349,57 @@ class EventStream:
             cells.hold(Entries(tuple(ids), total, weight))
         cells.n_events, cells.n_null = state["n_events"], state["n_null"]
         return state["key"], cells
+
+
+def _run(stream: EventStream) -> Iterator[Slice]:
+    """The slices of a stream, to which only a weak reference may be given.
+
+    A stream that is dropped half-way then is gone at once, with its open files.
+    """
+    stream._start()
+    for rows in _rows(stream._tables.parts, stream._reader, stream._options.in_order):
+        stream.n_outside += rows.n_outside
+        stream.n_null += rows.n_untimed
+        rows = stream._on_time(rows)
+        if not len(rows):
+            continue
+        changes = np.flatnonzero(rows.keys[1:] != rows.keys[:-1]) + 1
+        for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
+            key = int(rows.keys[start])
+            if (
+                stream._open is not None
+                and stream._open[0] != key
+                and (x := stream._close()) is not None
+            ):
+                yield x
+            if stream._open is None:
+                stream._check_gap(key, rows, start)
+                while stream._pass_over(key):
+                    if (x := stream._empty_slice()) is not None:
+                        yield x
+                stream._open = key, Cells(stream._options.aggregation)
+            stream._open[1].add(
+                [part[start:end] for part in rows.ids],
+                None if rows.values is None else rows.values[start:end],
+            )
+    if (
+        stream._open is not None
+        and stream._options.close_last
+        and (x := stream._close()) is not None
+    ):
+        yield x
+    if stream.n_late:
+        logging.getLogger("onlinegcp").warning(
+            "%d rows came after their time bin was closed and were dropped", stream.n_late
+        )
+
+
+def _rows(parts: Sequence[Part], reader: RowReader, in_order: bool | None) -> Iterator[Rows]:
+    """All rows, in order of time if there is a way to have them so."""
+    ordered = in_order_of_time(parts, reader) if in_order is None else list(parts)
+    if ordered is None or in_order is False:
+        yield from sorted_rows(parts, reader)
+        return
+    for part in ordered:
+        for block in part.read(reader.columns):
+            yield reader.read(block)

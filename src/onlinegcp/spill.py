@@ -7,7 +7,9 @@ bin with more rows than that has a file of its own, which needs no sorting and i
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -50,18 +52,19 @@ class Spill:
         fields += [(f"id{k}", "<i4") for k in range(n_modes)]
         self._record = np.dtype(fields + [("value", "<f8")] * valued)
         self._n_modes, self._valued = n_modes, valued
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
 
     def __enter__(self) -> Spill:
         try:
-            self._folder = tempfile.TemporaryDirectory(prefix="onlinegcp-")
+            self._folder = Path(tempfile.mkdtemp(prefix="onlinegcp-"))
         except OSError as error:
             raise self._full(error) from error
+        # Also when a stream is dropped half-way, or the program ends.
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._remove()
 
     def add(
         self,
@@ -110,7 +113,7 @@ class Spill:
 
     def _path(self, number: int) -> Path:
         assert self._folder is not None
-        return Path(self._folder.name, f"{number}.rows")
+        return self._folder / f"{number}.rows"
 
     def _full(self, error: OSError) -> StateError:
         return StateError(

@@ -83,7 +83,11 @@ class TimeBins:
             start = EPOCH + datetime.timedelta(microseconds=key)
             if self.column.kind != "instant":
                 return start
-            return _local(key, zone_of(self.column.zone or "UTC"))
+            # With its offset only: in one zone, Python takes 1:00 and 1:00 an hour later for equal.
+            local = _local(key, zone_of(self.column.zone or "UTC"))
+            return local.replace(
+                tzinfo=datetime.timezone(local.utcoffset() or datetime.timedelta())
+            )
         if self.unit == "month":
             months = key * self.length
             return datetime.date(1970 + months // 12, months % 12 + 1, 1)
