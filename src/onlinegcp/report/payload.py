@@ -1,0 +1,242 @@
+"""Everything a page shows about a run, as plain JSON: the one input of the report and live page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from onlinegcp.report.fit import divisor, judge, loss_name, series
+from onlinegcp.report.profiles import (
+    ModeProfile,
+    activations,
+    matrix,
+    mode_profiles,
+    scale,
+    time_profile,
+)
+from onlinegcp.report.summary import summarize
+from onlinegcp.report.words import Pattern, describe
+from onlinegcp.runlog import RunView, Step
+
+# Points a page draws per series at most, numbers per matrix, and slices whose cells it keeps:
+# with 50 components together under 4 MB.
+MOST_POINTS = 6000
+MOST_NUMBERS = 300_000
+MOST_DETAILS = 400
+# Bars per category mode.
+TOP = 8
+
+Json = dict[str, Any]
+
+
+def build(view: RunView, *, live: bool = False) -> Json:
+    """The whole payload."""
+    return {
+        "live": live,
+        "name": view.path.resolve().name,
+        "run": describe_run(view),
+        "model": build_model(view),
+        "steps": build_steps(view),
+    }
+
+
+def describe_run(view: RunView) -> Json:
+    """Settings, environment and how to reproduce the run."""
+    info = view.info
+    model = info.get("model") or {}
+    return {
+        "created": info.get("created"),
+        "version": info.get("version"),
+        "environment": info.get("environment") or {},
+        "method": model.get("method"),
+        "parameters": model.get("parameters") or {},
+        "events": info.get("events") or {},
+        "command": info.get("command"),
+        "loss": loss_name(view),
+    }
+
+
+def build_model(view: RunView) -> Json:
+    """What changes with every slice: components, words and the summary."""
+    modes = mode_profiles(view)
+    active = activations(view) if view.factors else np.zeros((len(view.steps), 0))
+    found = describe(modes, active, view.times) if modes else []
+    calendar = time_profile(view.times, active)
+    fit = judge(view)
+    return {
+        "modes": [_mode(name, k, modes) for k, name in enumerate(view.modes)],
+        "components": [_component(pattern, modes) for pattern in found],
+        "calendar": {
+            "weekday": _columns(calendar.weekday),
+            "month": _columns(calendar.month),
+            "hour": _columns(calendar.hour),
+        },
+        "scale": _rounded(scale(view.factors)) if view.factors else [],
+        "fit": {"unit": fit.unit, "figure": fit.figure, "caption": fit.caption},
+        "summary": summarize(view, found, fit, active),
+    }
+
+
+def build_steps(view: RunView) -> Json:
+    """All steps as columns, several in one where there are too many to draw."""
+    steps = view.steps
+    rank = max(view.rank, 1)
+    stride = max(1, math.ceil(len(steps) / min(MOST_POINTS, max(1, MOST_NUMBERS // rank))))
+    chosen = [steps[i : i + stride] for i in range(0, len(steps), stride)]
+    kept, unit = _worth_details(steps), divisor(view)[0]
+    return {
+        "stride": stride,
+        "count": len(steps),
+        "events": float(np.nansum(series(steps, "total"))) if steps else 0.0,
+        "seconds": float(np.nansum(series(steps, "seconds"))) if steps else 0.0,
+        "flagged": sum(1 for step in steps if (step.get("anomaly") or {}).get("flagged")),
+        "scored": sum(1 for step in steps if step.get("anomaly")),
+        "rows": [row(group, kept, unit) for group in chosen],
+    }
+
+
+def row(group: Sequence[Step], kept: Collection[int], unit: str) -> Json:
+    """One drawn point: a step, or a few in a row, of which the oddest stands for all.
+
+    Parameters
+    ----------
+    group
+        The steps, in order.
+    kept
+        Numbers of the steps whose cells are sent along.
+    unit
+        What losses are divided by, from `divisor`.
+    """
+    odd = min(group, key=_surprise_key)
+    anomaly = odd.get("anomaly")
+    rank = max(len(step.get("weights") or ()) for step in group)
+    out: Json = {
+        "n": odd.get("number"),
+        "t": odd.get("time"),
+        "warm": bool(group[-1].get("warm")),
+        "total": _mean(group, "total"),
+        "pre": _loss(group, "prequential", unit),
+        "local": _loss(group, "local", unit),
+        "w": _rounded(_quiet_mean(matrix(group, "weights", rank))),
+        "drift": _rounded(np.fmax.reduce(matrix(group, "drift", rank), axis=0, initial=0.0)),
+    }
+    for name in ("births", "deaths", "merges"):
+        if count := sum(step.get(name) or 0 for step in group):
+            out[name] = count
+    if any(step.get("held") for step in group):
+        out["held"] = True
+    if anomaly:
+        out["a"] = {
+            name: _short(anomaly.get(name))
+            for name in ("p", "z", "volume_p", "volume_z", "expected_total")
+        }
+        out["a"]["total"] = _short(odd.get("total"))
+        out["a"]["flagged"] = bool(anomaly.get("flagged"))
+        out["a"]["kind"] = anomaly.get("kind")
+        if odd.get("number") in kept:
+            out["a"]["cells"] = [_cell(cell) for cell in anomaly.get("cells") or ()]
+            out["a"]["modes"] = [
+                [[str(entry["label"]), _short(entry["share"])] for entry in mode]
+                for mode in anomaly.get("modes") or ()
+            ]
+            out["a"]["components"] = [_short(v) for v in anomaly.get("components") or ()]
+    return out
+
+
+def surprise(step: Step) -> float:
+    """The smaller of a step's two p-values, 1 where it was not scored."""
+    anomaly = step.get("anomaly") or {}
+    values = [anomaly.get("p"), anomaly.get("volume_p")]
+    return min((v for v in values if v is not None), default=1.0)
+
+
+def _surprise_key(step: Step) -> tuple[bool, float]:
+    return not (step.get("anomaly") or {}).get("flagged"), surprise(step)
+
+
+def _worth_details(steps: Sequence[Step]) -> set[int]:
+    """Numbers of the slices whose cells are kept: the oddest, and the newest."""
+    odd = sorted((s for s in steps if s.get("anomaly")), key=_surprise_key)[:MOST_DETAILS]
+    return {step["number"] for step in [*odd, *steps[-1:]]}
+
+
+def _mode(name: str, k: int, modes: Sequence[ModeProfile]) -> Json:
+    if k >= len(modes):
+        return {"name": name, "kind": "category", "length": 0}
+    mode = modes[k]
+    out: Json = {"name": name, "kind": mode.kind, "length": len(mode.labels)}
+    if mode.kind != "category":
+        out["labels"] = list(mode.labels)
+    return out
+
+
+def _component(pattern: Pattern, modes: Sequence[ModeProfile]) -> Json:
+    columns: list[Json] = []
+    for mode in modes:
+        column = mode.shares[:, pattern.component]
+        if mode.kind != "category":
+            columns.append({"values": _rounded(column)})
+            continue
+        best = np.argsort(-np.abs(column), kind="stable")[:TOP]
+        best = best[np.abs(column[best]) > 0]
+        columns.append(
+            {
+                "labels": [mode.labels[i] for i in best],
+                "values": _rounded(column[best]),
+                "rest": _short(1 - float(np.abs(column[best]).sum())),
+                "others": len(column) - len(best),
+            }
+        )
+    return {
+        "id": pattern.component,
+        "share": _short(pattern.share),
+        "headline": pattern.headline,
+        "sentence": pattern.sentence,
+        "modes": columns,
+    }
+
+
+def _cell(cell: Json) -> list[Any]:
+    names = cell.get("labels") or cell.get("index") or ()
+    numbers = [_short(cell.get(name)) for name in ("observed", "expected", "p", "share")]
+    return [[str(name) for name in names], *numbers]
+
+
+def _loss(group: Sequence[Step], name: str, unit: str) -> Any:
+    size = "total" if unit == "event" else "norm_squared"
+    pairs = [(s.get(name), s.get(size)) for s in group]
+    good = [(loss, n) for loss, n in pairs if loss is not None and n]
+    if not good:
+        return None
+    return _short(sum(loss for loss, _ in good) / sum(n for _, n in good))
+
+
+def _mean(group: Sequence[Step], name: str) -> Any:
+    values = [step[name] for step in group if step.get(name) is not None]
+    return _short(sum(values) / len(values)) if values else None
+
+
+def _quiet_mean(values: np.ndarray) -> np.ndarray:
+    count = np.isfinite(values).sum(axis=0)
+    return np.asarray(np.nansum(values, axis=0) / np.where(count, count, np.nan))
+
+
+def _columns(profile: np.ndarray | None) -> list[list[float | None]] | None:
+    return None if profile is None else [_rounded(column) for column in profile.T]
+
+
+def _rounded(values: np.ndarray) -> list[float | None]:
+    return [_short(v) for v in values.tolist()]
+
+
+def _short(value: Any) -> Any:
+    """Four significant digits, which is more than a screen shows."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if not math.isfinite(value):
+        return None
+    short = float(f"{value:.4g}") if abs(value) < 1e5 else float(f"{value:.7g}")
+    return int(short) if short.is_integer() else short

@@ -1,0 +1,169 @@
+"""What each component looks like along each mode and over time, in shares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.report.text import MONTHS, WEEKDAYS, parse_time, say_interval
+from onlinegcp.runlog import RunView, Step
+
+Kind = Literal["category", "hour", "weekday", "month", "ordered"]
+FloatArray = NDArray[np.float64]
+
+_BIN = re.compile(r"^(<|>=).+|.+ to .+$")
+
+
+@final
+@dataclass(frozen=True)
+class ModeProfile:
+    """One mode of all components.
+
+    Attributes
+    ----------
+    name
+        Name of the mode.
+    kind
+        How its labels are ordered, which says how to draw and to describe it.
+    labels
+        Names of its rows.
+    shares
+        (length, rank); absolute values of a column sum to 1, or are all 0.
+    """
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    shares: FloatArray
+
+
+@final
+@dataclass(frozen=True)
+class TimeProfile:
+    """How strong each component is by weekday, month or hour of the slice, relative to its mean.
+
+    Attributes
+    ----------
+    weekday, month, hour
+        (7, rank), (12, rank) or (24, rank), NaN where no slice falls; None where the slices are
+        too long or too few to tell.
+    """
+
+    weekday: FloatArray | None = None
+    month: FloatArray | None = None
+    hour: FloatArray | None = None
+
+
+def guess_kind(name: str, labels: Sequence[str]) -> Kind:
+    """How the labels of a mode are ordered.
+
+    Examples
+    --------
+    >>> guess_kind("pickup:hour", ["00", "01", "02"]), guess_kind("day", ["Mon", "Tue"])
+    ('hour', 'weekday')
+    >>> guess_kind("fare", ["<0", "0 to 5", ">=5"]), guess_kind("dest", ["BOS", "ORD"])
+    ('ordered', 'category')
+    """
+    if not labels:
+        return "category"
+    if _are_hours(labels) and ("hour" in name.lower() or len(labels) == 24):
+        return "hour"
+    if _are_names(labels, WEEKDAYS):
+        return "weekday"
+    if _are_names(labels, MONTHS):
+        return "month"
+    bins = all(_BIN.match(label) for label in labels)
+    dates = all(len(label) >= 8 and parse_time(label) for label in labels)
+    # Rows without names are numbered from 0; names that are numbers seldom come in this order.
+    numbered = len(labels) > 2 and all(label == str(i) for i, label in enumerate(labels))
+    return "ordered" if bins or dates or numbered else "category"
+
+
+def mode_profiles(view: RunView) -> tuple[ModeProfile, ...]:
+    """The modes of the model as it is now."""
+    profiles = []
+    for name, labels, factor in zip(view.modes, view.labels, view.factors, strict=False):
+        total = np.abs(factor).sum(axis=0)
+        shares = np.divide(factor, total, out=np.zeros_like(factor), where=total > 0)
+        profiles.append(ModeProfile(name, guess_kind(name, labels), labels, shares))
+    return tuple(profiles)
+
+
+def scale(factors: Sequence[FloatArray]) -> FloatArray:
+    """What a weight of 1 adds to the total of a slice, (rank,), or to its norm if signs differ."""
+    signed = any((factor < 0).any() for factor in factors)
+    sizes = [np.linalg.norm(f, axis=0) if signed else f.sum(axis=0) for f in factors]
+    return np.asarray(np.prod(np.array(sizes), axis=0), dtype=np.float64)
+
+
+def activations(view: RunView) -> FloatArray:
+    """How much each component adds to each slice, (slices, rank)."""
+    return matrix(view.steps, "weights", view.rank) * scale(view.factors)
+
+
+def matrix(steps: Sequence[Step], name: str, rank: int) -> FloatArray:
+    """A field with one number per component as a (slices, rank) array, NaN where there is none."""
+    out = np.full((len(steps), rank), np.nan)
+    for row, step in zip(out, steps, strict=True):
+        given = step.get(name) or ()
+        row[: len(given)] = [np.nan if v is None else v for v in given[:rank]]
+    return out
+
+
+def strengths(active: FloatArray) -> FloatArray:
+    """Share of each component in all slices together, (rank,); sums to 1 unless all are 0."""
+    if not active.size:
+        return np.zeros(active.shape[1])
+    size = np.nansum(np.abs(active), axis=0)
+    total = size.sum()
+    return np.asarray(size / total if total > 0 else size)
+
+
+def time_profile(times: Sequence[Any], active: FloatArray) -> TimeProfile:
+    """The calendar of the activations.
+
+    Parameters
+    ----------
+    times
+        Time of each slice.
+    active
+        From `activations`.
+    """
+    moments = [parse_time(time) for time in times]
+    interval = say_interval(times)
+    known = [m for m in moments if m is not None]
+    if len(known) < len(moments) or not known or interval in ("", "yearly"):
+        return TimeProfile()
+    days = (max(known) - min(known)).days
+    weekday = month = hour = None
+    if interval in ("hourly", "daily") and days >= 14:
+        weekday = _means([m.weekday() for m in known], active, 7)
+    if days >= 270:
+        month = _means([m.month - 1 for m in known], active, 12)
+    if interval == "hourly" and days >= 3:
+        hour = _means([m.hour for m in known], active, 24)
+    return TimeProfile(weekday, month, hour)
+
+
+def _means(group: Sequence[int], active: FloatArray, length: int) -> FloatArray:
+    """Mean per group over the mean of all, so that 1 is usual."""
+    codes, size = np.array(group), np.nan_to_num(np.abs(active))
+    count = np.bincount(codes, minlength=length).astype(float)
+    sums = np.stack([np.bincount(codes, column, length) for column in size.T], axis=1)
+    count[count == 0] = np.nan
+    mean = size.mean(axis=0)
+    return np.asarray(sums / count[:, None] / np.where(mean > 0, mean, np.nan))
+
+
+def _are_hours(labels: Sequence[str]) -> bool:
+    return all(label.isdigit() and len(label) <= 2 and int(label) < 24 for label in labels)
+
+
+def _are_names(labels: Sequence[str], names: Sequence[str]) -> bool:
+    known = {name.lower() for name in names} | {name[:3].lower() for name in names}
+    return all(label.lower() in known for label in labels)

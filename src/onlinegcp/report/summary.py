@@ -1,0 +1,143 @@
+"""A run in a few sentences: what data, which model, how well it fits, what stands out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onlinegcp.report.fit import Fit, loss_name
+from onlinegcp.report.profiles import FloatArray, matrix
+from onlinegcp.report.text import and_list, number, percent, plural, say_interval, say_time
+from onlinegcp.report.words import Pattern
+from onlinegcp.runlog import RunView, Step
+
+_COUNTED = ("poisson", "poisson_log", "zero_truncated_poisson", "negative_binomial")
+
+
+def summarize(
+    view: RunView, patterns: Sequence[Pattern], fit: Fit, active: FloatArray
+) -> list[list[str]]:
+    """Pairs of a heading and a sentence or two.
+
+    Parameters
+    ----------
+    view
+        The run.
+    patterns
+        Its components in words, strongest first.
+    fit
+        How well it fits.
+    active
+        (slices, rank) what each component adds to each slice.
+    """
+    if not view.steps:
+        return [["Data", "No slice has been learned yet."]]
+    parts = [["Data", _data(view)], ["Model", _model(view)], ["Fit", f"{fit.sentence}."]]
+    if patterns:
+        parts.append(["Patterns", _patterns(patterns)])
+    parts.append(["Unusual", anomalies(view.steps)])
+    if change := _change(view, patterns):
+        parts.append(["Change", change])
+    return parts
+
+
+def _data(view: RunView) -> str:
+    steps = view.steps
+    total = sum(step.get("total") or 0 for step in steps)
+    every = say_interval(view.times)
+    shape = " × ".join(
+        f"{len(names):,} {mode}" for names, mode in zip(view.labels, view.modes, strict=False)
+    )
+    slices = plural(len(steps), f"{every} slice".strip())
+    what = f"{number(total)} events" if loss_name(view) in _COUNTED else "Data"
+    span = f"{say_time(steps[0].get('time'))} to {say_time(steps[-1].get('time'))}"
+    when = "" if steps[0].get("time") is None else f" from {span}"
+    return f"{what}{when}, in {slices}" + (f" of {shape}." if shape else ".")
+
+
+def _model(view: RunView) -> str:
+    warm = sum(1 for step in view.steps if step.get("warm"))
+    model = view.info.get("model") or {}
+    rank = view.rank or (model.get("parameters") or {}).get("rank", "unknown")
+    start = f", after a warm start on the first {plural(warm, 'slice')}" if warm else ""
+    held = sum(1 for step in view.steps if step.get("held"))
+    skipped = f" {plural(held, 'flagged slice')} not learned." if held else ""
+    loss = loss_name(view).replace("_", " ")
+    return (
+        f"{model.get('method', 'A model')} of rank {rank} with the {loss} loss, learned one slice "
+        f"at a time{start}.{skipped}"
+    )
+
+
+def _patterns(patterns: Sequence[Pattern]) -> str:
+    strongest = patterns[0]
+    text = f"The strongest of {len(patterns)} carries {percent(strongest.share)}: "
+    text += f"{_lower(strongest.sentence)}."
+    if len(patterns) > 1:
+        rest = [
+            f"{_lower(p.headline.replace(' · ', ', '))} ({percent(p.share)})" for p in patterns[1:3]
+        ]
+        text += f" Next: {'; '.join(rest)}."
+    return text
+
+
+def anomalies(steps: Sequence[Step], top: int = 3) -> str:
+    """How many slices were flagged, and the oddest of them."""
+    scored = [step for step in steps if step.get("anomaly")]
+    if not scored:
+        return "No slice has been scored yet."
+    flagged = [step for step in scored if step["anomaly"].get("flagged")]
+    if not flagged:
+        return f"None of {plural(len(scored), 'scored slice')} was flagged."
+    worst = sorted(flagged, key=_smallest)[:top]
+    named = and_list([f"{say_time(step.get('time'))} ({_why(step)})" for step in worst])
+    share = percent(len(flagged) / len(scored))
+    lead = "The oddest" if len(flagged) > top else "They are" if len(flagged) > 1 else "It is"
+    return (
+        f"{len(flagged)} of {plural(len(scored), 'scored slice')} ({share}) "
+        f"{'were' if len(flagged) > 1 else 'was'} flagged. {lead}: {named}."
+    )
+
+
+def _why(step: Step) -> str:
+    anomaly = step["anomaly"]
+    expected = anomaly.get("expected_total")
+    if anomaly.get("kind") == "volume" and expected is not None:
+        return f"{number(step.get('total'))} where {number(round(expected))} were expected"
+    cells: list[dict[str, Any]] = anomaly.get("cells") or []
+    if not cells:
+        return "an unusual pattern"
+    best = cells[0]
+    names = ", ".join(str(name) for name in best.get("labels") or best.get("index") or ())
+    return (
+        f"{names}: {number(best.get('observed'))} where {number(best.get('expected'), 2)} "
+        "were expected"
+    )
+
+
+def _smallest(step: Step) -> float:
+    values = (step["anomaly"].get("p"), step["anomaly"].get("volume_p"))
+    return min((v for v in values if v is not None), default=1.0)
+
+
+def _change(view: RunView, patterns: Sequence[Pattern]) -> str:
+    """The component that moved most, and components born or gone."""
+    drift = np.nan_to_num(matrix(view.steps, "drift", view.rank))
+    births = sum(step.get("births") or 0 for step in view.steps)
+    deaths = sum(step.get("deaths") or 0 for step in view.steps)
+    texts = []
+    if drift.size and drift.max() > 0.01 and patterns:
+        order = {pattern.component: place for place, pattern in enumerate(patterns, start=1)}
+        most = int(drift.sum(axis=0).argmax())
+        when = view.times[int(drift[:, most].argmax())]
+        texts.append(f"Pattern {order[most]} moved most, fastest around {say_time(when)}.")
+    if births or deaths:
+        texts.append(f"{plural(births, 'pattern')} appeared, {deaths} went.")
+    return " ".join(texts)
+
+
+def _lower(text: str) -> str:
+    """The text inside a sentence; words in capitals stay."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]

@@ -1,0 +1,122 @@
+"""Numbers, dates and lists as a person writes them."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with that many significant digits and thousands apart.
+
+    Examples
+    --------
+    >>> number(336776), number(0.01234), number(12.0), number(None), number(-1234.5)
+    ('336,776', '0.0123', '12', 'unknown', '-1,234')
+    """
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    if abs(value) >= 1000 or float(value).is_integer():
+        return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.{digits - 1}e}"
+    text = f"{value:.{digits}g}"
+    return text if "e" in text else text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(share: float | None) -> str:
+    """A share as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.123), percent(0.004), percent(1), percent(0.0), percent(0.00001)
+    ('12 %', '0.4 %', '100 %', '0 %', 'under 0.1 %')
+    """
+    if share is None or not math.isfinite(share):
+        return "unknown"
+    value = 100 * share
+    if 0 < abs(value) < 0.1:
+        return "under 0.1 %"
+    return f"{value:.1f} %" if 0 < abs(value) < 0.95 else f"{value:.0f} %"
+
+
+def and_list(words: Sequence[str]) -> str:
+    """Words joined by commas and "and".
+
+    Examples
+    --------
+    >>> and_list(["Boston", "Chicago", "Miami"]), and_list(["Boston"]), and_list([])
+    ('Boston, Chicago and Miami', 'Boston', '')
+    """
+    if len(words) < 2:
+        return "".join(words)
+    return ", ".join(words[:-1]) + " and " + words[-1]
+
+
+def plural(count: int, noun: str) -> str:
+    """A count and its noun.
+
+    Examples
+    --------
+    >>> plural(1, "slice"), plural(1200, "slice")
+    ('1 slice', '1,200 slices')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def parse_time(time: Any) -> datetime.datetime | None:
+    """The time of a slice as a date and time of day, or None if it is neither.
+
+    Examples
+    --------
+    >>> parse_time("2013-01-31"), parse_time(7), parse_time("week 3")
+    (datetime.datetime(2013, 1, 31, 0, 0), None, None)
+    """
+    if not isinstance(time, str):
+        return None
+    try:
+        # Without its zone: the calendar of the data is meant, and mixed offsets must compare.
+        return datetime.datetime.fromisoformat(time).replace(tzinfo=None)
+    except ValueError:
+        return None
+
+
+def say_time(time: Any) -> str:
+    """The time of a slice in words.
+
+    Examples
+    --------
+    >>> say_time("2013-01-31"), say_time("2013-01-31T17:00:00"), say_time(7), say_time(None)
+    ('31 January 2013', '31 January 2013, 17:00', '7', 'no time')
+    """
+    moment = parse_time(time)
+    if moment is None:
+        return "no time" if time is None else str(time)
+    date = f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}"
+    return date if moment.time() == datetime.time() else f"{date}, {moment:%H:%M}"
+
+
+def say_interval(times: Sequence[Any]) -> str:
+    """How far apart slices are: "hourly", "daily", "weekly", "monthly", "yearly", or nothing.
+
+    Examples
+    --------
+    >>> say_interval(["2013-01-01", "2013-01-02", "2013-01-03"]), say_interval([1, 2])
+    ('daily', '')
+    """
+    moments = [moment for moment in map(parse_time, times) if moment is not None]
+    gaps = sorted((b - a).total_seconds() / 3600 for a, b in itertools.pairwise(moments))
+    if not gaps:
+        return ""
+    middle = gaps[len(gaps) // 2]
+    for hours, name in ((1, "hourly"), (24, "daily"), (168, "weekly"), (8766, "yearly")):
+        if 0.96 * hours <= middle <= 1.04 * hours:
+            return name
+    return "monthly" if 650 <= middle <= 760 else ""

@@ -1,0 +1,301 @@
+"""Patterns in words a person understands, from labels, factor columns and dated activations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from onlinegcp.report.profiles import (
+    FloatArray,
+    ModeProfile,
+    TimeProfile,
+    activations,
+    mode_profiles,
+    strengths,
+    time_profile,
+)
+from onlinegcp.report.text import MONTHS, WEEKDAYS, and_list, parse_time, percent
+from onlinegcp.runlog import RunView
+
+# A window that holds this share of a column is where the component lives.
+MOST = 0.65
+# A day or month this far above the others is worth a word.
+CLEARLY = 1.15
+
+# Words for modes whose names say what they mean; any other mode is called by its name.
+_PREPOSITIONS = {
+    "from": "origin from source src pu pickup pickup_zone start sender pulocationid departure",
+    "to": "dest destination to target dst do dropoff dropoff_zone end receiver recipient arrival "
+    "dolocationid",
+    "by": "carrier airline user operator vendor agent author driver company",
+    "in": "area district region city country zone place location community beat ward state county "
+    "neighbourhood neighborhood community_area",
+}
+_BY_NAME = {
+    name: preposition for preposition, names in _PREPOSITIONS.items() for name in names.split()
+}
+_PARTS_OF_DAY = (
+    (5, "night"),
+    (8, "early morning"),
+    (11, "morning"),
+    (14, "midday"),
+    (17, "afternoon"),
+    (22, "evening"),
+    (25, "night"),
+)
+
+
+@final
+@dataclass(frozen=True)
+class Pattern:
+    """One component, described.
+
+    Attributes
+    ----------
+    component
+        Its column, counted from 0.
+    share
+        Its share in all slices together.
+    headline
+        A few words, such as "Evening · to BOS and ORD".
+    sentence
+        All there is to say, without a full stop.
+    """
+
+    component: int
+    share: float
+    headline: str
+    sentence: str
+
+
+def patterns(view: RunView) -> list[Pattern]:
+    """The components of a run in words, strongest first."""
+    if not view.factors:
+        return []
+    active = activations(view)
+    return describe(mode_profiles(view), active, view.times)
+
+
+def describe(
+    modes: Sequence[ModeProfile], active: FloatArray, times: Sequence[Any]
+) -> list[Pattern]:
+    """Components in words, strongest first.
+
+    Parameters
+    ----------
+    modes
+        Their columns along each mode.
+    active
+        (slices, rank) what each adds to each slice.
+    times
+        Time of each slice.
+    """
+    share = strengths(active)
+    calendar = time_profile(times, active)
+    usual = [np.abs(mode.shares) @ share for mode in modes]
+    found = []
+    for r in np.argsort(-share, kind="stable"):
+        r = int(r)
+        spoken = [_mode_words(mode, r, usual[k]) for k, mode in enumerate(modes)]
+        # The time of day comes first, as people say it.
+        first = [k for k, mode in enumerate(modes) if mode.kind in ("hour", "weekday", "month")]
+        order = first + [k for k in range(len(modes)) if k not in first]
+        short = [spoken[k][0] for k in order if spoken[k][0]]
+        long = [spoken[k][1] for k in order if spoken[k][1]]
+        when = calendar_words(calendar, r) + life_words(active[:, r], times)
+        headline = _capital(" · ".join(short)) or "A bit of everything"
+        sentence = _capital(", ".join(long)) or "Spread evenly over every mode"
+        if when:
+            sentence += "; " + and_list(when)
+        found.append(Pattern(r, float(share[r]), headline, sentence))
+    return found
+
+
+def calendar_words(calendar: TimeProfile, r: int) -> list[str]:
+    """When in the day, week and year a component is strong."""
+    words = []
+    if calendar.hour is not None:
+        hours = np.nan_to_num(calendar.hour[:, r]) / 24
+        spoken = _hours(hours, [f"{h:02}" for h in range(24)], np.full(24, 1 / 24))
+        if spoken[1]:
+            words.append("strongest in slices of the " + spoken[1].removeprefix("more in the "))
+    if calendar.weekday is not None and (day := _weekday_words(calendar.weekday[:, r])):
+        words.append(day)
+    if calendar.month is not None and (season := _season_words(calendar.month[:, r])):
+        words.append(season)
+    return words
+
+
+def life_words(active: FloatArray, times: Sequence[Any]) -> list[str]:
+    """Whether a component came late or went early."""
+    size = np.nan_to_num(np.abs(active))
+    n = len(size)
+    if n < 20 or size.mean() == 0:
+        return []
+    # Where the middle nine tenths of all it ever added lie.
+    total = np.cumsum(size) / size.sum()
+    start, end = (int(np.searchsorted(total, level)) for level in (0.02, 0.98))
+    words = []
+    if start > 0.15 * n:
+        words.append("only since " + _month_of(times[start]))
+    if end < 0.85 * n:
+        words.append("gone after " + _month_of(times[end]))
+    return words
+
+
+def _month_of(time: Any) -> str:
+    moment = parse_time(time)
+    return str(time) if moment is None else f"{MONTHS[moment.month - 1]} {moment.year}"
+
+
+def _mode_words(mode: ModeProfile, r: int, usual: FloatArray) -> tuple[str, str]:
+    """The short and the long way to say where a component lives along a mode; "" for all over."""
+    column = mode.shares[:, r]
+    if not np.abs(column).sum() or len(column) == 1:
+        return "", ""
+    if mode.kind == "hour":
+        return _hours(np.abs(column), mode.labels, usual)
+    if mode.kind in ("weekday", "month", "ordered"):
+        return _window(mode, np.abs(column))
+    return _categories(mode, column, usual)
+
+
+def _categories(mode: ModeProfile, column: FloatArray, usual: FloatArray) -> tuple[str, str]:
+    size = np.abs(column)
+    # What most components have in common says less about each.
+    lift = np.sqrt(size / np.where(usual > 0, usual, 1.0))
+    order = np.argsort(-size * lift, kind="stable")
+    order = order[size[order] >= 0.4 * size.max()][:3]
+    order = order[np.argsort(-size[order], kind="stable")]
+    held = float(size[order].sum())
+    present = int((size > 0.1 / len(size)).sum())
+    if held < 0.15 or (present > 3 and held < 1.25 * len(order) / present):
+        return "", ""
+    names = [str(mode.labels[i]) for i in order]
+    if column.min() < 0 < column.max():
+        shown = [
+            f"{'more' if column[i] > 0 else 'less'} {name}"
+            for i, name in zip(order, names, strict=True)
+        ]
+        return f"{mode.name} {and_list(shown)}", f"{mode.name} {and_list(shown)}"
+    lead = _BY_NAME.get(mode.name.lower(), mode.name)
+    if size[order[0]] > 0.85:
+        return f"{lead} {names[0]}", f"almost only {lead} {names[0]}"
+    told = [f"{name} ({percent(size[i])})" for i, name in zip(order, names, strict=True)]
+    return f"{lead} {and_list(names)}", f"{lead} {and_list(told)}"
+
+
+def _hours(column: FloatArray, labels: Sequence[str], usual: FloatArray) -> tuple[str, str]:
+    size, others = np.zeros(24), np.zeros(24)
+    hours = [int(label) for label in labels]
+    np.add.at(size, hours, column)
+    np.add.at(others, hours, usual)
+    start, length = _smallest_window(size, MOST, wrap=True)
+    if length < 9:
+        part = _part_of_day(start, length)
+        return part, f"{part} ({_clock(start, length)})"
+    ends = _two_peaks(size)
+    parts = [_part_of_day(first, 3) for first in ends or ()]
+    if ends and parts[0] != parts[1]:
+        clock = and_list([_clock(first, 3) for first in ends])
+        return and_list(parts), f"{and_list(parts)} ({clock})"
+    # Nearly everything happens in the daytime; what counts then is the difference from the rest.
+    more = np.array([np.take(size - others, range(h, h + 5), mode="wrap").sum() for h in range(24)])
+    if more.max() >= 0.1:
+        start = int(more.argmax())
+        part = _part_of_day(start, 5)
+        article = {"night": "at", "midday": "around"}.get(part, "in the")
+        return f"more {article} {part}", f"more {article} {part} ({_clock(start, 5)})"
+    middle = (start + length / 2) % 24
+    return "", f"daytime ({_clock(start, length)})" if length <= 13 and 8 <= middle < 18 else ""
+
+
+def _two_peaks(size: FloatArray) -> list[int] | None:
+    """Starts of two three-hour windows that hold most, as rush hours do."""
+    ring = np.array([np.take(size, range(h, h + 3), mode="wrap").sum() for h in range(24)])
+    first = int(ring.argmax())
+    apart = np.abs((np.arange(24) - first + 12) % 24 - 12) >= 5
+    second = int(np.where(apart, ring, -1.0).argmax())
+    both = ring[first] + ring[second]
+    return sorted((first, second)) if both >= MOST and ring[second] >= 0.25 else None
+
+
+def _part_of_day(start: int, length: int) -> str:
+    middle = (start + length / 2) % 24
+    return next(name for limit, name in _PARTS_OF_DAY if middle < limit)
+
+
+def _clock(start: int, length: int) -> str:
+    return f"{start:02}–{(start + length) % 24 or 24:02} h"
+
+
+def _window(mode: ModeProfile, size: FloatArray) -> tuple[str, str]:
+    start, length = _smallest_window(size, MOST, wrap=mode.kind != "ordered")
+    n = len(size)
+    if length > 0.6 * n:
+        return "", ""
+    first, last = mode.labels[start], mode.labels[(start + length - 1) % n]
+    lead = "" if mode.kind in ("weekday", "month") else f"{mode.name} "
+    text = f"{lead}{first}" if length == 1 else f"{lead}{first}–{last}"
+    if length > 1 and mode.kind == "ordered":
+        text = f"{lead}{first} up to {last}"
+    return text, f"{text} ({percent(size.take(range(start, start + length), mode='wrap').sum())})"
+
+
+def _smallest_window(size: FloatArray, most: float, *, wrap: bool) -> tuple[int, int]:
+    """Start and length of the shortest run of rows that holds `most` of the total."""
+    n, goal = len(size), most * float(size.sum())
+    total = np.concatenate([[0.0], np.cumsum(np.tile(size, 2) if wrap else size)])
+    for length in range(1, n + 1):
+        starts = np.arange(n if wrap else n - length + 1)
+        held = total[starts + length] - total[starts]
+        if held.max() >= goal * (1 - 1e-12):
+            return int(held.argmax()), length
+    return 0, n
+
+
+def _weekday_words(profile: FloatArray) -> str:
+    if np.isnan(profile).any():
+        return ""
+    working, weekend = profile[:5], profile[5:]
+    best = int(profile.argmax())
+    rest = np.delete(profile, best)
+    if weekend.mean() >= 1.2 * working.mean():
+        if weekend.max() >= 1.25 * weekend.min():
+            return f"strongest on {WEEKDAYS[best]}s"
+        return "strongest at weekends"
+    top = int(working.argmax())
+    single = working[top] >= CLEARLY * np.delete(working, top).mean()
+    if weekend.mean() <= 0.8 * working.mean():
+        return "mostly on working days" + (f", most on {WEEKDAYS[top]}s" if single else "")
+    if profile[best] >= CLEARLY * rest.mean():
+        return f"strongest on {WEEKDAYS[best]}s"
+    low = int(profile.argmin())
+    if profile[low] <= np.delete(profile, low).mean() / 1.25:
+        return f"weakest on {WEEKDAYS[low]}s"
+    return ""
+
+
+def _season_words(profile: FloatArray) -> str:
+    values = np.nan_to_num(profile)
+    high = np.flatnonzero(values >= 1.2)
+    if not len(high):
+        return ""
+    best = int(values.argmax())
+    first = last = best
+    # Grown both ways from the best month, round the end of the year.
+    while last - first < 11 and values[(first - 1) % 12] >= 1.2:
+        first -= 1
+    while last - first < 11 and values[(last + 1) % 12] >= 1.2:
+        last += 1
+    start, end = MONTHS[first % 12], MONTHS[last % 12]
+    if first == last:
+        return f"strongest in {start}"
+    return f"strongest from {start} to {end}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
