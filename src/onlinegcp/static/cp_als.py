@@ -13,6 +13,7 @@ import numpy.typing as npt
 import scipy.linalg
 
 from onlinegcp.errors import DataError
+from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.kernels.layout import Blocks, stack_factors
 from onlinegcp.kernels.mttkrp import (
     RowGroups,
@@ -111,7 +112,8 @@ def cp_als(
     problem = _problem(tensor, n_jobs)
 
     def solve(start: Sequence[FloatArray]) -> StaticFit:
-        return _solve(problem, norm_squared, start, max_iterations, tolerance, ridge, progress)
+        with blas_threads(n_jobs):
+            return _solve(problem, norm_squared, start, max_iterations, tolerance, ridge, progress)
 
     if init is not None:
         return solve(read_start(init, tensor.shape, rank, -math.inf))

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
+from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.kernels.layout import Blocks, aligned_zeros, stack_factors
 from onlinegcp.kernels.mttkrp import (
     EXTRA_SHARE,
@@ -159,7 +160,8 @@ def cp_apr(
     )  # fmt: skip
 
     def solve(start: Sequence[FloatArray], rescale: bool) -> StaticFit:
-        return _solve(problem, tensor, start, rescale, options, progress)
+        with blas_threads(n_jobs):
+            return _solve(problem, tensor, start, rescale, options, progress)
 
     if init is not None:
         return solve(read_start(init, tensor.shape, rank, 0.0), False)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
+from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.kernels.exact import exact_gradient
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
@@ -275,7 +276,6 @@ def _solve_lbfgsb(
     progress: ProgressCallable | None,
 ) -> StaticFit:
     import scipy.optimize
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     began = time.perf_counter()
     shapes = [a.shape for a in start]
@@ -297,7 +297,7 @@ def _solve_lbfgsb(
         bounds = scipy.optimize.Bounds(np.full(vector.size, problem.lower / unit), np.inf)
     # L-BFGS-B works on short vectors, where handing parts to other threads costs more than it
     # brings; and sums split among threads would depend on their number.
-    with threadpool_limits(n_jobs, user_api="blas"):
+    with blas_threads(n_jobs):
         found = scipy.optimize.minimize(
             _objective,
             vector / unit,

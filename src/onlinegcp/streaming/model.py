@@ -22,6 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from onlinegcp.errors import DataError, StateError
+from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice
@@ -391,7 +392,8 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _weigh_all(self, slices: Sequence[Slice]) -> FloatArray:
         state = self._ready()
-        return np.array([self._weigh(state, x, self._seed) for x in slices])
+        with blas_threads():
+            return np.array([self._weigh(state, x, self._seed) for x in slices])
 
     def _check_slices(self, slices: Sequence[Slice], *, may_grow: bool) -> list[Slice]:
         """The slices in the model's shape, or what it will have grown to; refuses bad ones."""
@@ -438,7 +440,8 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                     self._finish_warm_start()
             else:
                 number = self.n_slices_ + 1
-                self._state, self.last_ = self._learn(self._state, x, number, self._seed)
+                with blas_threads():
+                    self._state, self.last_ = self._learn(self._state, x, number, self._seed)
                 self.n_slices_ = number
 
     def _finish_warm_start(self) -> None:
