@@ -40,6 +40,7 @@ CHECKPOINT_KIND = "run checkpoint"
 PathLike = str | os.PathLike[str]
 Step = dict[str, Any]
 FloatArray = NDArray[np.float64]
+Model = tuple[tuple[FloatArray, ...], FloatArray, tuple[tuple[str, ...], ...]]
 
 
 @final
@@ -190,12 +191,36 @@ def read_run(path: PathLike) -> RunView:
     folder = Path(path)
     info = read_run_json(folder)
     steps = list(_parse(_whole_lines(_read_steps(folder)), folder))
-    factors, weights, labels = _read_model(folder)
-    if not factors:
-        weights = np.zeros(0)
+    factors, weights, labels = read_model(folder)
     names = [str(name) for name in info.get("modes") or ()]
     names += [f"mode {k + 1}" for k in range(len(names), len(factors))]
     return RunView(folder, info, steps, factors, weights, labels, tuple(names))
+
+
+def read_model(path: PathLike) -> Model:
+    """The factors, weights and labels of the checkpoint, empty where there is none yet."""
+    file = Path(path) / CHECKPOINT
+    try:
+        # Asked for before reading, as a run that only just began has none.
+        if not file.stat().st_size:
+            return (), np.zeros(0), ()
+    except FileNotFoundError:
+        return (), np.zeros(0), ()
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    arrays, record = read_archive(file, CHECKPOINT_KIND)
+    factors: list[FloatArray] = []
+    while f"factor.{len(factors)}" in arrays:
+        factors.append(np.asarray(arrays[f"factor.{len(factors)}"], dtype=np.float64))
+    given = record.get("labels") or []
+    labels = []
+    for k, factor in enumerate(factors):
+        names = [str(name) for name in (given[k] if k < len(given) else None) or ()]
+        names = names[: len(factor)] + [str(i) for i in range(len(names), len(factor))]
+        labels.append(tuple(names))
+    # Before the warm start is over a checkpoint holds slices only.
+    weights = arrays.get("weights", np.zeros(0)) if factors else np.zeros(0)
+    return tuple(factors), np.asarray(weights, dtype=np.float64), tuple(labels)
 
 
 def append_step(path: PathLike, step: Mapping[str, Any]) -> None:
@@ -387,32 +412,6 @@ def is_locked(path: PathLike) -> bool:
     finally:
         os.close(handle)
     return False
-
-
-def _read_model(
-    folder: Path,
-) -> tuple[tuple[FloatArray, ...], FloatArray, tuple[tuple[str, ...], ...]]:
-    file = folder / CHECKPOINT
-    try:
-        # Asked for before reading, as a run that only just began has none.
-        if not file.stat().st_size:
-            return (), np.zeros(0), ()
-    except FileNotFoundError:
-        return (), np.zeros(0), ()
-    except OSError as error:
-        raise _unreadable(file, error) from error
-    arrays, record = read_archive(file, CHECKPOINT_KIND)
-    factors: list[FloatArray] = []
-    while f"factor.{len(factors)}" in arrays:
-        factors.append(np.asarray(arrays[f"factor.{len(factors)}"], dtype=np.float64))
-    given = record.get("labels") or []
-    labels = []
-    for k, factor in enumerate(factors):
-        names = [str(name) for name in (given[k] if k < len(given) else None) or ()]
-        names = names[: len(factor)] + [str(i) for i in range(len(names), len(factor))]
-        labels.append(tuple(names))
-    weights = np.asarray(arrays.get("weights", np.zeros(0)), dtype=np.float64)
-    return tuple(factors), weights, tuple(labels)
 
 
 def _read_steps(folder: Path) -> bytes:

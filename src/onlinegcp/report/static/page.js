@@ -50,7 +50,10 @@ function renderOverview() {
 
 function renderGrid() {
   const { model } = page;
-  const grid = byId("grid");
+  const grid = byId("grid"), key = JSON.stringify([model.components, model.calendar]);
+  // Left alone while nothing changed, so that a reader's focus stays where it is.
+  if (grid.dataset.key === key) return;
+  grid.dataset.key = key;
   const calendar = ["hour", "weekday", "month"].filter((name) => model.calendar[name]).slice(-2);
   if (!model.components.length) { grid.replaceChildren(make("p", { class: "empty chart" }, "Patterns appear when the warm start is over.")); return; }
   grid.style.setProperty("--n", model.modes.length + calendar.length);
@@ -60,7 +63,7 @@ function renderGrid() {
       const chart = mode.kind === "category" ? bars(column.labels, column.values, column)
         : mode.kind === "weekday" || mode.kind === "month" ? miniLine(mode.labels, column.values, mode.name)
           : miniLine(mode.labels, column.values, mode.name, { suffix: mode.kind === "hour" ? " h" : "" });
-      return make("div", { class: "cell" }, make("h4", {}, mode.name), chart);
+      return make("div", { class: mode.kind === "category" ? "cell wide" : "cell" }, make("h4", {}, mode.name), chart);
     });
     for (const name of calendar) {
       const labels = { weekday: WEEK, month: YEAR, hour: [...Array(24).keys()].map(String) }[name];
@@ -255,9 +258,11 @@ function renderUnusual() {
     },
   });
   const order = rows.filter((row) => row.a).sort((a, b) => (b.a.flagged - a.a.flagged) || worst(a) - worst(b)).slice(0, 10);
+  const focused = document.activeElement?.closest("#ranking button")?.dataset.number;
   byId("ranking").replaceChildren(...order.map((row) => make("li", {}, make("button", { type: "button", "data-number": row.n, "aria-current": String(row.n === picked), onclick: () => pick(row.n, true) },
     make("i", { class: `swatch ${row.a.kind === "volume" ? "square" : "dot"}`, style: `--c:${!row.a.flagged ? "var(--faint)" : row.a.kind === "volume" ? "var(--volume)" : "var(--alert)"}` }),
     make("span", {}, sayTime(row)), make("em", {}, `p ${saySmall(worst(row))}`), make("small", {}, reason(row))))));
+  if (focused) byId("ranking").querySelector(`[data-number="${focused}"]`)?.focus({ preventScroll: true });
   renderDetail();
 }
 
@@ -345,11 +350,17 @@ byId("nav").append(...SECTIONS.map(([id, name]) => make("a", { href: `#${id}` },
 let width = innerWidth;
 addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; if (page) renderCharts(); } });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page && renderHeat());
-addEventListener("beforeprint", () => page && renderHeat());
+// On paper charts are as wide as the page, so that their letters keep their size.
+const sheet = (paper) => { clock.paper = paper; if (page) renderCharts(); };
+addEventListener("beforeprint", () => sheet(820));
+addEventListener("afterprint", () => sheet(0));
 
-page = JSON.parse(byId("payload").textContent);
-if (page) {
+function show(payload) {
+  page = payload;
   const flagged = page.steps.rows.filter((row) => row.a?.flagged).sort((a, b) => worst(a) - worst(b));
-  picked = flagged[0]?.n ?? null;
+  picked ??= flagged[0]?.n ?? null;
   renderAll();
 }
+
+const given = JSON.parse(byId("payload").textContent);
+if (given) show(given);

@@ -2,7 +2,7 @@
 // slice under the pointer is marked in every chart.
 
 const clock = {
-  rows: [], x: [], kind: "number", domain: null, charts: new Set(), pointed: null,
+  rows: [], x: [], kind: "number", domain: null, charts: new Set(), paper: 0,
   load(rows) {
     this.rows = rows;
     const parsed = rows.map((row) => (typeof row.t === "string" ? parseTime(row.t) : NaN));
@@ -81,7 +81,7 @@ function timeTicks(low, high, count) {
 /* A frame with axes, a warm-start band, hover and zoom. `paint` adds the marks.
    y: [low, high]; yTicks: [[value, text]]; lines(i): what the tooltip says about row i. */
 function frame(holder, { height = 220, y, yTicks, label, legend, paint, lines, onpick, left = 52, band = true }) {
-  const width = Math.max(holder.clientWidth - 24, 280);
+  const width = clock.paper || Math.max(holder.clientWidth - 24, 280);
   const small = width < 520;
   const top = 12, bottom = height - 26, right = width - 8;
   const [low, high] = clock.range();

@@ -1,0 +1,121 @@
+"""What changed in a run directory since the last look, as events for a live page."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from pathlib import Path
+from typing import Any, final
+
+from onlinegcp.errors import StateError
+from onlinegcp.report.fit import divisor
+from onlinegcp.report.payload import build, build_model, row
+from onlinegcp.runlog import (
+    CHECKPOINT,
+    Position,
+    RunView,
+    is_locked,
+    read_model,
+    read_run_json,
+    tail,
+)
+
+Event = tuple[str, dict[str, Any]]
+
+# The words and shapes of the patterns are built anew at most this often, in seconds, and never
+# for more than a fifth of the time.
+MODEL_EVERY = 0.8
+
+
+@final
+class Follower:
+    """One reader of a run that may be running, killed, resumed or gone.
+
+    Parameters
+    ----------
+    path
+        The run directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._position = Position()
+        self._view: RunView | None = None
+        self._stamp: tuple[int, ...] = ()
+        self._status: dict[str, Any] = {}
+        self._model_due = 0.0
+
+    def look(self) -> list[Event]:
+        """The events since the last look; the first look gives a snapshot of everything."""
+        problem = None
+        events: list[Event] = []
+        try:
+            events = self._changes()
+        except StateError as error:
+            # It may be repaired, or come back: the page says so and the next look tries again.
+            problem = str(error)
+        status = {"running": is_locked(self._path), "problem": problem}
+        if status != self._status:
+            self._status = status
+            events.append(("status", status))
+        return events
+
+    def _changes(self) -> list[Event]:
+        if self._view is None:
+            return [("snapshot", self._snapshot())]
+        new = tail(self._path, self._position)
+        if new.restarted:
+            return [("snapshot", self._snapshot())]
+        stamp = self._checkpoint()
+        moved = stamp != self._stamp and time.monotonic() >= self._model_due
+        if not new.steps and not moved:
+            return []
+        self._position = new.position
+        self._view.steps.extend(new.steps)
+        return [("update", self._update(self._view, len(new.steps), stamp if moved else None))]
+
+    def _snapshot(self) -> dict[str, Any]:
+        info = read_run_json(self._path)
+        self._stamp = self._checkpoint()
+        found = tail(self._path)
+        factors, weights, labels = read_model(self._path)
+        modes = tuple(str(name) for name in info.get("modes") or ())
+        modes += tuple(f"mode {k + 1}" for k in range(len(modes), len(factors)))
+        view = RunView(self._path, info, found.steps, factors, weights, labels, modes)
+        payload = build(view, live=True)
+        self._view, self._position = view, found.position
+        return payload
+
+    def _update(self, view: RunView, n_new: int, stamp: tuple[int, ...] | None) -> dict[str, Any]:
+        model = None
+        if stamp is not None:
+            started = time.monotonic()
+            factors, weights, labels = read_model(self._path)
+            view = dataclasses.replace(view, factors=factors, weights=weights, labels=labels)
+            model = build_model(view)
+            self._view, self._stamp = view, stamp
+            took = time.monotonic() - started
+            self._model_due = time.monotonic() + max(MODEL_EVERY, 4 * took)
+        unit = divisor(view)[0]
+        fresh = view.steps[len(view.steps) - n_new :]
+        anomalies = [step["anomaly"] for step in view.steps if step.get("anomaly")]
+        return {
+            "rows": [row([step], {step["number"]}, unit) for step in fresh],
+            "steps": {
+                "count": len(view.steps),
+                "events": sum(step.get("total") or 0 for step in view.steps),
+                "seconds": sum(step.get("seconds") or 0 for step in view.steps),
+                "flagged": sum(1 for anomaly in anomalies if anomaly.get("flagged")),
+                "scored": len(anomalies),
+            },
+            "model": model,
+        }
+
+    def _checkpoint(self) -> tuple[int, ...]:
+        """What tells one checkpoint from the next."""
+        try:
+            found = (self._path / CHECKPOINT).stat()
+        except OSError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,43 @@
+// Follows a run: the whole of it once, then what is new, as the server sends it.
+
+const pulse = { running: false, times: [], connected: false };
+
+function renderStatus() {
+  const node = byId("status");
+  node.hidden = false;
+  const now = performance.now();
+  pulse.times = pulse.times.filter(([at]) => now - at < 5000);
+  const rate = pulse.times.reduce((sum, [, n]) => sum + n, 0) / 5;
+  if (!pulse.connected) { node.className = "status lost"; node.textContent = "Connection lost, trying again"; }
+  else if (pulse.problem) { node.className = "status lost"; node.textContent = pulse.problem; }
+  else if (pulse.running) { node.className = "status running"; node.textContent = rate > 0 ? `Learning · ${say(rate, 2)} slices/s` : "Learning"; }
+  else { node.className = "status"; node.textContent = "Nobody is writing"; }
+}
+
+function follow() {
+  const source = new EventSource("events");
+  const on = (name, act) => source.addEventListener(name, (event) => { pulse.connected = true; act(JSON.parse(event.data)); renderStatus(); });
+  on("snapshot", (payload) => show(payload));
+  on("update", ({ rows, steps, model }) => {
+    if (!page) return;
+    page.steps.rows.push(...rows);
+    Object.assign(page.steps, steps);
+    if (model) page.model = model;
+    pulse.times.push([performance.now(), rows.length]);
+    renderSoon();
+  });
+  on("status", ({ running, problem }) => { pulse.running = running; pulse.problem = problem; });
+  // The browser connects again by itself, and the server then sends the whole run.
+  source.onerror = () => { pulse.connected = false; renderStatus(); };
+}
+
+let waiting = false;
+function renderSoon() {
+  if (waiting) return;
+  waiting = true;
+  // A reader who is zooming must not have the chart taken from under the pointer.
+  setTimeout(() => requestAnimationFrame(() => { waiting = false; renderAll(); }), 60);
+}
+
+setInterval(renderStatus, 1000);
+follow();

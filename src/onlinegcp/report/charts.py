@@ -1,0 +1,241 @@
+"""The same views as plotly figures, for notebooks: components, activations, losses and drift."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from onlinegcp.errors import DataError
+from onlinegcp.ktensor import KTensor
+from onlinegcp.report.profiles import guess_kind, scale
+from onlinegcp.report.text import number, percent
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+# Told apart by colour-blind readers and on white; the report uses the same.
+COLORS = ("#0b6aa8", "#c8550a", "#00795a", "#a8458a", "#806600", "#5146a5", "#00808f", "#5e6770")
+_INK, _SOFT, _LINE = "#16202a", "#55606b", "#e3e0d8"
+
+
+def plot_components(
+    model: KTensor,
+    *,
+    modes: Sequence[str] | None = None,
+    top: int = 8,
+    most: int = 12,
+) -> Figure:
+    """One row per component, strongest first, and one column per mode.
+
+    Modes with an order (hours, weekdays, months, ranges, dates, rows without names) are drawn as
+    lines, all others as bars of their strongest labels.
+
+    Parameters
+    ----------
+    model
+        Weights and factors, with labels if there are any.
+    modes
+        Names of the modes.
+    top
+        Bars per category mode.
+    most
+        Components shown.
+    """
+    from plotly.subplots import make_subplots
+
+    names = _names(modes, model.ndim)
+    strength = np.abs(model.weights) * scale(model.factors)
+    order = np.argsort(-strength, kind="stable")[:most]
+    share = strength / (strength.sum() or 1.0)
+    figure = make_subplots(
+        rows=len(order),
+        cols=model.ndim,
+        column_titles=names,
+        row_titles=[f"{r + 1} · {percent(float(share[r]))}" for r in order],
+        horizontal_spacing=0.5 / (4 * model.ndim),
+        vertical_spacing=min(0.3 / len(order), 0.08),
+    )
+    for row, r in enumerate(order, start=1):
+        color = COLORS[min(row - 1, len(COLORS) - 1)]
+        for k, factor in enumerate(model.factors):
+            trace = _column(model, k, names[k], factor[:, r], color, top)
+            figure.add_trace(trace, row=row, col=k + 1)
+            if trace.type == "bar":
+                figure.update_yaxes(autorange="reversed", row=row, col=k + 1)
+    _style(figure, height=90 + 150 * len(order))
+    figure.update_layout(showlegend=False)
+    return figure
+
+
+def plot_activations(
+    weights: ArrayLike, times: Sequence[Any] | None = None, *, names: Sequence[str] | None = None
+) -> Figure:
+    """How strong each component is in each slice.
+
+    Parameters
+    ----------
+    weights
+        (slices, rank).
+    times
+        Time of each slice; numbers from 1 without.
+    names
+        Name of each component.
+    """
+    from plotly.graph_objects import Figure, Scatter
+
+    values = _matrix(weights, "weights")
+    axis = _axis(times, len(values))
+    figure = Figure()
+    for place, r in enumerate(np.argsort(-np.nansum(np.abs(values), axis=0), kind="stable")):
+        figure.add_trace(
+            Scatter(
+                x=axis,
+                y=values[:, r],
+                mode="lines",
+                name=names[r] if names else f"component {r + 1}",
+                line={"color": COLORS[place % len(COLORS)], "width": 1.8},
+                # The strongest few at first; a click in the legend brings the others.
+                visible=True if place < 6 else "legendonly",
+            )
+        )
+    _style(figure, height=380)
+    figure.update_yaxes(title="weight", rangemode="tozero")
+    return figure
+
+
+def plot_losses(
+    prequential: ArrayLike,
+    local: ArrayLike | None = None,
+    times: Sequence[Any] | None = None,
+    *,
+    warm: int = 0,
+) -> Figure:
+    """Loss of each slice before and after it was learned.
+
+    Parameters
+    ----------
+    prequential
+        Loss before learning, one per slice; NaN for slices of the warm start.
+    local
+        Loss after learning.
+    times
+        Time of each slice; numbers from 1 without.
+    warm
+        Slices of the warm start, which are marked.
+    """
+    from plotly.graph_objects import Figure, Scatter
+
+    before = np.asarray(prequential, dtype=np.float64)
+    axis = _axis(times, len(before))
+    figure = Figure()
+    if local is not None:
+        after = np.asarray(local, dtype=np.float64)
+        line = {"color": COLORS[1], "width": 1.4, "dash": "dot"}
+        figure.add_trace(Scatter(x=axis, y=after, mode="lines", name="local", line=line))
+    line = {"color": COLORS[0], "width": 1.8}
+    figure.add_trace(Scatter(x=axis, y=before, mode="lines", name="prequential", line=line))
+    if 0 < warm <= len(axis):
+        figure.add_vrect(x0=axis[0], x1=axis[warm - 1], fillcolor="#f1efe9", line_width=0)
+        figure.add_annotation(
+            x=axis[warm - 1],
+            y=1,
+            yref="paper",
+            text="warm start ends",
+            showarrow=False,
+            xanchor="left",
+        )
+    _style(figure, height=340)
+    figure.update_yaxes(title="loss")
+    return figure
+
+
+def plot_drift(drift: ArrayLike, times: Sequence[Any] | None = None) -> Figure:
+    """Heat map of how far each component turned in each slice.
+
+    Parameters
+    ----------
+    drift
+        (slices, rank), 0 for unchanged to 1.
+    times
+        Time of each slice; numbers from 1 without.
+    """
+    from plotly.graph_objects import Figure, Heatmap
+
+    values = _matrix(drift, "drift")
+    names = [f"component {r + 1}" for r in range(values.shape[1])]
+    ramp = [[0, "#f4f2ec"], [0.25, "#f7cd80"], [0.5, "#de7828"], [0.75, "#962d0c"], [1, "#460c14"]]
+    heat = Heatmap(z=values.T, x=_axis(times, len(values)), y=names, colorscale=ramp, zmin=0)
+    figure = Figure(heat)
+    _style(figure, height=120 + 24 * len(names))
+    figure.update_yaxes(autorange="reversed")
+    return figure
+
+
+def _column(model: KTensor, k: int, name: str, column: np.ndarray, color: str, top: int) -> Any:
+    from plotly.graph_objects import Bar, Scatter
+
+    given = model.labels[k] if model.labels is not None else None
+    labels = list(given) if given is not None else [str(i) for i in range(len(column))]
+    # Rows without names have the order they came in.
+    if given is None or guess_kind(name, labels) != "category":
+        line = {"color": color, "width": 2}
+        return Scatter(x=labels, y=column, mode="lines", line=line, fill="tozeroy", name=name)
+    best = np.argsort(-np.abs(column), kind="stable")[:top]
+    hover = [f"{labels[i]}: {number(float(column[i]))}" for i in best]
+    return Bar(
+        x=column[best],
+        y=[labels[i] for i in best],
+        orientation="h",
+        marker={"color": color},
+        hovertext=hover,
+        hoverinfo="text",
+        name=name,
+    )
+
+
+def _style(figure: Figure, height: int) -> None:
+    figure.update_layout(
+        template="none",
+        height=height,
+        font={"family": "Inter, system-ui, sans-serif", "size": 13, "color": _INK},
+        margin={"l": 70, "r": 40, "t": 50, "b": 45},
+        hovermode="closest",
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        paper_bgcolor="white",
+        plot_bgcolor="white",
+    )
+    figure.update_xaxes(linecolor=_SOFT, showgrid=False, zeroline=False)
+    figure.update_yaxes(gridcolor=_LINE, zeroline=False)
+
+
+def _axis(times: Sequence[Any] | None, length: int) -> list[Any]:
+    if times is None:
+        return list(range(1, length + 1))
+    if len(times) != length:
+        raise DataError(
+            f"times must name every slice, {length} of them, but has {len(times)}. Give one time "
+            "per slice, or None."
+        )
+    return list(times)
+
+
+def _matrix(values: ArrayLike, name: str) -> np.ndarray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2:
+        raise DataError(
+            f"{name} must be a (slices, rank) matrix, but has {array.ndim} dimensions. Stack the "
+            "weights of the slices with np.stack."
+        )
+    return array
+
+
+def _names(modes: Sequence[str] | None, ndim: int) -> list[str]:
+    names = [f"mode {k + 1}" for k in range(ndim)] if modes is None else [str(m) for m in modes]
+    if len(names) != ndim:
+        raise DataError(
+            f"modes must name every mode, {ndim} of them, but has {len(names)}. Give {ndim} names."
+        )
+    return names
