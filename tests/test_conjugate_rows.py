@@ -77,6 +77,6 @@ def test_absorb_adds_exposure_floors_entries_and_follows_the_memory():
 
 
 def test_ratios_are_zero_where_the_factor_is():
-    out = np.full((1, 4), 9.0)
+    out = np.full((1, 4), 9.0, dtype=np.float32)
     conjugate_rows.ratios(np.ones((1, 4)), np.array([[2.0, 0.0, 1.0, 0.0]]), out)
     assert out.tolist() == [[0.5, 0.0, 1.0, 0.0]]

@@ -104,6 +104,10 @@ def test_the_subset_of_a_large_slice_gives_the_same_optimum(monkeypatch):
         chord.weights, whole.weights, rtol=1e-4, atol=1e-4 * whole.weights.max()
     )
     assert chord.optimality <= 1e-6
+    rough = solve(factors, x, loss, rough=True)
+    value, _ = exact(factors, x, loss, rough.weights[:5])
+    assert np.isnan(rough.objective)
+    assert value <= whole.objective + 5 * 5 * x.n_listed / 500
 
 
 def test_the_start_is_positive_and_has_the_total_of_the_slice():

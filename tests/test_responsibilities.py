@@ -45,10 +45,10 @@ def test_sensitivity_pass_gives_the_slope_of_the_loss_along_the_sensitivity():
     blocks, rng = stack_factors(factors), np.random.default_rng(3)
     change = np.zeros_like(blocks.data)
     change[:, :5] = 0.1 * rng.standard_normal((9, 5))
-    ratio = np.zeros_like(change)
+    ratio = np.zeros(change.shape, dtype=np.float32)
     ratio[:, :5] = change[:, :5] / blocks.data[:, :5]
     phi, slope, bend = np.zeros_like(change), np.zeros(8), np.zeros(8)
-    common = responsibilities.with_sensitivity(
+    common, logs = responsibilities.with_sensitivity(
         blocks.data, ratio, blocks.offsets, index, value, pad_vector(weights), phi, slope, bend,
         np.zeros(8), np.zeros(8),
     )  # fmt: skip
@@ -68,6 +68,7 @@ def test_sensitivity_pass_gives_the_slope_of_the_loss_along_the_sensitivity():
     whole = (minus_logs(1e-6, range(5)) - minus_logs(-1e-6, range(5))) / 2e-6
     assert slope.sum() == pytest.approx(whole, rel=1e-5)
     assert common > 0.0
+    assert logs == pytest.approx(-minus_logs(0.0, [0]), rel=1e-12)
     assert (bend[:5] > 0.0).all()
     again = np.zeros_like(phi)
     responsibilities.responsibilities(

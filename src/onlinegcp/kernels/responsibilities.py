@@ -50,13 +50,14 @@ def with_sensitivity(data, ratio, offsets, index, value, weights, phi, slope, be
     # As `responsibilities` for all modes, and with ratio = (dA / d eta) / A:
     #   tau_jr = share of component r times the sum of its ratios over the modes,
     #   slope[r] = - sum_j x_j tau_jr, bend[r] = sum_j x_j tau_jr^2,
-    # and returned: sum_j x_j (sum_r tau_jr)^2.
+    # and returned: sum_j x_j (sum_r tau_jr)^2 and sum_j x_j log m_j.
     width = data.shape[1]
     d = index.shape[1]
     phi[:] = 0.0
     slope[:] = 0.0
     bend[:] = 0.0
     common = 0.0
+    logs = 0.0
     for j in range(index.shape[0]):
         row = offsets[0] + index[j, 0]
         a = data[row]
@@ -75,6 +76,7 @@ def with_sensitivity(data, ratio, offsets, index, value, weights, phi, slope, be
         for r in range(width):
             m += z[r]
         x = value[j]
+        logs += x * np.log(m)
         w = 1.0 / m
         total = 0.0
         for r in range(width):
@@ -89,7 +91,7 @@ def with_sensitivity(data, ratio, offsets, index, value, weights, phi, slope, be
             target = phi[offsets[k] + index[j, k]]
             for r in range(width):
                 target[r] += z[r]
-    return common
+    return common, logs
 
 
 @kernel

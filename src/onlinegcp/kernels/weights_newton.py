@@ -257,6 +257,7 @@ def newton_poisson(
     for r in range(rank):
         objective += column_sums[r] * weights[r]
     steps = 0
+    remembered = 0.0
     worst = np.inf
     while True:
         for r in range(rank):
@@ -272,7 +273,8 @@ def newton_poisson(
             top = max(top, weights[r])
         for r in range(rank):
             metric[r] = pull[r] / max(weights[r], 1e-3 * top)
-        level = 0.0
+        # A chord that needed damping needs it again; a fresh Hessian may not.
+        level = remembered
         accepted = False
         for _ in range(ATTEMPTS):
             for r in range(rank):
@@ -295,6 +297,7 @@ def newton_poisson(
             # No progress is left at this precision; `pull` belongs to the trial point.
             break
         steps += 1
+        remembered = 0.0 if exact else level
         objective = attempt
         for r in range(rank):
             weights[r] = trial[r]

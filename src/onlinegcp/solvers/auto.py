@@ -262,18 +262,23 @@ def _step_conjugate(
         nothing = np.zeros(factors.width)
         return components.Outcome(nothing, 0.0, 0.0, 0, nothing, informative=False)
     solution = _solve_conjugate(
-        state, cells, form, zeros, tolerance=STREAM_TOLERANCE, max_steps=STREAM_STEPS
+        state, cells, form, zeros, tolerance=STREAM_TOLERANCE, max_steps=STREAM_STEPS, rough=True
     )
+    before = solution.objective
     slopes = None
     if memory.learned:
         slopes = conjugate.learn_forgetting(
             factors, cells, form, zeros, solution.weights, state.conjugate, memory, cap
         )
+        if math.isnan(before):
+            before = zeros.tangent(solution.weights)[0] - slopes.logs
+    elif math.isnan(before):
+        before = conjugate.evaluate(factors, cells, zeros, solution.weights)
     weights, local, lam = conjugate.update(
         factors, cells, form, zeros, solution.weights, state.conjugate, memory, cap, state.unit,
         slopes,
     )  # fmt: skip
-    return components.Outcome(weights, solution.objective, local, solution.steps, lam)
+    return components.Outcome(weights, before, local, solution.steps, lam)
 
 
 def _step_square(state: AutoState, x: Slice, cap: float) -> components.Outcome:
@@ -354,13 +359,15 @@ def _solve_conjugate(
     *,
     tolerance: float,
     max_steps: int,
+    rough: bool = False,
 ) -> Solution:
     rank = state.factors.rank
     sums = zeros.column_sums() if form.linear else np.ones(state.factors.width)
     begin = newton.start_weights(state.mean_weights, cells.total, sums, rank)
     return newton.solve_odds_form(
-        state.factors, cells, form, zeros, begin, tolerance=tolerance, max_steps=max_steps
-    )
+        state.factors, cells, form, zeros, begin, tolerance=tolerance, max_steps=max_steps,
+        rough=rough,
+    )  # fmt: skip
 
 
 def grow(state: AutoState, new_shape: Sequence[int]) -> None:

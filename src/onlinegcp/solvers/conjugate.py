@@ -62,10 +62,13 @@ class Slopes:
         Responsibilities of all modes (rows, width).
     exposure
         Exposure of all modes, (rows, width), or (1, width) when all rows share it.
+    logs
+        Sum of x log m.
     """
 
     phi: Array
     exposure: Array
+    logs: float
 
 
 def learn_forgetting(
@@ -80,10 +83,11 @@ def learn_forgetting(
 ) -> Slopes:
     """Take the forgetting one step, in the pass over the cells that the update needs anyway."""
     data, offsets, width = factors.data, factors.offsets, factors.width
-    ratio, phi = np.empty_like(data), np.empty_like(data)
+    # Single precision is plenty for a slope, and halves what a large slice reads at random.
+    ratio, phi = np.empty(data.shape, dtype=np.float32), np.empty_like(data)
     slopes, bends = np.zeros(width), np.zeros(width)
     conjugate_rows.ratios(history.sensitivity, data, ratio)
-    bend = responsibilities.with_sensitivity(
+    bend, logs = responsibilities.with_sensitivity(
         data, ratio, offsets, cells.index, cells.value, weights, phi, slopes, bends,
         np.zeros(width), np.zeros(width),
     )  # fmt: skip
@@ -91,11 +95,11 @@ def learn_forgetting(
         # The model total does not depend on eta: columns of the sensitivity sum to zero.
         exposure = weights[None, :]
     else:
-        exposure = ratio
+        exposure = np.empty_like(data)
         zeros.rates(weights, -1, exposure)
         slopes += np.einsum("ir,ir->r", exposure, history.sensitivity)
     forgetting.learn(memory, slopes, bends, float(bend), cap)
-    return Slopes(phi, exposure)
+    return Slopes(phi, exposure, float(logs))
 
 
 def update(
@@ -157,7 +161,7 @@ def update(
         memory.lift = prior * lift / np.maximum(prior + counts, 1e-300)
     zeros.refresh()
     # A further multiplicative step for the weights changed no loss by more than 1e-4.
-    return weights, _evaluate(factors, cells, zeros, weights), lam
+    return weights, evaluate(factors, cells, zeros, weights), lam
 
 
 def floor_of(factors: Blocks, mass: Array, unit: float, mode: int) -> Array:
@@ -249,7 +253,7 @@ def _mass(rate: Array, old: Array, factors: Blocks) -> Array:
     return np.asarray(np.einsum("ir,ir->r", rate[rows], old[rows]))
 
 
-def _evaluate(factors: Blocks, cells: Cells, zeros: Zeros, weights: Array) -> float:
+def evaluate(factors: Blocks, cells: Cells, zeros: Zeros, weights: Array) -> float:
     """Loss of the slice over every observed cell."""
     if cells.value.size == 0:
         return 0.0
