@@ -70,7 +70,7 @@ def _is_table(x: Any) -> bool:
         # does.
         return not x or (isinstance(x[0], list | float | int) and np.ndim(x[0]) <= 1)
     if scipy.sparse.issparse(x):
-        return np.ndim(x) == 2
+        return bool(getattr(x, "ndim", 2) == 2)
     return hasattr(type(x), "__array__") and not _is_tensor(x) and np.asarray(x).ndim <= 2
 
 

@@ -7,6 +7,7 @@ from typing import Literal, final
 
 from onlinegcp.errors import DataError
 from onlinegcp.history import HistoryKind
+from onlinegcp.kernels import get_kernels
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
@@ -217,6 +218,7 @@ class OnlineGCP(StreamingModel):
         paper_solver.empty_history(self)
         paper_solver.settings(self, "weight")
         paper_solver.settings(self, "factor")
+        get_kernels(self.device)
         return loss
 
     def _refuse_unused(self) -> None:

@@ -108,8 +108,7 @@ def weigh(
 def settings(model: OnlineGCP, part: Literal["weight", "factor"]) -> SgdSettings:
     """The model's parameters as the solver of one part takes them."""
     return SgdSettings(
-        step=model.step,
-        rate=getattr(model, f"{part}_rate"),
+        step=get_step(model.step, getattr(model, f"{part}_rate")),
         epochs=getattr(model, f"{part}_epochs"),
         iterations=getattr(model, f"{part}_iterations"),
         sampler=Sampler(model.sampler, model.gradient_listed, model.gradient_zeros),
@@ -198,12 +197,16 @@ def starting_weights(
     if lower < 0:
         return mean
     largest = float(mean.max())
-    start = np.maximum(mean, 1e-3 * largest) if largest > 0 else np.ones_like(mean)
-    share = x.n_observed / x.size
-    expected = share * float(start @ np.prod([a.sum(axis=0) for a in factors], axis=0))
-    if expected > 0:
-        start = start * max(x.total / expected, 1e-3)
-    return np.maximum(start, lower)
+    scale, shares = 1.0, np.ones_like(mean)
+    if largest > 0:
+        scale, shares = largest, np.maximum(mean / largest, 1e-3)
+    # What the observed cells would add up to with weights of these shares.
+    volume = (
+        x.n_observed / x.size * float(shares @ np.prod([a.sum(axis=0) for a in factors], axis=0))
+    )
+    if volume > 0:
+        scale = max(x.total / volume, 1e-3 * scale)
+    return np.maximum(scale * shares, lower)
 
 
 def _moments_of(state: ModelState) -> Moments:
