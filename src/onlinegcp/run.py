@@ -20,6 +20,7 @@ from typing import Any, Self, final
 from numpy.typing import NDArray
 
 from onlinegcp import __version__, runlog
+from onlinegcp.anomaly import AnomalyTracker, score_slice
 from onlinegcp.archive import read_archive, write_archive
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.event_stream import EventStream
@@ -72,6 +73,8 @@ class Run:
         What run.json holds.
     n_steps : int
         Slices that have a line.
+    busy : bool
+        Whether a slice is in flight, rather than waited for.
 
     Examples
     --------
@@ -92,8 +95,10 @@ class Run:
     def __init__(self, path: Path, model: StreamingModel, info: dict[str, Any]) -> None:
         self.path, self.model, self.info = path, model, info
         self.n_steps = 0
+        self.busy = False
         self._labels: Labels | None = None
         self._events: dict[str, Any] | None = None  # state of the stream of events
+        self._tracker = AnomalyTracker(info["anomaly"]["period"])
         self._last_time: Any = None
         self._last_lines: list[Line] = []
         self._lock: runlog.Lock | None = None
@@ -113,6 +118,7 @@ class Run:
         command: Sequence[str] | None = None,
         level: float = 0.01,
         top: int = 10,
+        period: int = 1,
         hold_flagged: bool = False,
         overwrite: bool = False,
     ) -> Run:
@@ -136,6 +142,8 @@ class Run:
             Share of ordinary slices that may be flagged.
         top
             Cells to name per slice.
+        period
+            Slices after which volumes repeat, such as 7 for days; 1 for none.
         hold_flagged
             Whether flagged slices are left unlearned.
         overwrite
@@ -150,7 +158,12 @@ class Run:
             "model": model_settings(model),
             "modes": list(modes),
             "events": None if events is None else event_settings(events),
-            "anomaly": {"level": level, "top": top, "hold_flagged": hold_flagged},
+            "anomaly": {
+                "level": level,
+                "top": top,
+                "period": period,
+                "hold_flagged": hold_flagged,
+            },
             "command": None if command is None else list(command),
         }
         run = cls(folder, model, info)
@@ -271,10 +284,14 @@ class Run:
         before = events.n_events if events is not None else 0
         n_slices, total = 0, 0.0
         for x in self._unseen(stream, skip=events is None):
-            if events is not None:
-                self._labels = events.labels
-            lines = self._advance(x, hold)
-            self._store(lines, self._events if events is None else events.state())
+            self.busy = True
+            try:
+                if events is not None:
+                    self._labels = events.labels
+                lines = self._advance(x, hold)
+                self._store(lines, self._events if events is None else events.state())
+            finally:
+                self.busy = False
             n_slices += 1
             total += x.total
             if progress is not None:
@@ -293,6 +310,11 @@ class Run:
     def warming_up(self) -> int:
         """Slices collected for a warm start that is not over yet."""
         return len(_buffer(self.model) or ())
+
+    @property
+    def last_time(self) -> Any:
+        """Time of the last slice learned: ISO text, a number, or None."""
+        return written(self._last_time)
 
     def _unseen(self, stream: Iterable[Any], *, skip: bool) -> Iterator[Slice]:
         last = self._last_time if skip else None
@@ -322,28 +344,30 @@ class Run:
         model, number = self.model, self.n_steps + 1
         buffer = _buffer(model)
         if buffer is not None:
-            model.partial_fit(x)
+            model.partial_fit([x])
+            self._tracker.update_volume(x, signed=model._get_loss().domain == "real")
             if _buffer(model) is not None:
                 return []
             if model.init is None:
                 return warm_lines([*buffer, x], number, model)
             return [learned_line(x, number, model, None, None)]
-        anomaly, old = self._score(x), model.factors_
-        if hold and anomaly is not None and anomaly["flagged"]:
-            return [held_line(x, number, model, anomaly)]
-        model.partial_fit(x)
-        return [learned_line(x, number, model, old, anomaly)]
-
-    def _score(self, x: Slice) -> dict[str, Any] | None:
-        try:
-            from onlinegcp.anomaly import score_slice  # type: ignore[import-not-found, unused-ignore]
-        except ModuleNotFoundError:
-            return None
         options = self.info["anomaly"]
         anomaly = score_slice(
-            self.model, x, self._labels, top=options["top"], level=options["level"]
+            model,
+            x,
+            self._labels,
+            top=options["top"],
+            level=options["level"],
+            history=self._tracker,
         )
-        return dict(anomaly.to_dict())
+        old = model.factors_
+        if hold and anomaly.flagged:
+            lines = [held_line(x, number, model, anomaly.to_json())]
+        else:
+            model.partial_fit([x])
+            lines = [learned_line(x, number, model, old, anomaly.to_json())]
+        self._tracker.update(anomaly)
+        return lines
 
     # ---- the directory
 
@@ -363,6 +387,7 @@ class Run:
             "n_steps": n_steps,
             "labels": self._labels,
             "events": events,
+            "tracker": self._tracker.to_dict(),
             "last_time": pack_time(self._last_time, or_text=True),
             "last_step": kept or self._last_lines,
         }
@@ -404,6 +429,7 @@ class Run:
             self._events = record["events"]
             if record["labels"] is not None:
                 self._labels = tuple(map(tuple, record["labels"]))
+            self._tracker = AnomalyTracker.from_dict(record["tracker"])
             self._last_time = unpack_time(record["last_time"])
             self._last_lines = list(record["last_step"])
             packed = record["model"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.anomaly import drift
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import StreamingModel
 
@@ -97,16 +98,6 @@ def _seen(x: Slice, model: StreamingModel) -> tuple[FloatArray, float]:
     known = cropped(x, [len(a) for a in model.factors_])
     loss = -float(model.score_samples([known])[0]) * max(1, known.n_observed)
     return model.transform([known])[0], loss
-
-
-def drift(old: Sequence[FloatArray], new: Sequence[FloatArray]) -> FloatArray:
-    """1 minus the product over modes of the cosines between old and new columns."""
-    product = np.ones(new[0].shape[1])
-    for before, after in zip(old, new, strict=True):
-        inner = np.einsum("ir,ir->r", before, after[: len(before)])
-        norms = np.linalg.norm(before, axis=0) * np.linalg.norm(after, axis=0)
-        product *= np.divide(inner, norms, out=np.ones_like(inner), where=norms > 0)
-    return np.clip(1.0 - product, 0.0, 2.0)
 
 
 def cropped(x: Slice, shape: Sequence[int]) -> Slice:

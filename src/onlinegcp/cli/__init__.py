@@ -1,0 +1,135 @@
+"""The command line: one thin file per verb, and here what they share: the app and exit codes.
+
+Exit codes
+----------
+0
+    Done.
+1
+    Something unexpected; a bug, or a machine in trouble. ``--debug`` shows the traceback.
+2
+    The command or its data are not as needed: unknown option, missing column, bad file.
+3
+    The run directory is not in the state the command needs: missing, locked, damaged, full disk.
+4
+    Alarms were found and ``--fail-on-alarm`` was given.
+130
+    Interrupted by Ctrl-C; what was learned is kept.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+__all__ = ["Exit", "call", "main"]
+
+# The parser takes a lone dash for an option; this file name means the same.
+STANDARD_INPUT = "/dev/stdin"
+
+# Said here, because listing them should not load them.
+COMMANDS = {
+    "demo": "A year of flights: patterns, odd days and a report, in seconds.",
+    "fit": "Learn a table of events into a new run directory.",
+    "update": "Go on with a run: new data, or the same after an interruption.",
+    "report": "Write a run as one HTML file.",
+    "watch": "Serve a live page of a run.",
+    "anomalies": "List the oddest slices of a run, and why.",
+    "components": "Show the patterns of a run, with labels.",
+    "compare": "Let several methods predict the same stream.",
+    "rank": "Find out how many patterns there are.",
+    "inspect": "Show what a run directory holds.",
+    "export": "Write factors, activations or anomalies to a file.",
+    "warmup": "Compile everything now, so that nothing waits for it later.",
+}
+
+
+class Exit(enum.IntEnum):
+    """What the command tells the shell; see the top of this file."""
+
+    DONE = 0
+    UNEXPECTED = 1
+    BAD_INPUT = 2
+    BAD_STATE = 3
+    ALARM = 4
+    INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command the shell asked for."""
+    raise SystemExit(int(call(sys.argv[1:])))
+
+
+def call(tokens: Sequence[str]) -> Exit:
+    """Run a command and say how it went.
+
+    Parameters
+    ----------
+    tokens
+        The words after ``onlinegcp``.
+
+    Examples
+    --------
+    >>> call(["--version"])
+    0.1.0
+    <Exit.DONE: 0>
+    """
+    from cyclopts import CycloptsError
+
+    from onlinegcp.cli.terminal import say_error
+    from onlinegcp.errors import DataError, StateError
+
+    words = [STANDARD_INPUT if word == "-" else word for word in tokens if word != "--debug"]
+    try:
+        outcome = _app()(
+            words or ["--help"],
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
+        )
+        sys.stdout.flush()
+        return outcome if isinstance(outcome, Exit) else Exit.DONE
+    except (CycloptsError, DataError, StateError) as error:
+        if "--debug" in tokens:
+            raise
+        say_error(str(error))
+        return Exit.BAD_STATE if isinstance(error, StateError) else Exit.BAD_INPUT
+    except KeyboardInterrupt:
+        say_error("Interrupted.")
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # The reader, such as head, has seen enough; Python must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return Exit.DONE
+    except Exception as error:
+        if "--debug" in tokens:
+            raise
+        say_error(
+            f"Something unexpected happened ({type(error).__name__}: {error}). Run the command "
+            "again with --debug to see where, and report it, please."
+        )
+        return Exit.UNEXPECTED
+
+
+def _app() -> App:
+    from cyclopts import App
+
+    from onlinegcp import __version__
+
+    app = App(
+        name="onlinegcp",
+        help="Patterns in data that keep arriving: learn them, follow them, be told of change.",
+        help_epilogue="Exit codes: 0 done, 1 unexpected, 2 bad input, 3 bad run directory, "
+        "4 alarms (--fail-on-alarm), 130 interrupted. --debug shows tracebacks.",
+        version=__version__,
+        suppress_keyboard_interrupt=False,
+    )
+    for position, (name, summary) in enumerate(COMMANDS.items()):
+        # Loaded when called.
+        app.command(f"onlinegcp.cli.{name}:{name}", name=name, help=summary, sort_key=position)
+    return app

@@ -1,0 +1,111 @@
+"""`onlinegcp anomalies`: the oddest slices of a run, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onlinegcp.cli import Exit
+from onlinegcp.cli.options import Flag, Json
+
+
+def anomalies(
+    run: str,
+    *,
+    top: int = 20,
+    all: Flag = False,
+    since: str | None = None,
+    until: str | None = None,
+    by_time: Flag = False,
+    fail_on_alarm: Flag = False,
+    json: Json = False,
+) -> Exit:
+    """List flagged slices, oddest first, with the cell that stands out.
+
+    Parameters
+    ----------
+    run
+        The run directory.
+    top
+        Most slices to list.
+    all
+        Slices that were not flagged, too.
+    since
+        Only slices from this time on.
+    until
+        Only slices before this time.
+    by_time
+        In order of time.
+    fail_on_alarm
+        Exit with code 4 if a slice was flagged.
+    json
+        As JSON, with all that is known about each slice.
+    """
+    from onlinegcp.cli.terminal import say, say_json, say_table
+    from onlinegcp.runlog import read_run
+
+    steps = [
+        step
+        for step in read_run(run).steps
+        if (since is None or str(step["time"]) >= since)
+        and (until is None or str(step["time"]) < until)
+    ]
+    scored = [step for step in steps if step.get("anomaly")]
+    flagged = [step for step in scored if step["anomaly"]["flagged"]]
+    chosen = oddest(scored if all else flagged, top)
+    if by_time:
+        chosen.sort(key=lambda step: step["number"])
+    if json:
+        say_json([_row(step) for step in chosen])
+    else:
+        say(f"{len(flagged)} of {len(scored)} scored slices were flagged.")
+        if chosen:
+            headings = ["slice", "time", "why", "p", "events", "expected", "stands out"]
+            say_table(headings, map(_texts, chosen), right="r  rrr")
+    return Exit.ALARM if flagged and fail_on_alarm else Exit.DONE
+
+
+def oddest(steps: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
+    """Slices with the smallest p-values first."""
+    return sorted(steps, key=_oddity)[:top]
+
+
+def smallest_p(step: dict[str, Any]) -> float:
+    """The p-value of pattern or volume, whichever is smaller."""
+    values = (step["anomaly"].get("p"), step["anomaly"].get("volume_p"))
+    return min((value for value in values if value is not None), default=1.0)
+
+
+def stands_out(step: dict[str, Any]) -> str:
+    """The cell that contributes most, in words."""
+    cells = step["anomaly"].get("cells") or []
+    if not cells:
+        return ""
+    cell = cells[0]
+    names = ", ".join(map(str, cell.get("labels") or cell["index"]))
+    return f"{names}: {cell['observed']:g} for {cell['expected']:.3g}"
+
+
+def _oddity(step: dict[str, Any]) -> tuple[float, float]:
+    # Many p-values are 0 in double precision; then the larger score is the odder one.
+    anomaly = step["anomaly"]
+    scores = [abs(anomaly.get(name) or 0.0) for name in ("z", "volume_z")]
+    return smallest_p(step), -max(scores)
+
+
+def _row(step: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: step[name] for name in ("number", "time", "total", "held", "prequential")}
+    return {**kept, **step["anomaly"]}
+
+
+def _texts(step: dict[str, Any]) -> list[str]:
+    anomaly = step["anomaly"]
+    expected = anomaly.get("expected_total")
+    return [
+        str(step["number"]),
+        str(step["time"]),
+        (anomaly.get("kind") or "") + (" (held)" if step["held"] else ""),
+        f"{smallest_p(step):.1e}",
+        f"{step['total']:,.6g}",
+        "" if expected is None else f"{expected:,.4g}",
+        stands_out(step),
+    ]

@@ -1,0 +1,108 @@
+"""`onlinegcp demo`: a year of flights, from bundled data to patterns, odd days and a report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from onlinegcp.cli import Exit
+from onlinegcp.cli.options import Flag, Quiet
+
+MODES = ("dest", "carrier", "hour")
+
+
+def demo(
+    *,
+    output: Annotated[str, Parameter(name=["--output", "-o"])] = "flights.run",
+    rank: int = 8,
+    open: Flag = False,
+    quiet: Quiet = False,
+) -> Exit:
+    """Learn 336,776 flights out of New York day by day, and say what was found.
+
+    Parameters
+    ----------
+    output
+        The run directory; that of an earlier demo is replaced.
+    rank
+        Number of patterns.
+    open
+        Show the report in the browser.
+    quiet
+        No bar.
+    """
+    from onlinegcp.cli.flight_names import spoken
+    from onlinegcp.cli.learning import learn
+    from onlinegcp.cli.terminal import say
+    from onlinegcp.problems import load_flights
+    from onlinegcp.report import write_report
+    from onlinegcp.run import Run
+    from onlinegcp.runlog import read_run
+    from onlinegcp.streaming import OnlineGCP
+
+    flights = load_flights(MODES)
+    assert flights.labels is not None
+    total = sum(x.total for x in flights)
+    say(
+        f"[b]{total:,.0f} flights[/b] left New York City in 2013: one slice per day of "
+        f"{' x '.join(f'{n} {mode}' for n, mode in zip(flights.shape, MODES, strict=True))}."
+    )
+    with Run.create(
+        output,
+        OnlineGCP(rank, "poisson", init_slices=28, random_state=0),
+        modes=["to", "carrier", "hour"],
+        labels=spoken(flights.labels, MODES),
+        command=["onlinegcp", *sys.argv[1:]],
+        period=7,
+        overwrite=_is_demo(Path(output)),
+    ) as run:
+        outcome = learn(run, flights, [], n_events=total, quiet=quiet)
+    if outcome is not Exit.DONE:
+        return outcome
+    view = read_run(output)
+    _tell(view)
+    report = write_report(output)
+    say(f"\nReport: [b]{report}[/b]")
+    if open:
+        import webbrowser
+
+        webbrowser.open(report.resolve().as_uri())
+    return Exit.DONE
+
+
+def _tell(view: Any) -> None:
+    from rich.markup import escape
+
+    from onlinegcp.cli.anomalies import oddest, stands_out
+    from onlinegcp.cli.terminal import say
+    from onlinegcp.report.text import number, percent, say_time
+    from onlinegcp.report.words import patterns
+
+    say("\n[b]The three strongest patterns[/b]")
+    for place, pattern in enumerate(patterns(view)[:3], 1):
+        say(f"  {place}. {escape(pattern.sentence)} ({percent(pattern.share)}).")
+    flagged = [s for s in view.steps if s.get("anomaly") and s["anomaly"]["flagged"]]
+    say(f"\n[b]The oddest of {len(flagged)} flagged days[/b]")
+    for step in oddest(flagged, 5):
+        anomaly = step["anomaly"]
+        if anomaly["kind"] == "volume":
+            expected = number(round(anomaly["expected_total"]))
+            why = f"{number(step['total'])} flights where {expected} were expected"
+        else:
+            why = stands_out(step)
+        say(f"  {say_time(step['time'])}: {escape(why)}")
+
+
+def _is_demo(path: Path) -> bool:
+    """Whether the directory holds an earlier demo, which may be replaced."""
+    from onlinegcp.errors import StateError
+    from onlinegcp.runlog import read_run_json
+
+    try:
+        command = read_run_json(path).get("command") or []
+    except StateError:
+        return False
+    return "demo" in command[:2]

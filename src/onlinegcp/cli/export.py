@@ -1,0 +1,144 @@
+"""`onlinegcp export`: factors, activations or anomalies of a run as a table or arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from onlinegcp.runlog import RunView
+
+What = Literal["factors", "activations", "anomalies", "cells", "ktensor"]
+_TABLES = (".csv", ".parquet", ".jsonl")
+
+
+def export(
+    run: str, what: What, *, output: Annotated[str, Parameter(name=["--output", "-o"])]
+) -> None:
+    """Write what a run has learned to a file; its ending says how.
+
+    Parameters
+    ----------
+    run
+        The run directory.
+    what
+        factors: one row per mode, label and component. activations: one row per slice and
+        component. anomalies: one row per scored slice. cells: one row per cell that stood out.
+        ktensor: the model of the newest slice, for KTensor.load.
+    output
+        The file: .csv, .parquet or .jsonl for a table, .npz for arrays.
+    """
+    from onlinegcp.cli.components import check_learned
+    from onlinegcp.cli.terminal import say
+    from onlinegcp.errors import DataError
+    from onlinegcp.runlog import read_run
+
+    view = read_run(run)
+    target = Path(output)
+    endings = (".npz",) if what == "ktensor" else (*_TABLES, ".npz")
+    if target.suffix not in endings:
+        raise DataError(
+            f"the file must end in {' or '.join(endings)} to hold {what}, but is called "
+            f"{target.name}. Choose another name."
+        )
+    if what in ("factors", "activations", "ktensor"):
+        check_learned(view)
+    if what == "ktensor":
+        from onlinegcp.ktensor import KTensor
+
+        KTensor(view.weights, view.factors, labels=view.labels).save(target)
+    elif target.suffix == ".npz":
+        _write_arrays(target, _arrays(view, what))
+    else:
+        _write_table(target, _rows(view, what))
+    say(str(target))
+
+
+def _rows(view: RunView, what: What) -> list[dict[str, Any]]:
+    if what == "factors":
+        return [
+            {"mode": mode, "label": label, "component": r + 1, "value": float(value)}
+            for mode, names, factor in zip(view.modes, view.labels, view.factors, strict=True)
+            for label, row in zip(names, factor, strict=True)
+            for r, value in enumerate(row)
+        ]
+    if what == "activations":
+        return [
+            {"slice": step["number"], "time": step["time"], "component": r + 1, "weight": weight}
+            for step in view.steps
+            for r, weight in enumerate(step["weights"])
+        ]
+    scored = [step for step in view.steps if step.get("anomaly")]
+    if what == "anomalies":
+        names = ("p", "z", "volume_p", "volume_z", "expected_total", "flagged", "kind")
+        return [
+            {
+                **{name: step[name] for name in ("number", "time", "total", "held")},
+                **{name: step["anomaly"].get(name) for name in names},
+            }
+            for step in scored
+        ]
+    return [
+        {
+            "slice": step["number"],
+            "time": step["time"],
+            **dict(zip(view.modes, cell.get("labels") or map(str, cell["index"]), strict=False)),
+            **{name: cell.get(name) for name in ("observed", "expected", "p", "share")},
+        }
+        for step in scored
+        for cell in step["anomaly"].get("cells") or ()
+    ]
+
+
+def _arrays(view: RunView, what: What) -> dict[str, Any]:
+    import numpy as np
+
+    if what == "factors":
+        found: dict[str, Any] = {"modes": np.array(view.modes)}
+        for k, (factor, names) in enumerate(zip(view.factors, view.labels, strict=True)):
+            found |= {f"factor.{k}": factor, f"labels.{k}": np.array(names, dtype=str)}
+        return found
+    if what == "activations":
+        return {
+            "weights": np.array([step["weights"] for step in view.steps], dtype=np.float64),
+            "times": np.array([str(step["time"]) for step in view.steps]),
+        }
+    rows = _rows(view, what)
+    columns = list(rows[0]) if rows else []
+    return {name: _column([row[name] for row in rows]) for name in columns}
+
+
+def _column(values: list[Any]) -> Any:
+    import numpy as np
+
+    if all(isinstance(value, bool) for value in values):
+        return np.array(values, dtype=bool)
+    if all(value is None or isinstance(value, int | float) for value in values):
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    return np.array(["" if value is None else str(value) for value in values])
+
+
+def _write_arrays(target: Path, arrays: dict[str, Any]) -> None:
+    import numpy as np
+
+    from onlinegcp.atomic import replacing
+
+    with replacing(target) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def _write_table(target: Path, rows: list[dict[str, Any]]) -> None:
+    import polars as pl
+
+    from onlinegcp.atomic import replacing
+
+    table = pl.DataFrame(rows, infer_schema_length=None)
+    with replacing(target) as file:
+        if target.suffix == ".csv":
+            table.write_csv(file)
+        elif target.suffix == ".parquet":
+            table.write_parquet(file)
+        else:
+            table.write_ndjson(file)

@@ -1,0 +1,73 @@
+"""`onlinegcp inspect`: what a run directory holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onlinegcp.cli.options import Json
+
+
+def inspect(run: str, *, json: Json = False) -> None:
+    """Show what a run is made of: data, settings, progress, files.
+
+    Parameters
+    ----------
+    run
+        The run directory.
+    json
+        As JSON.
+    """
+    from rich.markup import escape
+
+    from onlinegcp.cli.terminal import say, say_json
+
+    facts = facts_of(run)
+    if json:
+        say_json(facts)
+        return
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {item}" for key, item in value.items() if item is not None)
+        elif isinstance(value, list):
+            value = " ".join(map(str, value))
+        say(f"[b]{name.replace('_', ' '):>16}[/b]  {escape(str(value))}")
+
+
+def facts_of(run: str) -> dict[str, Any]:
+    """What is worth knowing about a run."""
+    from onlinegcp.runlog import is_locked, read_run
+
+    view = read_run(run)
+    model = view.info.get("model") or {}
+    given = model.get("parameters") or {}
+    steps = view.steps
+    scored = [step for step in steps if step.get("anomaly")]
+    last = steps[-1] if steps else {}
+    return {
+        "run": str(view.path),
+        "written_now": is_locked(run),
+        "slices": len(steps),
+        "warm_start": sum(bool(step["warm"]) for step in steps),
+        "first": steps[0]["time"] if steps else None,
+        "last": last.get("time"),
+        "events": sum(step["total"] for step in steps),
+        "modes": {mode: len(names) for mode, names in zip(view.modes, view.labels, strict=False)},
+        "method": model.get("method"),
+        "rank": given.get("rank"),
+        "loss": given.get("loss"),
+        "prequential": last.get("prequential"),
+        "local": last.get("local"),
+        "flagged": sum(bool(step["anomaly"]["flagged"]) for step in scored),
+        "held": sum(bool(step["held"]) for step in steps),
+        "seconds": round(sum(step["seconds"] for step in steps), 3),
+        "table": view.info.get("events"),
+        "created": view.info.get("created"),
+        "version": view.info.get("version"),
+        "environment": view.info.get("environment"),
+        "command": view.info.get("command"),
+        "files": {
+            file.name: f"{file.stat().st_size:,} bytes"
+            for file in sorted(view.path.iterdir())
+            if file.is_file()
+        },
+    }

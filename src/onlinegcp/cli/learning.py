@@ -1,0 +1,189 @@
+"""What fit, update and demo do alike: learn with a bar, stop cleanly, and say how it went."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self, final
+
+from onlinegcp.cli import STANDARD_INPUT, Exit
+from onlinegcp.cli.terminal import Bar, count, duration, note, say, say_json
+
+if TYPE_CHECKING:
+    from onlinegcp.run import Progress, Run
+
+# After the first Ctrl-C a run that waits for input is left in peace this long: with a pipe, the
+# program that feeds it is being stopped, too, and its end closes the stream properly.
+PATIENCE = 1.0
+
+
+def learn(
+    run: Run,
+    stream: Iterable[Any],
+    sources: Sequence[str],
+    *,
+    n_events: float | None = None,
+    hold_flagged: bool | None = None,
+    fail_on_alarm: bool = False,
+    as_json: bool = False,
+    quiet: bool = False,
+) -> Exit:
+    """Learn a stream into a run and say how it went."""
+    alarms: list[Any] = []
+    last: list[Progress] = []
+
+    def progress(news: Progress) -> None:
+        bar.advance(news)
+        last[:] = [news]
+        anomaly = None if news.step is None else news.step["anomaly"]
+        if anomaly is not None and anomaly["flagged"]:
+            alarms.append(news.step["time"] if news.step is not None else None)
+
+    expected = expected_rows(sources) if n_events is None and not quiet else n_events
+    with Bar(expected, quiet=quiet or as_json) as bar, Interrupt(run) as interrupt:
+        try:
+            n_slices = run.learn(
+                stream, progress=progress, hold_flagged=hold_flagged, stop=interrupt.asked
+            )
+        except KeyboardInterrupt:
+            interrupt.happened = True
+            n_slices = last[0].n_slices if last else 0
+        seconds = bar.seconds
+    outcome = {
+        "run": str(run.path),
+        "slices": n_slices,
+        "slices_in_all": run.n_steps + run.warming_up,
+        "events": last[0].n_events if last else 0,
+        "seconds": round(seconds, 3),
+        "last": run.last_time,
+        "flagged": alarms,
+        "warming_up": run.warming_up,
+        "interrupted": interrupt.happened,
+    }
+    if as_json:
+        say_json(outcome)
+    elif not quiet:
+        _tell(run, outcome)
+    if interrupt.happened:
+        note(_how_to_go_on(run, sources))
+        return Exit.INTERRUPTED
+    return Exit.ALARM if alarms and fail_on_alarm else Exit.DONE
+
+
+def _tell(run: Run, outcome: dict[str, Any]) -> None:
+    n_slices, seconds = outcome["slices"], outcome["seconds"]
+    if not n_slices:
+        say(f"Nothing new for {run.path}: no time bin was closed after {outcome['last']}.")
+        return
+    say(
+        f"Learned [b]{n_slices:,}[/b] slices up to {outcome['last']}, "
+        f"{count(outcome['events'])} events, in {duration(seconds)} "
+        f"({n_slices / max(seconds, 1e-9):.1f} slices/s)."
+    )
+    if outcome["warming_up"]:
+        needed = run.model.init_slices
+        say(
+            f"The warm start has {outcome['warming_up']} of {needed} slices; patterns appear with "
+            "the last of them. Add data with update, or fit with a smaller --warm-start."
+        )
+        return
+    if outcome["flagged"]:
+        shown = ", ".join(map(str, outcome["flagged"][-5:]))
+        say(f"[b]{len(outcome['flagged'])}[/b] were flagged, the latest: {shown}.")
+    name = shlex.quote(str(run.path))
+    say(f"[dim]Next: onlinegcp report {name} | components {name} | anomalies {name}[/dim]")
+
+
+def _how_to_go_on(run: Run, sources: Sequence[str]) -> str:
+    if not (run.path / "run.json").exists():
+        return "Stopped before the first slice; nothing was written."
+    words = ["-" if word == STANDARD_INPUT else word for word in sources]
+    command = shlex.join(["onlinegcp", "update", str(run.path), *words])
+    return (
+        f"Stopped after the slice of {run.last_time}; all up to it is kept. Go on with:\n{command}"
+    )
+
+
+@final
+class Interrupt:
+    """Ctrl-C asks to stop after the slice in flight; a second one stops at once.
+
+    Parameters
+    ----------
+    run
+        The run that is learning.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.happened = False
+        self._asked_at = 0.0
+        self._before: list[Any] = []
+
+    def asked(self) -> bool:
+        """Whether to stop."""
+        return self.happened
+
+    def __enter__(self) -> Self:
+        self._before = [
+            signal.signal(signal.SIGINT, self._on_interrupt),
+            signal.signal(signal.SIGTERM, self._on_interrupt),
+            signal.signal(signal.SIGALRM, self._on_alarm),
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in zip(
+            (signal.SIGINT, signal.SIGTERM, signal.SIGALRM), self._before, strict=True
+        ):
+            signal.signal(number, handler)
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        # A terminal and the shell may both send it, which does not mean the user insists.
+        if self.happened and time.monotonic() - self._asked_at > 0.3:
+            raise KeyboardInterrupt
+        self.happened = True
+        self._asked_at = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE, PATIENCE)
+
+    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+        if not self._run.busy:
+            raise KeyboardInterrupt
+
+
+def expected_rows(sources: Sequence[str]) -> float | None:
+    """About how many rows the sources hold; None if that takes reading them."""
+    from onlinegcp.errors import DataError
+    from onlinegcp.tables import open_tables
+
+    if not sources or STANDARD_INPUT in sources:
+        return None
+    try:
+        paths = [Path(part.name) for part in open_tables(list(sources)).parts]
+        rows = [_rows_of(path) for path in paths]
+    except (DataError, OSError):
+        return None  # whoever reads them says it better
+    return None if None in rows else float(sum(row for row in rows if row is not None))
+
+
+def _rows_of(path: Path) -> float | None:
+    import polars as pl
+
+    with path.open("rb") as file:
+        start = file.read(1 << 18)
+    if start[:2] == b"\x1f\x8b":
+        return None
+    try:
+        if start[:4] == b"PAR1":
+            return float(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        if start[:6] == b"ARROW1":
+            return float(pl.scan_ipc(path).select(pl.len()).collect().item())
+    except pl.exceptions.PolarsError:
+        return None
+    lines = start.count(b"\n")
+    return path.stat().st_size / len(start) * lines if lines else 1.0

@@ -1,0 +1,177 @@
+"""What people see: messages, tables, JSON, and a bar with rate and time left."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self, final
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from onlinegcp.run import Progress
+
+
+def console(*, stderr: bool = False) -> Console:
+    """The terminal; numbers are not coloured and lines are wrapped by whoever reads them."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def say(text: str = "") -> None:
+    """A line of the answer; square brackets hold styles."""
+    console().print(text)
+
+
+def note(text: str) -> None:
+    """A line beside the answer, on standard error."""
+    console(stderr=True).print(text, style="dim")
+
+
+def say_error(text: str) -> None:
+    """A message without traceback, on standard error."""
+    from rich.text import Text
+
+    console(stderr=True).print(Text.assemble(("Error: ", "bold red"), text))
+
+
+def say_json(value: Any) -> None:
+    """One JSON value on standard output; numbers that are not finite are null."""
+    from onlinegcp.runlog import encode_step
+
+    plain = json.loads(encode_step({"value": value}))["value"]
+    sys.stdout.write(json.dumps(plain, indent=2) + "\n")
+
+
+def say_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: str = "") -> None:
+    """A plain table.
+
+    Parameters
+    ----------
+    columns
+        Headings.
+    rows
+        Texts, as many as there are headings.
+    right
+        One character per column, "r" for those that hold numbers.
+    """
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading, side in zip(columns, right.ljust(len(columns)), strict=True):
+        number = side == "r"
+        table.add_column(heading, justify="right" if number else "left", no_wrap=number)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    width = None if sys.stdout.isatty() else 160
+    from rich.console import Console
+
+    Console(highlight=False, width=width).print(table)
+
+
+@final
+class Bar:
+    """The state of a running fit on one line of standard error; silent where nobody looks.
+
+    Parameters
+    ----------
+    n_events
+        How many there will be, as far as known.
+    quiet
+        Show nothing.
+    what
+        What is going on.
+    """
+
+    def __init__(
+        self, n_events: float | None = None, *, quiet: bool = False, what: str = "learning"
+    ) -> None:
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+        self._start = time.perf_counter()
+        self._total = n_events
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn(what),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            console=console(stderr=True),
+            transient=True,
+            disable=quiet or not sys.stderr.isatty(),
+        )
+        self._task = self._bar.add_task("starting; the first run compiles", total=n_events)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    @property
+    def seconds(self) -> float:
+        """Time since the bar was made."""
+        return time.perf_counter() - self._start
+
+    def tell(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        """Say what is going on, and how much of it is done."""
+        if total is not None:
+            self._bar.update(self._task, total=total)
+        self._bar.update(self._task, description=text, completed=done)
+
+    def advance(self, news: Progress) -> None:
+        """One more slice."""
+        if self._bar.disable:
+            return
+        seconds = max(self.seconds, 1e-9)
+        parts = [
+            f"{news.n_slices:,} slices",
+            f"{news.n_slices / seconds:.1f} slices/s",
+            f"{count(news.n_events / seconds)} events/s",
+        ]
+        if news.time is not None:
+            parts.append(str(news.time))
+        if news.step is None:
+            parts.append("warm start")
+        elif news.step["prequential"] is not None:
+            cells = max(1, news.step["n_observed"])
+            parts.append(f"loss {news.step['prequential'] / cells:.4g}")
+        if self._total:
+            left = seconds * max(0.0, self._total / max(news.n_events, 1.0) - 1.0)
+            parts.append(f"{duration(left)} left")
+        self.tell("  ".join(parts), news.n_events)
+
+
+def count(number: float) -> str:
+    """A number for a glance.
+
+    Examples
+    --------
+    >>> count(950), count(25_300), count(4_560_000)
+    ('950', '25 k', '4.6 M')
+    """
+    if number < 1_000:
+        return f"{number:.0f}"
+    if number < 1_000_000:
+        return f"{number / 1_000:.0f} k"
+    return f"{number / 1_000_000:.1f} M"
+
+
+def duration(seconds: float) -> str:
+    """A time span for a glance.
+
+    Examples
+    --------
+    >>> duration(4.21), duration(75), duration(7300)
+    ('4.2 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"

@@ -1,0 +1,71 @@
+"""`onlinegcp update`: a run goes on with new data, or with the same after an interruption."""
+
+from __future__ import annotations
+
+from onlinegcp.cli import STANDARD_INPUT, Exit
+from onlinegcp.cli.options import Flag, Json, Quiet, source_of
+
+
+def update(
+    run: str,
+    *sources: str,
+    since: str | None = None,
+    until: str | None = None,
+    format: str | None = None,
+    hold_flagged: bool | None = None,
+    fail_on_alarm: Flag = False,
+    keep_open: Flag = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> Exit:
+    """Go on with a run: time bins that were learned are passed over, the rest is learned.
+
+    onlinegcp update taxi.run trips/2018-03-01.parquet
+
+    tail -f events.jsonl | onlinegcp update live.run -
+
+    Parameters
+    ----------
+    run
+        The run directory.
+    sources
+        Files, patterns or directories, or - for standard input, where a bin is closed by the
+        first event after it.
+    since
+        Leave out rows before this time.
+    until
+        Leave out rows at or after this time.
+    format
+        parquet, arrow, csv or jsonl, should it not be recognised.
+    hold_flagged
+        Do not learn flagged slices; by default as it was with fit.
+    fail_on_alarm
+        Exit with code 4 if a slice was flagged.
+    keep_open
+        The last bin is not complete: keep its rows for the next update. Always so with -.
+    json
+        Say how it went as JSON.
+    quiet
+        Say nothing unless it fails.
+    """
+    from onlinegcp.cli.learning import learn
+    from onlinegcp.run import Run
+
+    source = source_of(sources)
+    with Run.open(run) as opened:
+        stream = opened.stream(
+            source,
+            since=since,
+            until=until,
+            format=format,
+            close_last=not (keep_open or STANDARD_INPUT in sources),
+        )
+        return learn(
+            opened,
+            stream,
+            sources,
+            hold_flagged=hold_flagged,
+            fail_on_alarm=fail_on_alarm,
+            as_json=json,
+            quiet=quiet,
+        )

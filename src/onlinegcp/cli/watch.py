@@ -1,0 +1,24 @@
+"""`onlinegcp watch`: a live page of a run, also while it is being written."""
+
+from __future__ import annotations
+
+from onlinegcp.cli.options import Flag
+
+
+def watch(run: str, *, host: str = "127.0.0.1", port: int = 8765, open: Flag = False) -> None:
+    """Serve a page that follows a run within a second; Ctrl-C ends it.
+
+    Parameters
+    ----------
+    run
+        The run directory; it may be killed and resumed meanwhile.
+    host
+        Address to listen on; by default this machine only.
+    port
+        Port to listen on; 0 takes a free one.
+    open
+        Show it in the browser.
+    """
+    from onlinegcp.dashboard import serve
+
+    serve(run, host=host, port=port, open_browser=open)
