@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SCALE ?= small
 
-.PHONY: demo test lint docs bench experiment clean
+.PHONY: chromium demo test lint docs bench experiment clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/flights_static.py
 
-test: $(VENV)/.installed-test
+test: $(VENV)/.installed-test chromium
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.installed-test $(VENV)/.installed-lint
@@ -24,6 +24,16 @@ docs: $(VENV)/.installed-docs
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.run
+
+# The report and the live page are tested in a real browser; without one those tests are skipped.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; }; } || \
+	  echo "No Chromium and no way to install it here: browser tests will be skipped."
+
+experiment: $(VENV)/.installed-test
+	$(BIN)/python -m experiments.$(NAME) --scale $(SCALE)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
