@@ -143,6 +143,7 @@ def test_labels_new_since_yesterday_can_be_other():
     [
         ({"modes": ["do", "pu"]}, "modes was"),
         ({"every": "1h"}, "every was '1d' and is '1h'"),
+        ({"timezone": "Asia/Tokyo"}, "timezone was None"),
         ({"agg": "any"}, "aggregation was"),
         ({"share": ()}, "shared was"),
     ],
@@ -286,3 +287,13 @@ def test_attributes_speak_of_the_slices_handed_out():
     assert stream.shape == x.shape == tuple(map(len, stream.labels))
     assert (stream.n_slices, stream.n_events) == (1, x.total)
     assert stream.mode_names == ("pu", "do")
+
+
+@pytest.mark.parametrize("in_order", [None, True, False])
+def test_progress_can_be_told(in_order):
+    table = drawn().with_columns(pl.col("pu").replace(0, None))
+    stream = from_events(table, in_order=in_order, since="2018-01-03", **OPTIONS)
+    assert stream.n_read == 0
+    list(stream)
+    assert stream.n_read == 300
+    assert stream.n_rows == (None if in_order else 300)

@@ -584,3 +584,19 @@ def test_importing_events_is_light():
     code = "import sys, onlinegcp.events; print('polars' in sys.modules, 'pandas' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False", "False"]
+
+
+def test_the_page_on_events_runs_as_printed():
+    page = Path(__file__).parent.parent / "docs" / "events.md"
+    code = [
+        part.split("```")[0] for part in page.read_text(encoding="utf-8").split("```python")[1:]
+    ]
+    space: dict[str, object] = {"print": lambda *words: printed.append(" ".join(map(str, words)))}
+    printed: list[str] = []
+    first, second = (part.rstrip().splitlines() for part in code)
+    exec("\n".join(first), space)
+    assert printed == [line[2:] for line in first if line.startswith("# ")]
+    assert "'JFK', 'SoHo', 'Harlem'" in first[-1]
+    assert space["stream"].labels[0] == ("JFK", "SoHo", "Harlem")
+    exec("\n".join(second[:-2]), space)
+    assert repr(eval(second[-2], space)) == second[-1][2:]

@@ -245,6 +245,7 @@ def test_a_damaged_parquet_file_gives_rows_or_a_data_error(tmp_path_factory, dat
         (pd.Series([1.5, 2.0], dtype="Float32"), [1.5, 2.0]),
         (pd.Series([True, False]), [True, False]),
         (pd.Series([True, None], dtype="boolean"), [True, None]),
+        (pd.Series([True, False], dtype="boolean"), [True, False]),
         (pd.Series(["x", None]), ["x", None]),
         (pd.Series(["x", None], dtype=object), ["x", None]),
         (pd.Series(["x", None], dtype="string"), ["x", None]),

@@ -178,6 +178,26 @@ def test_times_have_a_zone_when_the_column_has():
 
 
 @pytest.mark.parametrize(
+    ("given", "every"),
+    [
+        ("24h", "1d"),
+        ("60min", "1h"),
+        ("90s", "90s"),
+        ("900s", "15m"),
+        (datetime.timedelta(hours=6), "6h"),
+        ("2w", "2w"),
+        ("1q", "3mo"),
+        ("y", "12mo"),
+        (7, "7"),
+    ],
+)
+def test_every_length_has_one_spelling(given, every):
+    bins = made(given)
+    assert bins.every == every
+    assert parse_every(every) == (bins.unit, bins.length)
+
+
+@pytest.mark.parametrize(
     "every", ["", "d1", "1 fortnight", "0d", "-1d", "1.5h", None, 0, -3, True, 2.5, "1M", []]
 )
 def test_what_is_no_length_is_explained(every):

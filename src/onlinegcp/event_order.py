@@ -15,6 +15,7 @@ import numpy as np
 from onlinegcp.event_rows import RowReader, Rows
 from onlinegcp.spill import Spill
 from onlinegcp.tables import Part
+from onlinegcp.time_column import Ticks
 from onlinegcp.vocabulary import Vocabulary, label_order
 
 
@@ -22,10 +23,12 @@ def in_order_of_time(parts: Sequence[Part], reader: RowReader) -> list[Part] | N
     """The parts in an order that makes bins follow each other, or None if there is none."""
     spans: list[tuple[int, int, int]] = []
     without: list[int] = []
+    n_rows = 0
     for number, part in enumerate(parts):
         first: int | None = None
         last = 0
         for block in part.read([reader.time.name]):
+            n_rows += block.frame.height
             span = reader.span(block)
             if span is None or (first is not None and span[0] <= span[1] and span[0] < last):
                 return None
@@ -38,6 +41,7 @@ def in_order_of_time(parts: Sequence[Part], reader: RowReader) -> list[Part] | N
     spans.sort()
     if any(start < end for (_, end, _), (start, _, _) in itertools.pairwise(spans)):
         return None
+    reader.n_rows = n_rows
     # Parts without a row that counts go last: what they hold is still to be counted as null.
     return [parts[number] for number in [*(span[2] for span in spans), *without]]
 
@@ -45,11 +49,13 @@ def in_order_of_time(parts: Sequence[Part], reader: RowReader) -> list[Part] | N
 def sorted_rows(parts: Sequence[Part], reader: RowReader) -> Iterator[Rows]:
     """All rows in order of bins, by way of the disk."""
     counts: Counter[int] = Counter()
+    n_rows = 0
     for part in parts:
         for block in part.read([reader.time.name]):
+            n_rows += block.frame.height
             keys, keep = reader.keys(block)
-            found, numbers = np.unique(keys if keep is None else keys[keep], return_counts=True)
-            counts.update(dict(zip(found.tolist(), numbers.tolist(), strict=True)))
+            _count(keys if keep is None else keys[keep], counts)
+    reader.n_rows = n_rows
     n_outside = n_untimed = 0
     with Spill(counts, len(reader.modes), valued=reader.value is not None) as spill:
         for part in parts:
@@ -62,6 +68,20 @@ def sorted_rows(parts: Sequence[Part], reader: RowReader) -> Iterator[Rows]:
         for keys, ids, values in spill.rows():
             yield Rows(keys, ids, values, _sorted_away, n_outside, n_untimed)
             n_outside = n_untimed = 0
+
+
+def _count(keys: Ticks, counts: Counter[int]) -> None:
+    if not len(keys):
+        return
+    first = int(keys.min())
+    if int(keys.max()) - first < 4 * len(keys):
+        numbers = np.bincount(keys - first)
+        found = np.flatnonzero(numbers)
+        numbers = numbers[found]
+        found = found + first
+    else:
+        found, numbers = np.unique(keys, return_counts=True)
+    counts.update(dict(zip(found.tolist(), numbers.tolist(), strict=True)))
 
 
 def most_frequent(

@@ -98,6 +98,7 @@ class RowReader:
         }
         self._since, self._until, self._nulls = since, until, nulls
         self._last_key: int | None = None
+        self.n_rows: int | None = None  # of the source, once it has been looked through
         columns = [time.name, *(mode.source for mode in modes)]
         self.columns = list(dict.fromkeys(columns if value is None else [*columns, value]))
 

@@ -38,7 +38,6 @@ _COUNTERS = ("n_slices", "n_events", "n_late", "n_null", "n_outside")
 class Options:
     """What `from_events` was asked for, checked; see there. `known` and `top` go by group."""
 
-    every: str
     aggregation: Aggregation
     empty: Empty
     on_new: OnNew
@@ -73,12 +72,15 @@ class EventStream:
         Rows dropped because time, key or value was missing.
     n_outside : int
         Rows dropped because of `since` and `until`.
+    n_read, n_rows : int or None
+        Rows of this source passed so far, and in all, None if it was not looked through.
     """
 
     def __init__(self, tables: Tables, reader: RowReader, groups: Groups, options: Options) -> None:
         self._tables, self._reader, self._groups, self._options = tables, reader, groups, options
         self.mode_names = tuple(mode.name for mode in reader.modes)
         self.n_slices = self.n_events = self.n_late = self.n_null = self.n_outside = 0
+        self.n_read = 0
         self._closed: int | None = None  # key of the last bin handed out or passed over
         self._seen: int | None = None  # rows up to this bin are passed over in silence
         self._open: tuple[int, Cells] | None = None
@@ -94,6 +96,10 @@ class EventStream:
             vocabularies[mode.name].labels if mode.labels is None else mode.labels
             for mode in self._reader.modes
         )
+
+    @property
+    def n_rows(self) -> int | None:
+        return self._reader.n_rows
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -136,10 +142,7 @@ class EventStream:
         vocabularies = self._reader.vocabularies
         return {
             "version": _VERSION,
-            "modes": list(self.mode_names),
-            "every": self._options.every,
-            "aggregation": self._options.aggregation,
-            "shared": [list(group) for group in self._groups],
+            **self._settings(),
             "vocabularies": {group[0]: [*vocabularies[group[0]].labels] for group in self._groups},
             "columns": self._reader.state(),
             "closed": self._closed,
@@ -169,13 +172,7 @@ class EventStream:
                 f"A state of version {_VERSION} is needed, but {found!r} was found. Use the "
                 "version of onlinegcp that wrote it."
             )
-        ours = {
-            "modes": list(self.mode_names),
-            "every": self._options.every,
-            "aggregation": self._options.aggregation,
-            "shared": [list(group) for group in self._groups],
-        }
-        for name, wanted in ours.items():
+        for name, wanted in self._settings().items():
             if state[name] != wanted:
                 raise StateError(
                     f"A stream can go on only as it began, but {name} was {state[name]!r} and is "
@@ -190,6 +187,16 @@ class EventStream:
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
         return self
+
+    def _settings(self) -> dict[str, Any]:
+        """What must be the same when a stream goes on."""
+        return {
+            "modes": list(self.mode_names),
+            "every": self._reader.bins.every,
+            "timezone": self._reader.time.given_zone,
+            "aggregation": self._options.aggregation,
+            "shared": [list(group) for group in self._groups],
+        }
 
     def _set_vocabularies(self, known: Mapping[str, list[str]], *strangers: str) -> None:
         """One vocabulary per group; groups in `strangers` read what they do not know as other."""
@@ -358,6 +365,7 @@ def _run(stream: EventStream) -> Iterator[Slice]:
     """
     stream._start()
     for rows in _rows(stream._tables.parts, stream._reader, stream._options.in_order):
+        stream.n_read += len(rows) + rows.n_outside + rows.n_untimed
         stream.n_outside += rows.n_outside
         stream.n_null += rows.n_untimed
         rows = stream._on_time(rows)

@@ -148,7 +148,6 @@ def from_events(
     groups = _groups(chosen, share)
     known = {} if vocabulary is None else read_vocabulary(vocabulary)
     options = Options(
-        every=str(every),
         aggregation=aggregation,
         empty=nothing,
         on_new=on_new,

@@ -80,7 +80,7 @@ class Spill:
         if values is not None:
             records["value"] = values
         stretch = np.searchsorted(self._firsts, keys, side="right") - 1
-        order = np.argsort(stretch, kind="stable")
+        order = _order(stretch)
         records, stretch = records[order], stretch[order]
         starts = np.flatnonzero(np.diff(stretch, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(records)], strict=True):
@@ -103,7 +103,7 @@ class Spill:
                         yield self._columns(records)
                         continue
                     records = np.concatenate([records, np.frombuffer(file.read(), self._record)])
-                    yield self._columns(records[np.argsort(records["key"], kind="stable")])
+                    yield self._columns(records[_order(records["key"])])
             path.unlink()
 
     def _columns(self, records: npt.NDArray[Any]) -> Rows:
@@ -121,6 +121,14 @@ class Spill:
             f"{tempfile.gettempdir()} could not be written: {error.strerror or error}. Free some "
             "space, set TMPDIR to a larger disk, or sort the source by time."
         )
+
+
+def _order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """Positions that sort the keys, equal ones as they came."""
+    first = keys.min()
+    if keys.max() - first < 1 << 16:  # sixteen bits are sorted by counting, ten times faster
+        return np.argsort((keys - first).astype(np.uint16), kind="stable")
+    return np.argsort(keys, kind="stable")
 
 
 def _stretches(counts: Mapping[int, int]) -> npt.NDArray[np.int64]:

@@ -314,7 +314,8 @@ def _from_pandas(table: Any, wanted: Sequence[str], name: str) -> pl.DataFrame:
             if zone is not None:
                 found = found.dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone))
         elif kind in "iufb" and not series.isna().any():
-            found = pl.Series(column, series.to_numpy(dtype=f"{series.dtype}".lower()))
+            plain = getattr(series.dtype, "numpy_dtype", series.dtype)
+            found = pl.Series(column, series.to_numpy(dtype=plain))
         elif kind in "iufb":
             found = pl.Series(column, series.to_numpy(dtype="float64", na_value=float("nan")))
             found = found.fill_nan(None)

@@ -18,6 +18,8 @@ import numpy as np
 from onlinegcp.errors import DataError
 from onlinegcp.time_column import DAY, EPOCH, SECOND, Ticks, TimeColumn, zone_of
 
+_SECONDS = {"h": 3600, "m": 60, "s": 1}
+
 
 @final
 class TimeBins:
@@ -40,6 +42,17 @@ class TimeBins:
     def __init__(self, every: str | int | datetime.timedelta, column: TimeColumn) -> None:
         self.column = column
         self.unit, self.length = parse_every(every)
+
+    @property
+    def every(self) -> str:
+        """The length in one spelling, however it was given."""
+        if self.unit == "number":
+            return str(self.length)
+        if self.unit == "tick":
+            seconds = self.length // SECOND
+            unit = next(name for name, n in _SECONDS.items() if seconds % n == 0)
+            return f"{seconds // _SECONDS[unit]}{unit}"
+        return str(self.length) + {"day": "d", "week": "w", "month": "mo"}[self.unit]
 
     @property
     def day_or_longer(self) -> bool:
@@ -160,7 +173,7 @@ def parse_every(every: Any) -> tuple[str, int]:
         return "number", int(every)
     found = re.fullmatch(r"\s*(\d*)\s*([a-z]+)\s*", every) if isinstance(every, str) else None
     count = int(found[1] or 1) if found else 0
-    seconds_of = {"s": 1, "m": 60, "min": 60, "h": 3600}
+    seconds_of = _SECONDS | {"min": 60}
     unit = found[2] if found else ""
     if count and unit in seconds_of:
         length = count * seconds_of[unit]

@@ -87,7 +87,7 @@ class TimeColumn:
             )
         self.name, self.unit, self.layout, self.plain = name, unit, layout, plain
         self.zone = timezone
-        self._given_zone = timezone
+        self.given_zone = timezone
         self._last: tuple[Ticks | None, Ticks] = None, np.empty(0, dtype=np.int64)
         self.kind: Kind | None = None
 
@@ -120,7 +120,7 @@ class TimeColumn:
             own = column.dtype.time_zone  # type: ignore[attr-defined]
             if own is not None and self.zone is None:
                 self.zone = own
-            self._expect("instant" if own or self._given_zone else "local", where)
+            self._expect("instant" if own or self.given_zone else "local", where)
             column = column.dt.cast_time_unit("us").to_physical()
         else:
             raise DataError(
@@ -188,7 +188,7 @@ class TimeColumn:
             return column.cast(pl.Int64)
         if self.unit is None:
             self.unit = self._guessed_unit(column, where)
-        self._expect("instant" if self._given_zone else "local", where)
+        self._expect("instant" if self.given_zone else "local", where)
         if self.unit == "ns":
             return column.cast(pl.Int64) // 1000
         scaled = column.cast(pl.Float64) * _UNITS[self.unit]

@@ -131,7 +131,7 @@ class Vocabulary:
             if not _whole(column):
                 return self._identify_floats(column, where)
             column = column.cast(pl.Int64)
-        if column.dtype.is_integer() and column.dtype not in (pl.Int128, pl.UInt128):
+        if column.dtype.is_integer() and str(column.dtype) not in ("Int128", "UInt128"):
             return self._identify_integers(column, where)
         if dtype == pl.Null:
             return np.full(len(column), -1, dtype=np.int32)
