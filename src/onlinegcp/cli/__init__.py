@@ -82,7 +82,7 @@ def call(tokens: Sequence[str]) -> Exit:
     from cyclopts import CycloptsError
 
     from onlinegcp.cli.terminal import say_error
-    from onlinegcp.errors import DataError, StateError
+    from onlinegcp.errors import BackendError, DataError, StateError
 
     words = [STANDARD_INPUT if word == "-" else word for word in tokens if word != "--debug"]
     try:
@@ -94,10 +94,12 @@ def call(tokens: Sequence[str]) -> Exit:
         )
         sys.stdout.flush()
         return outcome if isinstance(outcome, Exit) else Exit.DONE
-    except (CycloptsError, DataError, StateError) as error:
+    except (CycloptsError, DataError, StateError, BackendError) as error:
         if "--debug" in tokens:
             raise
         say_error(str(error))
+        if isinstance(error, BackendError):
+            return Exit.UNEXPECTED
         return Exit.BAD_STATE if isinstance(error, StateError) else Exit.BAD_INPUT
     except KeyboardInterrupt:
         say_error("Interrupted.")

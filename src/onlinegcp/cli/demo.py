@@ -83,7 +83,7 @@ def _tell(view: Any) -> None:
 
     say("\n[b]The three strongest patterns[/b]")
     for place, pattern in enumerate(patterns(view)[:3], 1):
-        say(f"  {place}. {escape(pattern.sentence)} ({percent(pattern.share)}).")
+        say(f"  {place}. {percent(pattern.share)} of flights: {escape(pattern.sentence)}.")
     flagged = [s for s in view.steps if s.get("anomaly") and s["anomaly"]["flagged"]]
     say(f"\n[b]The oddest of {len(flagged)} flagged days[/b]")
     for step in oddest(flagged, 5):

@@ -80,7 +80,7 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
         say(f"Nothing new for {run.path}: no time bin was closed after {outcome['last']}.")
         return
     say(
-        f"Learned [b]{n_slices:,}[/b] slices up to {outcome['last']}, "
+        f"Learned [b]{n_slices:,}[/b] {'slice' if n_slices == 1 else 'slices'} up to {outcome['last']}, "
         f"{count(outcome['events'])} events, in {duration(seconds)} "
         f"({n_slices / max(seconds, 1e-9):.1f} slices/s)."
     )

@@ -19,6 +19,10 @@ def watch(run: str, *, host: str = "127.0.0.1", port: int = 8765, open: Flag = F
     open
         Show it in the browser.
     """
+    from onlinegcp.cli.terminal import say
     from onlinegcp.dashboard import serve
 
-    serve(run, host=host, port=port, open_browser=open)
+    def started(address: str) -> None:
+        say(f"Following {run} at [b]{address}[/b] (Ctrl-C ends it)")
+
+    serve(run, host=host, port=port, open_browser=open, on_start=started)
