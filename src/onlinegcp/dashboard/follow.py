@@ -53,8 +53,9 @@ class Follower:
         try:
             events = self._changes()
         except StateError as error:
-            # It may be repaired, or come back: the page says so and the next look tries again.
+            # It may be repaired, or come back, and then be another: the next look starts over.
             problem = str(error)
+            self._view = None
         status = {"running": is_locked(self._path), "problem": problem}
         if status != self._status:
             self._status = status

@@ -194,6 +194,7 @@ def _hours(column: FloatArray, labels: Sequence[str], usual: FloatArray) -> tupl
     np.add.at(size, hours, column)
     np.add.at(others, hours, usual)
     start, length = _smallest_window(size, MOST, wrap=True)
+    start, length = _grown(size, start, length)
     if length < 9:
         part = _part_of_day(start, length)
         return part, f"{part} ({_clock(start, length)})"
@@ -211,6 +212,16 @@ def _hours(column: FloatArray, labels: Sequence[str], usual: FloatArray) -> tupl
         return f"more {article} {part}", f"more {article} {part} ({_clock(start, 5)})"
     middle = (start + length / 2) % 24
     return "", f"daytime ({_clock(start, length)})" if length <= 13 and 8 <= middle < 18 else ""
+
+
+def _grown(size: FloatArray, start: int, length: int) -> tuple[int, int]:
+    """The window with neighbours that are nearly as busy, so that it ends where the rush does."""
+    busy = size.take(range(start, start + length), mode="wrap").mean() / 2
+    while length < 12 and size[(start - 1) % 24] >= busy:
+        start, length = (start - 1) % 24, length + 1
+    while length < 12 and size[(start + length) % 24] >= busy:
+        length += 1
+    return start, length
 
 
 def _two_peaks(size: FloatArray) -> list[int] | None:
@@ -263,13 +274,13 @@ def _weekday_words(profile: FloatArray) -> str:
     working, weekend = profile[:5], profile[5:]
     best = int(profile.argmax())
     rest = np.delete(profile, best)
-    if weekend.mean() >= 1.2 * working.mean():
-        if weekend.max() >= 1.25 * weekend.min():
-            return f"strongest on {WEEKDAYS[best]}s"
+    if profile[best] >= 1.4 * rest.max():
+        return f"strongest on {WEEKDAYS[best]}s"
+    if weekend.min() >= CLEARLY * working.mean():
         return "strongest at weekends"
     top = int(working.argmax())
     single = working[top] >= CLEARLY * np.delete(working, top).mean()
-    if weekend.mean() <= 0.8 * working.mean():
+    if weekend.max() <= working.mean() / CLEARLY:
         return "mostly on working days" + (f", most on {WEEKDAYS[top]}s" if single else "")
     if profile[best] >= CLEARLY * rest.mean():
         return f"strongest on {WEEKDAYS[best]}s"

@@ -339,11 +339,24 @@ function renderSettings() {
   byId("footer").textContent = `Written by onlinegcp ${run.version ?? ""}. This page needs no network and sends nothing.`;
 }
 
+const VIEWS = { grid: renderGrid, activations: renderActivations, losses: renderLosses, heat: renderHeat, unusual: renderUnusual };
+const waitingViews = new Set();
+
 function renderAll() {
   clock.load(page.steps.rows);
-  renderHero(); renderOverview(); renderGrid(); renderCharts(); renderSettings();
+  renderHero(); renderOverview(); renderViews(Object.keys(VIEWS)); renderSettings();
 }
-function renderCharts() { renderActivations(); renderLosses(); renderHeat(); renderUnusual(); }
+function renderCharts() { renderViews(Object.keys(VIEWS).slice(1)); }
+
+// A live page draws what is in sight, or will be soon; the rest when the reader comes there.
+function renderViews(names) {
+  for (const name of names) {
+    const box = byId(name).getBoundingClientRect();
+    if (page.live && !clock.paper && (box.bottom < -innerHeight / 2 || box.top > innerHeight * 1.5)) waitingViews.add(name);
+    else { waitingViews.delete(name); VIEWS[name](); }
+  }
+}
+addEventListener("scroll", () => { if (page && waitingViews.size) requestAnimationFrame(() => renderViews([...waitingViews])); }, { passive: true });
 
 clock.charts.add(renderCharts);
 byId("nav").append(...SECTIONS.map(([id, name]) => make("a", { href: `#${id}` }, name)));
