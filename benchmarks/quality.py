@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from onlinegcp.slices import Slice
 
 EPSILON = 1e-10
 
@@ -57,3 +61,32 @@ def kkt_violation(
         np.add.at(phi, index[:, k], ratio[:, None] * others)
         worst = max(worst, float(np.abs(np.minimum(column * scale, 1.0 - phi)).max()))
     return worst
+
+
+def refitted_loss(x: Slice, factors: Sequence[np.ndarray], loss: str) -> float:
+    """Loss of a slice over its squared norm, with the best weights for the given factors.
+
+    Columns are scaled to sum to one before the weights are solved, which changes nothing but
+    units: every contestant's factors are judged by the same solver and the same exact sum.
+    """
+    from onlinegcp.evaluate import local_loss
+    from onlinegcp.losses import get_loss
+    from onlinegcp.solvers.least_squares import solve_weights
+
+    resolved = get_loss(loss)
+    if resolved.name == "gaussian":
+        return local_loss(x, solve_weights(x, factors), factors, loss)
+    from onlinegcp.kernels.layout import stack_factors
+    from onlinegcp.solvers.cells import cells_of, odds_form
+    from onlinegcp.solvers.newton import solve_odds_form, start_weights
+    from onlinegcp.solvers.zeros import Zeros
+
+    sums = [a.sum(axis=0) for a in factors]
+    columns = [a / np.where(s > 0, s, 1.0) for a, s in zip(factors, sums, strict=True)]
+    blocks, cells, form = stack_factors(columns), cells_of(x), odds_form(resolved)
+    assert form is not None
+    zeros = Zeros(blocks, cells, form)
+    total = zeros.column_sums() if form.linear else np.ones(blocks.width)
+    begin = start_weights(np.zeros(blocks.width), cells.total, total, blocks.rank)
+    found = solve_odds_form(blocks, cells, form, zeros, begin, tolerance=1e-7, max_steps=200)
+    return local_loss(x, found.weights[: blocks.rank], columns, loss)

@@ -18,17 +18,35 @@ from benchmarks.timing import ONE_THREAD
 if TYPE_CHECKING:
     from benchmarks.records import Row
 
-NAMES = ["sgd_iteration", "cp_als", "gcp_stratified", "cp_apr", "memory", "startup"]
+NAMES = [
+    "sgd_iteration",
+    "cp_als",
+    "gcp_stratified",
+    "cp_apr",
+    "memory",
+    "startup",
+    "streaming",
+    "auto",
+    "auto_quality",
+    "stream_memory",
+    "huge_slice",
+    "chicago_full",
+]
 
 
 def main() -> int:
     """Run the named benchmarks and append their rows; 1 if a promise is broken."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"from {', '.join(NAMES)}")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="name",
+        help=f"from {', '.join(NAMES)}; streaming/taxi for one case",
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, the smaller cases")
     parser.add_argument("--dry", action="store_true", help="show rows, leave results.csv alone")
     arguments = parser.parse_args()
-    unknown = sorted(set(arguments.names) - set(NAMES))
+    unknown = sorted({name.split("/")[0] for name in arguments.names} - set(NAMES))
     if unknown:
         parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(NAMES)}")
     os.environ.update(ONE_THREAD)
@@ -39,7 +57,10 @@ def main() -> int:
     broken = 0
     for name in arguments.names or NAMES:
         begin = time.perf_counter()
-        for row in importlib.import_module(f"benchmarks.{name}").run(quick=arguments.quick):
+        module, *case = name.split("/")
+        only = {"only": case[0]} if case else {}
+        benchmark = importlib.import_module(f"benchmarks.{module}")
+        for row in benchmark.run(quick=arguments.quick, **only):
             print(_line(row), flush=True)
             broken += row.met == "no"
             if not arguments.dry:
