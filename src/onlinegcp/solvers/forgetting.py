@@ -94,8 +94,9 @@ def parse(forget: float | str) -> float:
     """
     if forget == "auto":
         return float("nan")
-    if isinstance(forget, int | float) and not isinstance(forget, bool) and forget >= 1.0:
-        return 1.0 if forget == 1.0 else float(2.0 ** (-1.0 / forget))
+    number = isinstance(forget, int | float | np.number) and not isinstance(forget, bool)
+    if number and float(forget) >= 1.0:
+        return 1.0 if forget == 1.0 else float(2.0 ** (-1.0 / float(forget)))
     raise DataError(
         f"forget must be 'auto', 1.0 (nothing is forgotten) or a half-life of more than one slice, "
         f"but it is {forget!r}. For a forgetting factor theta give log(1/2) / log(theta)."
