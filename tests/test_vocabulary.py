@@ -165,8 +165,7 @@ def test_two_columns_settle_together_in_one_vocabulary():
 def test_a_million_labels_are_no_trouble():
     numbers = np.random.default_rng(0).permutation(1_000_000)
     vocabulary = Vocabulary()
-    text = pl.Series(numbers).cast(pl.String)
-    ids = vocabulary.identify(text)
+    ids = vocabulary.identify(pl.Series(numbers).cast(pl.String))
     vocabulary.settle([ids])
     # Sorted as numbers, so that the code of a label is the number itself.
     np.testing.assert_array_equal(vocabulary.codes(ids), numbers)

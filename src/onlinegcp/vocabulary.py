@@ -8,6 +8,7 @@ not on the order of rows, the size of batches or what was read ahead.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,18 +91,17 @@ class Vocabulary:
     def _add(self, label: str) -> int:
         """A label known from the start: its code is the next one."""
         if label not in self._ids:
-            identity = self._new_id(label)
-            self._codes[identity] = len(self._settled)
+            self._new_ids([label])
+            self._codes[self._ids[label]] = len(self._settled)
             self._settled.append(label)
         return self._ids[label]
 
-    def _new_id(self, label: str) -> int:
-        identity = len(self._arrived)
-        if identity == len(self._codes):
-            self._codes = np.concatenate([self._codes, np.full_like(self._codes, -1)])
-        self._ids[label] = identity
-        self._arrived.append(label)
-        return identity
+    def _new_ids(self, labels: Sequence[str]) -> None:
+        self._ids.update(zip(labels, itertools.count(len(self._arrived))))
+        self._arrived.extend(labels)
+        if len(self._arrived) > len(self._codes):
+            more = np.full(len(self._arrived), -1, dtype=np.int32)  # at least doubles it
+            self._codes = np.concatenate([self._codes, more])
 
     def identify(self, column: pl.Series, where: Where | None = None) -> Ids:
         """Give every row the id of its label, -1 where there is none.
@@ -153,9 +153,9 @@ class Vocabulary:
             unsettled = seen[self._codes[seen] < 0]
             if len(unsettled):
                 fresh.update(np.unique(unsettled).tolist())
-        for identity in sorted(fresh, key=lambda identity: label_order(self._arrived[identity])):
-            self._codes[identity] = len(self._settled)
-            self._settled.append(self._arrived[identity])
+        ordered = sorted(fresh, key=lambda identity: label_order(self._arrived[identity]))
+        self._codes[ordered] = np.arange(len(self._settled), len(self._settled) + len(ordered))
+        self._settled.extend(self._arrived[identity] for identity in ordered)
 
     def codes(self, ids: Ids) -> Ids:
         """Codes of settled ids; -1 stays -1."""
@@ -168,24 +168,19 @@ class Vocabulary:
         self, labels: Sequence[str], values: Sequence[Any], column: pl.Series, where: Where
     ) -> list[int]:
         """Ids of distinct labels; `values` are what stands for them in the column."""
-        found = []
-        for label, value in zip(labels, values, strict=True):
-            identity = self._ids.get(label)
-            if identity is None:
-                if self.on_new == "grow":
-                    identity = self._new_id(label)
-                elif self.on_new == "other":
-                    identity = self._other  # and not remembered: strangers can be many
-                else:
-                    row = int((column == value).fill_null(value=False).arg_max() or 0)
-                    near = closest(label, self._settled)
-                    raise DataError(
-                        f"Column {column.name!r} may only hold the {len(self):,} labels of its "
-                        f"vocabulary, but {where(row)} has {label!r}.{near} Add the label to the "
-                        "vocabulary, or use on_new='grow' or 'other'."
-                    )
-            found.append(identity)
-        return found
+        strangers = [n for n, label in enumerate(labels) if label not in self._ids]
+        if strangers and self.on_new == "error":
+            label, value = labels[strangers[0]], values[strangers[0]]
+            row = int((column == value).fill_null(value=False).arg_max() or 0)
+            raise DataError(
+                f"Column {column.name!r} may only hold the {len(self):,} labels of its vocabulary, "
+                f"but {where(row)} has {label!r}.{closest(label, self._settled)} Add the label to "
+                "the vocabulary, or use on_new='grow' or 'other'."
+            )
+        if self.on_new == "grow":
+            self._new_ids([labels[n] for n in strangers])
+        # Those that become other are not remembered: they can be many.
+        return [self._ids.get(label, self._other) for label in labels]
 
     def _identify_text(self, column: pl.Series, where: Where) -> Ids:
         import polars as pl
@@ -274,12 +269,13 @@ def number_text(number: float) -> str:
     return str(int(number)) if float(number).is_integer() else repr(float(number))
 
 
-def label_order(label: str) -> tuple[int, int, str]:
+def label_order(label: str) -> str:
     """Key that sorts whole numbers by size, before all other labels, which go by text."""
+    # One text, not a tuple: a million tuples keep the garbage collector busy for seconds.
     digits = label[1:] if label.startswith("-") else label
     if digits.isascii() and digits.isdecimal() and len(digits) < 30:
-        return 0, int(label), label
-    return 1, 0, label
+        return f"0{int(label) + 10**30:031} {label}"
+    return f"1{label}"
 
 
 def read_vocabulary(
