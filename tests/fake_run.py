@@ -119,7 +119,7 @@ def _anomaly(x, m, weights, factors, labels, same, spread):
         "kind": None if not flagged else "pattern" if p <= volume_p else "volume",
         "cells": cells,
         "modes": modes,
-        "components": weights / max(weights.sum(), 1e-9),
+        "components": (weights - weights.mean()) / (weights.std() + 1e-9),
     }
 
 

@@ -56,6 +56,7 @@ def describe_run(view: RunView) -> Json:
         "events": info.get("events") or {},
         "command": info.get("command"),
         "loss": loss_name(view),
+        "level": (info.get("anomaly") or {}).get("level", 0.01),
     }
 
 

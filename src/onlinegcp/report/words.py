@@ -43,7 +43,7 @@ _PARTS_OF_DAY = (
     (11, "morning"),
     (14, "midday"),
     (17, "afternoon"),
-    (22, "evening"),
+    (22.5, "evening"),
     (25, "night"),
 )
 
@@ -172,7 +172,9 @@ def _categories(mode: ModeProfile, column: FloatArray, usual: FloatArray) -> tup
     order = order[np.argsort(-size[order], kind="stable")]
     held = float(size[order].sum())
     present = int((size > 0.1 / len(size)).sum())
-    if held < 0.15 or (present > 3 and held < 1.25 * len(order) / present):
+    # Worth naming: a fair share of the component, or far more than their number would explain.
+    few = held < 0.15 and held < 4 * len(order) / len(size)
+    if few or (present > 3 and held < 1.25 * len(order) / present):
         return "", ""
     names = [str(mode.labels[i]) for i in order]
     if column.min() < 0 < column.max():
@@ -206,10 +208,13 @@ def _hours(column: FloatArray, labels: Sequence[str], usual: FloatArray) -> tupl
     # Nearly everything happens in the daytime; what counts then is the difference from the rest.
     more = np.array([np.take(size - others, range(h, h + 5), mode="wrap").sum() for h in range(24)])
     if more.max() >= 0.1:
-        start = int(more.argmax())
-        part = _part_of_day(start, 5)
+        start, length = int(more.argmax()), 5
+        excess = (size - others).take(range(start, start + 5), mode="wrap")
+        inside = np.flatnonzero(excess > 0.2 * excess.max())
+        start, length = (start + int(inside[0])) % 24, int(inside[-1] - inside[0]) + 1
+        part = _part_of_day(start, length)
         article = {"night": "at", "midday": "around"}.get(part, "in the")
-        return f"more {article} {part}", f"more {article} {part} ({_clock(start, 5)})"
+        return f"more {article} {part}", f"more {article} {part} ({_clock(start, length)})"
     middle = (start + length / 2) % 24
     return "", f"daytime ({_clock(start, length)})" if length <= 13 and 8 <= middle < 18 else ""
 

@@ -2,7 +2,8 @@
 
 const SECTIONS = [["summary", "In short"], ["patterns", "Patterns"], ["time", "Over time"], ["fit", "Fit"], ["drift", "Drift"], ["unusual", "Unusual"], ["settings", "Settings"]];
 const SHOWN_ROWS = 12;
-const LEVEL = 0.01;
+// Settings most readers ask for; the others are one click away.
+const MAIN = ["method", "rank", "loss", "solver", "forget", "init_slices", "random_state", "lower", "n_jobs"];
 const WEEK = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const YEAR = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
 
@@ -56,7 +57,8 @@ function renderGrid() {
   grid.dataset.key = key;
   const calendar = ["hour", "weekday", "month"].filter((name) => model.calendar[name]).slice(-2);
   if (!model.components.length) { grid.replaceChildren(make("p", { class: "empty chart" }, "Patterns appear when the warm start is over.")); return; }
-  grid.style.setProperty("--n", model.modes.length + calendar.length);
+  const widths = [...model.modes.map((mode) => (mode.kind === "category" ? 1.55 : 1)), ...calendar.map(() => 1)];
+  grid.style.setProperty("--columns", widths.map((width) => `minmax(0, ${width}fr)`).join(" "));
   grid.replaceChildren(...model.components.map((component, place) => {
     const cells = component.modes.map((column, k) => {
       const mode = model.modes[k];
@@ -222,8 +224,9 @@ function renderUnusual() {
     lines: (i) => (rows[i].a ? [["Pattern p", saySmall(rows[i].a.p)], ["Volume p", saySmall(rows[i].a.volume_p)], ["Total", say(rows[i].a.total)], ["Expected", say(rows[i].a.expected_total)]] : [["Warm start", "not scored"]]),
     onpick: (i) => nearbyPick(i),
     paint(group, X, Y, { left, right }) {
-      group.append(draw("line", { x1: left, x2: right, y1: Y(-Math.log10(LEVEL)), y2: Y(-Math.log10(LEVEL)), style: "stroke:var(--soft);stroke-dasharray:4 3" }),
-        draw("text", { x: right - 4, y: Y(-Math.log10(LEVEL)) - 5, "text-anchor": "end", "font-size": 11.5 }, "1 % level"));
+      const level = Y(surprise(page.run.level));
+      group.append(draw("line", { x1: left, x2: right, y1: level, y2: level, style: "stroke:var(--soft);stroke-dasharray:4 3" }),
+        draw("text", { x: right - 4, y: level - 5, "text-anchor": "end", "font-size": 11.5 }, `level ${percent(page.run.level)}`));
       const [first, last] = clock.visible(), flagged = [];
       let grey = "";
       for (let i = first; i <= last; i++) {
@@ -284,7 +287,8 @@ function pick(number, scroll = false) {
 
 function reason(row) {
   const { a } = row;
-  if (a.kind === "volume" || !a.cells?.length) {
+  const volume = a.kind ? a.kind === "volume" : (a.volume_p ?? 1) <= (a.p ?? 1);
+  if (volume || !a.cells?.length) {
     const gap = a.expected_total ? a.total / a.expected_total - 1 : null;
     return `${say(a.total)}, expected ${say(Math.round(a.expected_total))}${gap === null ? "" : ` (${gap > 0 ? "+" : "−"}${percent(Math.abs(gap))})`}`;
   }
@@ -309,9 +313,10 @@ function renderDetail() {
           make("td", { class: "num" }, wanted > 0 ? `${say(observed / wanted, 2)}×` : "–"), make("td", { class: "num" }, saySmall(p))))))));
     } else if (!row.a.cells) parts.push(make("p", { class: "note" }, "The cells of this slice are not in this report, which keeps those of the oddest slices; the run directory has them all."));
     const why = (row.a.modes ?? []).map((mode, k) => make("div", { class: "cell", style: "--c:var(--c7)" }, make("h4", {}, `Where it differs: ${page.model.modes[k]?.name ?? k + 1}`), bars(mode.map((entry) => entry[0]), mode.map((entry) => entry[1]))));
-    if (row.a.components?.length) {
-      const ranked = row.a.components.map((share, r) => [share, page.model.components.findIndex((c) => c.id === r)]).filter(([share, place]) => known(share) && place >= 0).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, 5);
-      why.push(make("div", { class: "cell", style: "--c:var(--c7)" }, make("h4", {}, "Patterns involved"), bars(ranked.map(([, place]) => `Pattern ${place + 1}`), ranked.map(([share]) => share))));
+    if (row.a.components?.some((change) => change)) {
+      const ranked = row.a.components.map((change, r) => [change, page.model.components.findIndex((c) => c.id === r)]).filter(([change, place]) => known(change) && change !== 0 && place >= 0).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, 5);
+      why.push(make("div", { class: "cell", style: "--c:var(--c7)" }, make("h4", {}, "Patterns against their recent mean, in standard deviations"),
+        bars(ranked.map(([, place]) => `Pattern ${place + 1}`), ranked.map(([change]) => change), { format: (change) => `${change < 0 ? "−" : "+"}${say(Math.abs(change), 2)}` })));
     }
     if (why.length) parts.push(make("div", { class: "why" }, ...why));
   } else parts.push(make("p", { class: "note" }, "Slices of the warm start are learned together and not scored."));
@@ -327,7 +332,11 @@ const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replac
 
 function renderSettings() {
   const { run, model, steps } = page;
-  facts("parameters", { method: run.method, ...run.parameters });
+  const all = Object.entries({ method: run.method, ...run.parameters });
+  const main = all.filter(([name]) => MAIN.includes(name)).sort((a, b) => MAIN.indexOf(a[0]) - MAIN.indexOf(b[0]));
+  facts("parameters", Object.fromEntries(main.length > 1 ? main : all));
+  facts("further", Object.fromEntries(main.length > 1 ? all.filter(([name]) => !MAIN.includes(name)) : []));
+  byId("further").parentNode.hidden = main.length < 2 || main.length === all.length;
   facts("events", { ...run.events, modes: model.modes.map((mode) => `${mode.name} (${mode.length})`).join(", ") });
   facts("environment", { onlinegcp: run.version, ...run.environment, started: run.created, slices: steps.count });
   const box = byId("reproduce");
