@@ -8,7 +8,7 @@ SCALE ?= small
 .PHONY: chromium demo test lint docs bench experiment clean
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/flights_static.py
+	$(BIN)/onlinegcp demo
 
 test: $(VENV)/.installed-test chromium
 	$(BIN)/python -m pytest

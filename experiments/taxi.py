@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from experiments.claims import Claim, comparable_loss, our_checks
 from experiments.console import Options, read_options
-from experiments.data import MissingData, manhattan, taxi_stand_in, taxi_trips
+from experiments.data import TAXI_ZONES, MissingData, manhattan, taxi_stand_in, taxi_trips
 from experiments.experiment import Plan, Streaming, conduct, shortened
 from experiments.protocol import Problem, Run
 from experiments.settings import TABLES
@@ -44,14 +44,15 @@ def plan(options: Options) -> Plan:
     slices = read(options, warm)
     problem = Problem("taxi", slices, "poisson", rank, warm, note=NOTES[options.source])
     size = " x ".join(map(str, (*slices[0].shape, len(slices))))
-    full = options.scale == "paper"
+    # Newton steps cost R^2 per ride: too much for all 263 zones, so multiplicative updates there.
+    large = slices[0].shape[0] == TAXI_ZONES
+    steps = {"method": "mu", "max_iterations": 60, "max_inner": 2} if large else {}
     common = {"loss": "poisson", "random_state": seed}
     return Plan(
         problem,
-        # Newton steps cost R^2 per ride and row: too much here, so multiplicative updates.
-        warm_start=apr(slices[:warm], rank, seed, method="mu", max_iterations=100, max_inner=2),
+        warm_start=apr(slices[:warm], rank, seed, **{**steps, "max_iterations": 100}),
         static=[
-            apr(slices, rank, seed, method="mu", max_iterations=60 if full else 40, max_inner=2),
+            apr(slices, rank, seed, **steps),
             sampled_gcp(slices, rank, "poisson", seed, **GCP_SAMPLES[options.scale]),
         ],
         streaming=[

@@ -7,8 +7,8 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from onlinegcp import cells as module
-from onlinegcp.cells import Cells, Entries, fold
+from onlinegcp.events import cells as module
+from onlinegcp.events.cells import Cells, Entries, fold
 
 AGGREGATIONS = ["count", "sum", "any", "mean", "max"]
 EXPECTED = {

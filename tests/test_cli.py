@@ -462,28 +462,28 @@ def test_the_commands_of_the_readme_work_on_real_trips(tmp_path):
     table = pl.read_parquet(TAXI / "yellow_sample_2018_2020.parquet").rename(
         {"pickup_time": "pickup", "pu_zone": "pu", "do_zone": "do"}
     )
-    days = table.filter(pl.col("pickup") < pl.datetime(2018, 3, 2)).with_columns(
+    days = table.filter(pl.col("pickup") < pl.datetime(2018, 1, 26)).with_columns(
         day=pl.col("pickup").dt.date()
     )
     (tmp_path / "trips").mkdir()
     for (day,), part in days.partition_by("day", as_dict=True, include_key=False).items():
         part.write_parquet(tmp_path / "trips" / f"{day}.parquet")
-    (tmp_path / "trips/2018-03-01.parquet").rename(tmp_path / "tomorrow.parquet")
+    (tmp_path / "trips/2018-01-25.parquet").rename(tmp_path / "tomorrow.parquet")
     script = f"""
         set -e
         export PATH={Path(PROGRAM).parent}:$PATH
         onlinegcp fit trips/*.parquet --time pickup --every 1d --modes pu,do,pickup:hour \
             --share pu=do --loss poisson --rank 20 -o taxi.run
-        mv tomorrow.parquet trips/2018-03-01.parquet
-        onlinegcp update taxi.run trips/2018-03-01.parquet
+        mv tomorrow.parquet trips/2018-01-25.parquet
+        onlinegcp update taxi.run trips/2018-01-25.parquet
     """
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "Learned 59 slices" in done.stdout
-    assert "Learned 1 slice up to 2018-03-01" in done.stdout
+    assert "Learned 24 slices" in done.stdout
+    assert "Learned 1 slice up to 2018-01-25" in done.stdout
     view = runlog.read_run(tmp_path / "taxi.run")
-    assert view.times[-1] == "2018-03-01"
-    assert len(view.steps) == 60
+    assert view.times[-1] == "2018-01-25"
+    assert len(view.steps) == 25
     assert sum(step["total"] for step in view.steps) == days.height
     assert view.labels[0] == view.labels[1]
     assert len(view.factors[2]) == 24

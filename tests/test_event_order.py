@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from onlinegcp import tables
-from onlinegcp.event_order import in_order_of_time, most_frequent, sorted_rows
-from onlinegcp.event_rows import RowReader
-from onlinegcp.modes import column
-from onlinegcp.tables import open_tables
-from onlinegcp.time_bins import TimeBins
-from onlinegcp.time_column import TimeColumn
-from onlinegcp.vocabulary import Vocabulary
+from onlinegcp.events import tables
+from onlinegcp.events.modes import column
+from onlinegcp.events.order import in_order_of_time, most_frequent, sorted_rows
+from onlinegcp.events.rows import RowReader
+from onlinegcp.events.tables import open_tables
+from onlinegcp.events.time_bins import TimeBins
+from onlinegcp.events.time_column import TimeColumn
+from onlinegcp.events.vocabulary import Vocabulary
 
 
 def reader_of(every="1d", *modes, **limits):

@@ -7,12 +7,12 @@ import polars as pl
 import pytest
 
 from onlinegcp.errors import DataError
-from onlinegcp.event_rows import RowReader, Rows
-from onlinegcp.modes import bins, column
-from onlinegcp.tables import Block
-from onlinegcp.time_bins import TimeBins
-from onlinegcp.time_column import TimeColumn
-from onlinegcp.vocabulary import Vocabulary
+from onlinegcp.events.modes import bins, column
+from onlinegcp.events.rows import RowReader, Rows
+from onlinegcp.events.tables import Block
+from onlinegcp.events.time_bins import TimeBins
+from onlinegcp.events.time_column import TimeColumn
+from onlinegcp.events.vocabulary import Vocabulary
 
 
 def reader_of(*, value=None, since=None, until=None, nulls=True):

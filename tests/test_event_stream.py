@@ -11,9 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from onlinegcp import cells, spill, tables
 from onlinegcp.errors import DataError, StateError
-from onlinegcp.events import from_events
+from onlinegcp.events import cells, from_events, spill, tables
 
 JANUARY = datetime.datetime(2018, 1, 1)
 OPTIONS = {"time": "t", "every": "1d", "modes": ["pu", "do"], "share": [("pu", "do")]}

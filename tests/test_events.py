@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlinegcp import tables
 from onlinegcp.errors import DataError
-from onlinegcp.events import from_events
-from onlinegcp.modes import bins, hour, weekday
+from onlinegcp.events import from_events, tables
+from onlinegcp.events.modes import bins, hour, weekday
 from onlinegcp.problems import load_flights
 
 DAY = datetime.timedelta(days=1)

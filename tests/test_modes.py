@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinegcp import modes
 from onlinegcp.errors import DataError
-from onlinegcp.modes import (
+from onlinegcp.events import modes
+from onlinegcp.events.modes import (
     Mode,
     bins,
     column,

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onlinegcp import spill as module
 from onlinegcp.errors import StateError
-from onlinegcp.spill import Spill
+from onlinegcp.events import spill as module
+from onlinegcp.events.spill import Spill
 
 
 @pytest.fixture(autouse=True)

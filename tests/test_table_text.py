@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlinegcp import table_text
 from onlinegcp.errors import DataError
-from onlinegcp.table_text import TextTable, check_columns
+from onlinegcp.events import table_text
+from onlinegcp.events.table_text import TextTable, check_columns
 
 
 def rows(text, columns=("a", "b"), *, format=None, live=False):

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlinegcp import tables
 from onlinegcp.errors import DataError
-from onlinegcp.tables import open_tables
+from onlinegcp.events import tables
+from onlinegcp.events.tables import open_tables
 
 TABLE = pl.DataFrame({"a": [1, 2, 3, 4, 5], "b": ["x", "y", None, "x", "é"], "c": [0.5] * 5})
 ROWS = TABLE.select("b", "a").rows()

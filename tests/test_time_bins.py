@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinegcp.errors import DataError
-from onlinegcp.time_bins import TimeBins, parse_every
-from onlinegcp.time_column import TimeColumn
+from onlinegcp.events.time_bins import TimeBins, parse_every
+from onlinegcp.events.time_column import TimeColumn
 
 UTC = datetime.UTC
 EPOCH = datetime.datetime(1970, 1, 1)

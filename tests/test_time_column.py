@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinegcp.errors import DataError
-from onlinegcp.time_column import DAY, TimeColumn, zone_of
+from onlinegcp.events.time_column import DAY, TimeColumn, zone_of
 
 NOON = datetime.datetime(2018, 3, 5, 12, 30, 15, 250_000)
 TICKS = round(NOON.replace(tzinfo=datetime.UTC).timestamp() * 1e6)

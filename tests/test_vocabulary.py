@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinegcp.errors import DataError
-from onlinegcp.vocabulary import OTHER, Vocabulary, closest, label_order, read_vocabulary
+from onlinegcp.events.vocabulary import OTHER, Vocabulary, closest, label_order, read_vocabulary
 
 
 def coded(vocabulary, values, **options):

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from onlinegcp.errors import DataError as DataError
     from onlinegcp.errors import OnlineGCPError as OnlineGCPError
     from onlinegcp.errors import StateError as StateError
+    from onlinegcp.events import from_events as from_events
+    from onlinegcp.events.modes import bins as bins
+    from onlinegcp.events.modes import column as column
+    from onlinegcp.events.modes import hour as hour
+    from onlinegcp.events.modes import month as month
+    from onlinegcp.events.modes import weekday as weekday
+    from onlinegcp.events.stream import EventStream as EventStream
     from onlinegcp.ktensor import KTensor as KTensor
     from onlinegcp.losses import Loss as Loss
     from onlinegcp.losses import get_loss as get_loss
@@ -56,6 +63,13 @@ _HOMES = {
     "write_tns": "sources",
     "load_npz": "sources",
     "save_npz": "sources",
+    "from_events": "events",
+    "EventStream": "events.stream",
+    "hour": "events.modes",
+    "weekday": "events.modes",
+    "month": "events.modes",
+    "bins": "events.modes",
+    "column": "events.modes",
     "load_flights": "problems",
     "cp_als": "static.cp_als",
     "cp_apr": "static.cp_apr",

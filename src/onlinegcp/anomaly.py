@@ -37,6 +37,7 @@ LEVEL_WINDOW = 28  # totals the expected one is the median of
 SEASONS = 8  # past values of the same phase that make the seasonal part
 MEMORY = 0.1  # share of the newest weights in their running mean
 TOP_ROWS = 5
+Z_90, Z_98 = 1.2815515655446004, 2.0537489106318225  # quantiles of the normal distribution
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ class AnomalyTracker:
             return 0.0
         size = abs(error)
         if len(errors) >= ENOUGH:
-            return _tail(np.append(errors, []), size, 1.645 * noise, 0.423 * noise)
+            return _tail(errors, size, 1.645 * noise, 0.882 * noise)  # those of |N(0, noise)|
         spread = max(1.4826 * float(np.median(errors)), noise, 1e-12 * (1.0 + self.level()))
         return min(0.0, math.log(2.0) + _student(size / spread, len(errors)))
 
@@ -446,11 +447,13 @@ def _volume(x: Slice, signed: bool) -> float:
 
 
 def _noise(x: Slice, loss: Loss) -> float:
-    """Least standard deviation of the volume: that of counting, where the data are counts."""
+    """Least standard deviation of the volume: half that of counting, where the data are counts.
+
+    Only a stream of constant totals gets as low; without it, one event more would be an alarm.
+    """
     if loss.domain == "real" or not np.array_equal(x.value, np.rint(x.value)):
         return 0.0
-    full = x.total / max(1, x.n_observed) if loss.domain == "binary" else 0.0
-    return math.sqrt(max(0.0, 1.0 - full) * x.size / max(1, x.n_observed))
+    return 0.5 * math.sqrt(x.size / max(1, x.n_observed))
 
 
 def _expected_total(ahead: float, x: Slice, signed: bool) -> float:
@@ -498,17 +501,19 @@ def _label(labels: Labels | None, k: int, i: int) -> str:
     return str(labels[k][i])
 
 
-def _tail(past: FloatArray, value: float, least: float, least_scale: float) -> float:
+def _tail(past: FloatArray, value: float, least: float, least_spread: float) -> float:
     """Log-probability that a value of this past would be exceeded.
 
-    Ranks up to the 90 % point, above it an exponential tail through the 98 % point: both are
-    quantiles, which the few largest values do not move.
+    Ranks up to the 90 % point, above it a normal tail through the 98 % point: both are quantiles,
+    which the few largest values do not move.
     """
-    low, high = np.quantile(past, (0.9, 0.98))
-    scale = max(float(high - low) / math.log(5.0), least_scale, 1e-12 * (1.0 + abs(float(low))))
-    low = max(float(low), least)
+    from scipy.special import log_ndtr
+
+    low, high = np.quantile(past, (0.9, 0.98)).tolist()
+    spread = max((high - low) / (Z_98 - Z_90), least_spread, 1e-12 * (1.0 + abs(low)))
+    low = max(low, least)
     if value > low:
-        return math.log(0.1) - (value - low) / scale
+        return float(log_ndtr(-Z_90 - (value - low) / spread))
     return math.log(max(0.1, (1.0 + np.count_nonzero(past >= value)) / (1.0 + len(past))))
 
 

@@ -39,8 +39,9 @@ TABLED = {
 STEP = 0.02  # of the table; linear interpolation is then good to 1e-4
 MEAN, VARIANCE, COVARIANCE, BEND, BIAS, CUBE, CUBE_1, CUBE_2, CUBE_3 = range(9)
 
+BLOCK = 8192
 DENSE_CELLS = 2_000_000  # up to here every cell of a sparse slice is looked at
-SECOND_ORDER_CELLS = 4096  # cells that variance and skewness are summed over
+SECOND_ORDER_CELLS = 2048  # cells that variance and skewness are summed over
 FEWEST_DRAWS, MOST_DRAWS = 20_000, 200_000
 RELATIVE_RANK = 1e-10  # directions of the weights with less information than this are not fitted
 LOWEST_LOG = -690.0  # exp of it is the smallest p-value reported, 1e-300
@@ -69,15 +70,23 @@ class NullTable:
         return np.asarray(share / (1.0 + odds) if self.binary else share)
 
     def at(self, m: FloatArray, *wanted: int) -> list[FloatArray]:
-        """The wanted columns at model values m."""
-        u = np.log(np.maximum(m, 1e-300)) if self.log_scale else m
-        place = np.clip((u - self.start) / STEP, 0.0, self.columns.shape[1] - 1.000001)
-        cell = place.astype(np.intp)
-        place -= cell
-        size = self.size(m)
-        return [
-            (self.columns[c].take(cell) + place * self.slopes[c].take(cell)) * size for c in wanted
-        ]
+        """`size` and the wanted columns at model values m."""
+        found = [np.empty(m.shape) for _ in range(1 + len(wanted))]
+        flat, *out = (array.reshape(-1) for array in (np.ascontiguousarray(m), *found))
+        # In blocks: temporaries of a whole slice would be fresh memory every time.
+        for first in range(0, len(flat), BLOCK):
+            part = slice(first, first + BLOCK)
+            u = np.log(np.maximum(flat[part], 1e-300)) if self.log_scale else flat[part]
+            place = (u - self.start) / STEP
+            np.clip(place, 0.0, self.columns.shape[1] - 1.000001, out=place)
+            cell = place.astype(np.intp)
+            place -= cell
+            size = self.size(flat[part])
+            out[0][part] = size
+            for c, column in zip(wanted, out[1:], strict=True):
+                between = self.columns[c].take(cell) + self.slopes[c].take(cell) * place
+                np.multiply(between, size, out=column[part])
+        return found
 
 
 def has_null(loss: Loss) -> bool:
@@ -241,9 +250,10 @@ def _measure_all(x: Slice, model: KTensor, loss: Loss, top: int) -> Misfit:
             rest[listed] = cost(loss, x.value, m[listed])
         else:
             rest = cost(loss, data, m)
-        mean, variance = table.at(m, MEAN, VARIANCE)
+        size, mean, variance = table.at(m, MEAN, VARIANCE)
         rest -= mean
-        picked, scale = _pick((variance + table.size(m)).reshape(-1))
+        variance += size
+        picked, scale = _pick(variance.reshape(-1))
         index = np.stack(np.unravel_index(picked, x.shape), axis=1)
         null = _null(table, model, loss, index, m.reshape(-1)[picked], scale)
     else:
@@ -267,9 +277,9 @@ def _measure_listed(x: Slice, model: KTensor, loss: Loss, top: int) -> Misfit:
     deviance = cost(loss, x.value, m)
     if has_null(loss):
         table = null_table(loss)
-        mean, variance = table.at(m, MEAN, VARIANCE)
+        size, mean, variance = table.at(m, MEAN, VARIANCE)
         rest = deviance - mean
-        picked, scale = _pick(variance + table.size(m))
+        picked, scale = _pick(variance + size)
         null = _null(table, model, loss, x.index[picked], m[picked], scale)
     else:
         null = _scale_only(float(deviance.sum()), x, model, loss)
@@ -298,11 +308,11 @@ def _measure_drawn(x: Slice, model: KTensor, loss: Loss, top: int) -> Misfit:
     table = null_table(loss)
     index, scale = _draw(x, model, loss)
     drawn = _bounded(model.values(index), loss)
-    (mean,), (listed_mean,) = table.at(drawn, MEAN), table.at(m, MEAN)
+    mean, listed_mean = table.at(drawn, MEAN)[1], table.at(m, MEAN)[1]
     zero_cost = _zero_cost(loss, drawn)
     rise = deviance - _zero_cost(loss, m)  # what a listed cell adds to a slice of zeros
     parts = (mean - zero_cost) * scale
-    few = slice(0, 2 * SECOND_ORDER_CELLS)
+    few = slice(0, 4 * SECOND_ORDER_CELLS)
     thin = scale[few] * (len(scale) / len(scale[few]))
     shift, spread, skewness, _, _, freedom = _null(table, model, loss, index[few], drawn[few], thin)
     noise = len(parts) * float(np.var(parts))
@@ -342,19 +352,18 @@ def _null(
     """
     free = _free(model, loss)
     moments = table.at(m, *range(MEAN, CUBE_3 + 1))
-    mean, variance, covariance, bend, bias, cube, cube_1, cube_2, cube_3 = moments
-    size = table.size(m)
+    size, mean, variance, covariance, bend, bias, cube, cube_1, cube_2, cube_3 = moments
     # Cells without any chance of an event say nothing about the weights.
     stretch = np.sqrt(loss.fisher(np.zeros_like(m), m) / np.where(size > 1e-15, size, np.inf))
     basis = np.repeat(stretch[:, None], len(free), axis=1)
     for k, factor in enumerate(model.factors):
-        basis *= factor[index[:, k]][:, free]
+        basis *= factor[:, free][index[:, k]]
     # Directions in which the weights can move, each with unit information.
-    length = np.sqrt(np.maximum(np.einsum("n,nr,nr->r", scale * size, basis, basis), 1e-300))
-    basis /= length
-    values, vectors = np.linalg.eigh((basis * (scale * size)[:, None]).T @ basis)
-    kept = values > RELATIVE_RANK * max(1.0, len(free))
-    basis = basis @ (vectors[:, kept] / np.sqrt(values[kept]))
+    information = basis.T @ (basis * (scale * size)[:, None])
+    length = np.sqrt(np.maximum(information.diagonal(), 1e-300))
+    values, vectors = np.linalg.eigh(information / length / length[:, None])
+    kept = values > RELATIVE_RANK * max(1, len(free))
+    basis = basis @ (vectors[:, kept] / np.sqrt(values[kept]) / length[:, None])
     slope = basis @ (basis.T @ (scale * covariance))
     fitted = basis.shape[1]
     total = float(scale @ (variance - 2.0 * slope * covariance + slope**2 * size))

@@ -23,7 +23,7 @@ from onlinegcp import __version__, runlog
 from onlinegcp.anomaly import AnomalyTracker, score_slice
 from onlinegcp.archive import read_archive, write_archive
 from onlinegcp.errors import DataError, StateError
-from onlinegcp.event_stream import EventStream
+from onlinegcp.events.stream import EventStream
 from onlinegcp.losses import Loss
 from onlinegcp.run_lines import Line, held_line, learned_line, warm_lines, written
 from onlinegcp.run_settings import event_settings, fresh_model, model_settings
@@ -200,10 +200,7 @@ class Run:
             run._lock = lock
             run._load(loss)
             runlog.recover(folder, run.n_steps, run._last_lines)
-            # A kill leaves the half-written file of its checkpoint.
-            for stray in folder.glob(f".{runlog.CHECKPOINT}.*.tmp"):
-                with contextlib.suppress(OSError):
-                    stray.unlink()
+            _sweep(folder)
         except BaseException:
             lock.release()
             raise
@@ -303,7 +300,9 @@ class Run:
             # The rows of a bin that is still open are known only now.
             state = events.state()
             if state != self._events and (self._begun or state["open"] is not None):
+                self.busy = True
                 self._store([], state)
+                self.busy = False
         return n_slices
 
     @property
@@ -410,6 +409,7 @@ class Run:
         self.info = runlog.read_run_json(self.path)
         self._lock = runlog.Lock(self.path)
         self._lock.acquire()
+        _sweep(self.path)
         self._begun = True
 
     def _load(self, loss: Loss | None) -> None:
@@ -468,6 +468,14 @@ def _check_new(folder: Path, overwrite: bool) -> None:
         raise StateError(
             f"a run directory was to be made at {folder}, but {why} {place}. Choose another place."
         )
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the half-written files a kill leaves. Hold the lock."""
+    for name in (runlog.RUN, runlog.CHECKPOINT):
+        for stray in folder.glob(f".{name}.*.tmp"):
+            with contextlib.suppress(OSError):
+                stray.unlink()
 
 
 def _buffer(model: StreamingModel) -> tuple[Slice, ...] | None:

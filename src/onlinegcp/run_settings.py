@@ -29,8 +29,8 @@ def model_settings(model: StreamingModel) -> dict[str, Any]:
 
 def event_settings(events: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of `from_events` as JSON."""
-    from onlinegcp.modes import Mode
-    from onlinegcp.vocabulary import read_vocabulary
+    from onlinegcp.events.modes import Mode
+    from onlinegcp.events.vocabulary import read_vocabulary
 
     kept = {n: v for n, v in events.items() if v is not None and n not in OF_THE_SOURCE}
     modes = kept["modes"]
@@ -53,8 +53,8 @@ def event_settings(events: Mapping[str, Any]) -> dict[str, Any]:
 
 def _spelt(mode: Any) -> str:
     """A mode as the command line spells it."""
-    from onlinegcp.modes import parse_mode
-    from onlinegcp.vocabulary import number_text
+    from onlinegcp.events.modes import parse_mode
+    from onlinegcp.events.vocabulary import number_text
 
     text = mode.source
     if mode.derive == "bins":

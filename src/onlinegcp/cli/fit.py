@@ -63,10 +63,16 @@ def fit(
 
     settings = table.settings()
     chosen = model.build(table.agg, table.value)
+    stream = from_events(
+        source_of(sources),
+        **settings,
+        **table.of_the_source(),
+        close_last=not (keep_open or STANDARD_INPUT in sources),
+    )
     with Run.create(
         output,
         chosen,
-        modes=[],
+        modes=stream.mode_names,
         events=settings,
         command=["onlinegcp", *sys.argv[1:]],
         level=level,
@@ -74,13 +80,6 @@ def fit(
         hold_flagged=hold_flagged,
         overwrite=overwrite,
     ) as run:
-        stream = from_events(
-            source_of(sources),
-            **settings,
-            **table.of_the_source(),
-            close_last=not (keep_open or STANDARD_INPUT in sources),
-        )
-        run.info["modes"] = list(stream.mode_names)
         outcome = learn(
             run, stream, sources, fail_on_alarm=fail_on_alarm, as_json=json, quiet=quiet
         )

@@ -79,8 +79,9 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
     if not n_slices:
         say(f"Nothing new for {run.path}: no time bin was closed after {outcome['last']}.")
         return
+    noun = "slice" if n_slices == 1 else "slices"
     say(
-        f"Learned [b]{n_slices:,}[/b] {'slice' if n_slices == 1 else 'slices'} up to {outcome['last']}, "
+        f"Learned [b]{n_slices:,}[/b] {noun} up to {outcome['last']}, "
         f"{count(outcome['events'])} events, in {duration(seconds)} "
         f"({n_slices / max(seconds, 1e-9):.1f} slices/s)."
     )
@@ -159,7 +160,7 @@ class Interrupt:
 def expected_rows(sources: Sequence[str]) -> float | None:
     """About how many rows the sources hold; None if that takes reading them."""
     from onlinegcp.errors import DataError
-    from onlinegcp.tables import open_tables
+    from onlinegcp.events.tables import open_tables
 
     if not sources or STANDARD_INPUT in sources:
         return None

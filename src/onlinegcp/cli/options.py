@@ -94,7 +94,7 @@ class TableOptions:
 
     def settings(self) -> dict[str, Any]:
         """Arguments of `from_events` that hold for every source."""
-        from onlinegcp.modes import parse_share
+        from onlinegcp.events.modes import parse_share
 
         plain = (
             *("time", "value", "agg", "vocabulary", "on_new", "on_late", "on_null", "empty"),
@@ -175,8 +175,8 @@ def make_model(method: str, parameters: dict[str, Any], given: set[str]) -> Stre
     given
         Names the user asked for.
     """
+    from onlinegcp.events.vocabulary import closest
     from onlinegcp.streaming import METHODS
-    from onlinegcp.vocabulary import closest
 
     if method not in METHODS:
         raise DataError(

@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     from onlinegcp.run import Progress
 
 
-def console(*, stderr: bool = False) -> Console:
+def console(*, stderr: bool = False, width: int | None = None) -> Console:
     """The terminal; numbers are not coloured and lines are wrapped by whoever reads them."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:
+            # Rich would exit with 1; that the reader has seen enough is no failure.
+            raise BrokenPipeError
+
+    return Terminal(stderr=stderr, highlight=False, soft_wrap=width is None, width=width)
 
 
 def say(text: str = "") -> None:
@@ -68,10 +73,9 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: s
         table.add_column(heading, justify="right" if number else "left", no_wrap=number)
     for row in rows:
         table.add_row(*map(escape, row))
-    width = None if sys.stdout.isatty() else 160
-    from rich.console import Console
-
-    Console(highlight=False, width=width).print(table)
+    terminal = console()
+    terminal = console(width=terminal.width if terminal.is_terminal else 160)
+    terminal.print(table)
 
 
 @final

@@ -10,16 +10,16 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from onlinegcp.cells import Aggregation
 from onlinegcp.errors import DataError
-from onlinegcp.event_rows import RowReader
-from onlinegcp.event_stream import Empty, EventStream, Groups, OnLate, Options
-from onlinegcp.modes import Mode, parse_mode
-from onlinegcp.table_text import check_columns
-from onlinegcp.tables import Tables, open_tables
-from onlinegcp.time_bins import TimeBins, parse_every
-from onlinegcp.time_column import TimeColumn
-from onlinegcp.vocabulary import OTHER, OnNew, closest, read_vocabulary
+from onlinegcp.events.cells import Aggregation
+from onlinegcp.events.modes import Mode, parse_mode
+from onlinegcp.events.rows import RowReader
+from onlinegcp.events.stream import Empty, EventStream, Groups, OnLate, Options
+from onlinegcp.events.table_text import check_columns
+from onlinegcp.events.tables import Tables, open_tables
+from onlinegcp.events.time_bins import TimeBins, parse_every
+from onlinegcp.events.time_column import TimeColumn
+from onlinegcp.events.vocabulary import OTHER, OnNew, closest, read_vocabulary
 
 OnNull = Literal["drop", "error"]
 

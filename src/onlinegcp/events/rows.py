@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
-from onlinegcp.modes import Mode, numbers_of
-from onlinegcp.tables import Block
-from onlinegcp.time_bins import TimeBins
-from onlinegcp.time_column import Ticks, TimeColumn
-from onlinegcp.vocabulary import Ids, Vocabulary
+from onlinegcp.events.modes import Mode, numbers_of
+from onlinegcp.events.tables import Block
+from onlinegcp.events.time_bins import TimeBins
+from onlinegcp.events.time_column import Ticks, TimeColumn
+from onlinegcp.events.vocabulary import Ids, Vocabulary
 
 if TYPE_CHECKING:
     import polars as pl

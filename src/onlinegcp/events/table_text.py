@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from onlinegcp.errors import DataError
-from onlinegcp.vocabulary import closest
+from onlinegcp.events.vocabulary import closest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -229,11 +229,11 @@ class TextTable:
                 records.append(self._record(line, self._n_rows + len(records) + 1))
         columns = {}
         for name in dict.fromkeys(key for record in records for key in record):
-            values = [record.get(name) for record in records]
-            if name in wanted:
-                plain = {type(value) for value in values if value is not None}
-                values = [_text(value) for value in values] if len(plain) > 1 else values
-                columns[name] = pl.Series(name, values, strict=False)
+            # Columns nobody asked for still say that they exist, and how many records there are.
+            values = [record.get(name) if name in wanted else None for record in records]
+            plain = {type(value) for value in values if value is not None}
+            values = [_text(value) for value in values] if len(plain) > 1 else values
+            columns[name] = pl.Series(name, values, strict=False)
         return pl.DataFrame(columns)
 
     def _record(self, line: bytes, row: int) -> dict[str, Any]:

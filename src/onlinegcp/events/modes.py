@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
-from onlinegcp.time_column import DAY, SECOND, Ticks
-from onlinegcp.vocabulary import Ids, closest, number_text
+from onlinegcp.events.time_column import DAY, SECOND, Ticks
+from onlinegcp.events.vocabulary import Ids, closest, number_text
 
 if TYPE_CHECKING:
     import polars as pl

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
-from onlinegcp.vocabulary import closest
+from onlinegcp.events.vocabulary import closest
 
 if TYPE_CHECKING:
     import polars as pl

@@ -17,13 +17,13 @@ from typing import Any, Literal, Self, final
 
 import numpy as np
 
-from onlinegcp.cells import Aggregation, Cells, Entries, fold
 from onlinegcp.errors import DataError, StateError
-from onlinegcp.event_order import in_order_of_time, most_frequent, sorted_rows
-from onlinegcp.event_rows import RowReader, Rows
+from onlinegcp.events.cells import Aggregation, Cells, Entries, fold
+from onlinegcp.events.order import in_order_of_time, most_frequent, sorted_rows
+from onlinegcp.events.rows import RowReader, Rows
+from onlinegcp.events.tables import Part, Tables
+from onlinegcp.events.vocabulary import OnNew, Vocabulary
 from onlinegcp.slices import Slice
-from onlinegcp.tables import Part, Tables
-from onlinegcp.vocabulary import OnNew, Vocabulary
 
 OnLate = Literal["drop", "error"]
 Empty = Literal["zero", "missing", "skip"]

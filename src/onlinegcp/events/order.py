@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from onlinegcp.event_rows import RowReader, Rows
-from onlinegcp.spill import Spill
-from onlinegcp.tables import Part
-from onlinegcp.time_column import Ticks
-from onlinegcp.vocabulary import Vocabulary, label_order
+from onlinegcp.events.rows import RowReader, Rows
+from onlinegcp.events.spill import Spill
+from onlinegcp.events.tables import Part
+from onlinegcp.events.time_column import Ticks
+from onlinegcp.events.vocabulary import Vocabulary, label_order
 
 
 def in_order_of_time(parts: Sequence[Part], reader: RowReader) -> list[Part] | None:

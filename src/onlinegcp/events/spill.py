@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import StateError
-from onlinegcp.vocabulary import Ids
+from onlinegcp.events.vocabulary import Ids
 
 _STRETCH = 1 << 20
 Rows = tuple[npt.NDArray[np.int64], tuple[Ids, ...], npt.NDArray[np.float64] | None]

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from onlinegcp.errors import DataError
-from onlinegcp.table_text import TextTable, check_columns
-from onlinegcp.vocabulary import closest
+from onlinegcp.events.table_text import TextTable, check_columns
+from onlinegcp.events.vocabulary import closest
 
 if TYPE_CHECKING:
     import polars as pl
