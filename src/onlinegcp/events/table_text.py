@@ -232,7 +232,9 @@ class TextTable:
             # Columns nobody asked for still say that they exist, and how many records there are.
             values = [record.get(name) if name in wanted else None for record in records]
             plain = {type(value) for value in values if value is not None}
-            values = [_text(value) for value in values] if len(plain) > 1 else values
+            # Nested values become text, too: polars miscounts the rows of some of them.
+            mixed = len(plain) > 1 or plain & {list, dict}
+            values = [_text(value) for value in values] if mixed else values
             columns[name] = pl.Series(name, values, strict=False)
         return pl.DataFrame(columns)
 
