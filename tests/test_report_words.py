@@ -145,6 +145,14 @@ def test_a_flat_component_claims_nothing(modes):
     assert pattern.headline == "A bit of everything"
 
 
+def test_headlines_stay_short_where_labels_are_long():
+    labels = [f"a very long name of a sensor, number {i}" for i in range(5)]
+    modes = [mode(f"mode{k}", labels, [9, 1, 1, 1, 1]) for k in range(5)]
+    (pattern,) = words(modes)
+    assert len(pattern.headline) < 100
+    assert pattern.sentence.count(labels[0]) == 5
+
+
 def test_dead_components_empty_runs_and_signs_do_not_fail():
     dead = ModeProfile("dest", "category", DEST, np.zeros((5, 1)))
     assert words([dead], np.zeros((0, 1)))[0].share == 0
@@ -160,7 +168,7 @@ def test_dead_components_empty_runs_and_signs_do_not_fail():
             "day",
             ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"),
             [0, 0, 0, 0, 0, 5, 5],
-            "Sat–Sun",
+            "On Sat–Sun",
         ),
         ("x", tuple(map(str, range(11))), [0, 0, 0, 1, 2, 1, 0, 0, 0, 0, 0], "X 3 up to 4"),
     ],

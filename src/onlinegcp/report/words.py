@@ -106,7 +106,7 @@ def describe(
         short = [spoken[k][0] for k in order if spoken[k][0]]
         long = [spoken[k][1] for k in order if spoken[k][1]]
         when = calendar_words(calendar, r) + life_words(active[:, r], times)
-        headline = _capital(" · ".join(short)) or "A bit of everything"
+        headline = _capital(" · ".join(short[:3])) or "A bit of everything"
         sentence = _capital(", ".join(long)) or "Spread evenly over every mode"
         if when:
             sentence += "; " + and_list(when)
@@ -177,17 +177,17 @@ def _categories(mode: ModeProfile, column: FloatArray, usual: FloatArray) -> tup
     if few or (present > 3 and held < 1.25 * len(order) / present):
         return "", ""
     names = [str(mode.labels[i]) for i in order]
+    brief = [name if len(name) <= 22 else f"{name[:21]}…" for name in names]
     if column.min() < 0 < column.max():
-        shown = [
-            f"{'more' if column[i] > 0 else 'less'} {name}"
-            for i, name in zip(order, names, strict=True)
-        ]
-        return f"{mode.name} {and_list(shown)}", f"{mode.name} {and_list(shown)}"
+        signs = ["more" if column[i] > 0 else "less" for i in order]
+        short = and_list([f"{sign} {name}" for sign, name in zip(signs, brief, strict=True)])
+        long = and_list([f"{sign} {name}" for sign, name in zip(signs, names, strict=True)])
+        return f"{mode.name} {short}", f"{mode.name} {long}"
     lead = _BY_NAME.get(mode.name.lower(), mode.name)
     if size[order[0]] > 0.85:
-        return f"{lead} {names[0]}", f"almost only {lead} {names[0]}"
+        return f"{lead} {brief[0]}", f"almost only {lead} {names[0]}"
     told = [f"{name} ({percent(size[i])})" for i, name in zip(order, names, strict=True)]
-    return f"{lead} {and_list(names)}", f"{lead} {and_list(told)}"
+    return f"{lead} {and_list(brief)}", f"{lead} {and_list(told)}"
 
 
 def _hours(column: FloatArray, labels: Sequence[str], usual: FloatArray) -> tuple[str, str]:
@@ -254,7 +254,7 @@ def _window(mode: ModeProfile, size: FloatArray) -> tuple[str, str]:
     if length > 0.6 * n:
         return "", ""
     first, last = mode.labels[start], mode.labels[(start + length - 1) % n]
-    lead = "" if mode.kind in ("weekday", "month") else f"{mode.name} "
+    lead = {"weekday": "on ", "month": "in "}.get(mode.kind, f"{mode.name} ")
     text = f"{lead}{first}" if length == 1 else f"{lead}{first}–{last}"
     if length > 1 and mode.kind == "ordered":
         text = f"{lead}{first} up to {last}"

@@ -124,7 +124,7 @@ function miniLine(labels, values, name, { suffix = "" } = {}) {
   const marks = n <= 8 ? [...Array(n).keys()] : n === 24 ? [0, 6, 12, 18] : [0, Math.floor((n - 1) / 2), n - 1];
   for (const i of marks) {
     const anchor = i === 0 ? "start" : i === n - 1 ? "end" : "middle";
-    svg.append(draw("text", { x: x(i), y: height - 4, "text-anchor": anchor, "font-size": 11 }, shorten(labels[i], marks.length <= 3 ? 12 : 5)));
+    svg.append(draw("text", { x: x(i), y: height - 4, "text-anchor": anchor, "font-size": 11 }, marks.length > 5 ? labels[i].slice(0, 2) : shorten(labels[i], marks.length <= 3 ? 12 : 5)));
   }
   const dot = draw("circle", { r: 3.5, style: "fill:var(--c);display:none" });
   svg.append(dot);

@@ -69,7 +69,7 @@ function renderGrid() {
     });
     for (const name of calendar) {
       const labels = { weekday: WEEK, month: YEAR, hour: [...Array(24).keys()].map(String) }[name];
-      const title = { weekday: "Strength by weekday", month: "Strength by month", hour: "Strength by hour" }[name];
+      const title = { weekday: "By weekday", month: "By month", hour: "By hour" }[name];
       cells.push(make("div", { class: "cell" }, make("h4", {}, title), miniColumns(labels, model.calendar[name][component.id], title)));
     }
     return make("article", { id: `pattern-${place + 1}`, class: `row${place >= SHOWN_ROWS ? " extra" : ""}`, style: `--c:${color(place)}`, "data-component": component.id },
@@ -102,7 +102,7 @@ function renderActivations() {
         event.currentTarget.setAttribute("aria-pressed", String(shown.has(component.id)));
         renderActivations();
       },
-    }, shorten(component.headline, 44))));
+    }, components.length > 12 ? `${place + 1} · ${shorten(component.headline, 20)}` : shorten(component.headline, 44))));
   }
   const holder = byId("activations");
   if (!components.length || !clock.x.length) { holder.replaceChildren(make("p", { class: "empty" }, "Nothing to draw yet.")); return; }
@@ -112,8 +112,10 @@ function renderActivations() {
     height: 300, y, yTicks: niceTicks(y[0], y[1], 5).map((v) => [v, compact(v)]), label: "What each pattern adds to each slice",
     lines: (i) => drawn.map((c) => [c.headline, say(c.values[i])]).slice(0, 10),
     paint(group, X, Y) {
+      // Days of many years are a fog; their means tell the story.
+      const fog = Math.min(0.28, 120 / (clock.visible()[1] - clock.visible()[0] + 1) / Math.sqrt(drawn.length || 1));
       for (const c of [...drawn].reverse()) {
-        if (span > 1) group.append(draw("path", { d: linePath(c.values, X, Y), style: `fill:none;stroke:${color(c.place)};stroke-width:1;opacity:.28;stroke-linejoin:round` }));
+        if (span > 1) group.append(draw("path", { d: linePath(c.values, X, Y), style: `fill:none;stroke:${color(c.place)};stroke-width:1;opacity:${fog.toFixed(3)};stroke-linejoin:round` }));
         const path = draw("path", { d: linePath(smooth(c.values, span), X, Y), style: `fill:none;stroke:${color(c.place)};stroke-width:2;stroke-linejoin:round`, class: "series" });
         if (c.place >= 7) path.setAttribute("stroke-dasharray", `${2 + c.place % 5} ${2 + c.place % 3}`);
         group.append(path);
