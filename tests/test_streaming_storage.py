@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import datetime
 import os
-import signal
 import subprocess
 import sys
-import time
-import zipfile
 
 import numpy as np
 import pytest
@@ -159,16 +156,23 @@ def test_a_file_without_one_of_its_parts_is_refused(model, tmp_path):
     path = tmp_path / "model"
     model.fit(SLICES[:6]).save(path)
     arrays, record = read_archive(path, "streaming model")
-    for name in arrays:
+    for name in ("factor.0", "factor.1", "weights", "mean_weights"):
         rest = {key: a for key, a in arrays.items() if key != name}
         write_archive(path, "streaming model", rest, record)
-        with pytest.raises(StateError):
-            type(model).load(path).partial_fit(SLICES[6])
-    for name in record:
+        with pytest.raises(StateError, match="does not fit"):
+            type(model).load(path)
+    for name in (
+        "method",
+        "n_slices",
+        "seed",
+        "parameters",
+        "last",
+        "buffer",
+        "n_modes",
+        "scalars",
+    ):
         rest = {key: value for key, value in record.items() if key != name}
         write_archive(path, "streaming model", arrays, rest)
-        if name in ("version", "live"):
-            continue
         with pytest.raises(StateError):
             type(model).load(path)
 
@@ -233,49 +237,59 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path):
 
 
 KILLED = """
-import sys, numpy as np
+import os, random, signal, sys, time
+import numpy as np
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import OnlineCP
+
+path = sys.argv[1]
 rng = np.random.default_rng(0)
-model = OnlineCP(3, init_slices=2)
-print("ready", flush=True)
-while True:
-    model.partial_fit(Slice.dense(rng.random((400, 300))))
-    model.save(sys.argv[1])
+slices = [Slice.dense(rng.random((400, 300))) for _ in range(40)]
+model = OnlineCP(3, init_slices=2).partial_fit(slices[:3])
+model.save(path)
+states = {3: model.factors_[0]}
+clean = 0
+random.seed(0)
+for _ in range(30):
+    child = os.fork()
+    if not child:
+        while True:  # the same forty states, over and over
+            other = OnlineCP.load(path)
+            if other.n_slices_ == 40:
+                other = OnlineCP(3, init_slices=2).partial_fit(slices[:3])
+            for x in slices[other.n_slices_:]:
+                other.partial_fit(x)
+                other.save(path)
+    time.sleep(random.uniform(0.0, 0.3))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    found = OnlineCP.load(path)
+    while found.n_slices_ not in states:
+        model.partial_fit(slices[model.n_slices_])
+        states[model.n_slices_] = model.factors_[0]
+    assert np.array_equal(found.factors_[0], states[found.n_slices_])
+    left = [name for name in os.listdir(os.path.dirname(path)) if name.endswith(".tmp")]
+    for name in left:
+        os.remove(os.path.join(os.path.dirname(path), name))
+    clean += not left
+print(f"{30 - clean} kills in the midst of a save, {len(states)} states seen")
 """
 
 
 @pytest.mark.slow
 def test_killed_at_any_instant_the_file_is_one_of_the_saved_states(tmp_path):
-    """A real process saving in a loop and a real SIGKILL, at twenty random moments."""
+    """A real process saving in a loop and a real SIGKILL, at thirty random moments."""
     path = tmp_path / "model"
-    rng = np.random.default_rng(0)
-    script = tmp_path / "killed.py"
-    script.write_text(KILLED)
-    states = {}
-    reference = OnlineCP(3, init_slices=2)
-    data = np.random.default_rng(0)
-    kills = 0
-    while kills < 20:
-        with subprocess.Popen(
-            [sys.executable, str(script), str(path)], stdout=subprocess.PIPE
-        ) as process:
-            assert process.stdout.readline() == b"ready\n"
-            # Several kills of one start-up would need a fork; several moments do not.
-            deadline = time.monotonic() + 30.0
-            while not path.exists() and time.monotonic() < deadline:
-                time.sleep(0.01)
-            time.sleep(float(rng.uniform(0.0, 0.2)))
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        kills += 1
-        found = OnlineCP.load(path)
-        while found.n_slices_ not in states:
-            reference.partial_fit(Slice.dense(data.random((400, 300))))
-            states[reference.n_slices_] = reference.factors_[0]
-        np.testing.assert_array_equal(found.factors_[0], states[found.n_slices_])
-    # A killed process cannot clean up; what it leaves never has the model's name.
-    assert all(
-        p.name in ("model", "killed.py") or p.name.endswith(".tmp") for p in tmp_path.iterdir()
+    run = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )
-    assert zipfile.is_zipfile(path)
+    assert run.returncode == 0, run.stderr
+    in_the_midst, states = (int(word) for word in run.stdout.split() if word.isdigit())
+    # Otherwise the kills came while nothing was being written, and nothing was tested.
+    assert in_the_midst >= 3
+    assert states >= 5
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]

@@ -136,6 +136,8 @@ def _rebuild(
         parameters["loss"] = loss
     model = cls(**parameters)
     state = None
+    if "n_modes" not in record and not record["buffer"]:
+        raise KeyError("n_modes")
     if "n_modes" in record:
         prefix = "state."
         state = ModelState(
