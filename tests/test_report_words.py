@@ -7,7 +7,7 @@ import datetime
 import numpy as np
 import pytest
 
-from onlinegcp.report.profiles import ModeProfile, guess_kind, time_profile
+from onlinegcp.drawing.profiles import ModeProfile, guess_kind, time_profile
 from onlinegcp.report.words import describe
 
 HOURS = tuple(f"{h:02}" for h in range(24))

@@ -502,7 +502,7 @@ for line in sys.stdin:
 
 @pytest.mark.slow
 def test_fifty_kills_at_random_moments_leave_no_trace(tmp_path):
-    source = write_events(tmp_path / "events.csv", 25)
+    source = write_events(tmp_path / "events.csv", 16)
     learn_events(tmp_path / "whole", source)
     nursery = subprocess.Popen(
         [sys.executable, "-c", NURSERY, str(Path(__file__).parent)],

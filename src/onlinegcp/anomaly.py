@@ -464,7 +464,9 @@ def _expected_total(ahead: float, x: Slice, signed: bool) -> float:
 
 
 def _cells(misfit: Misfit, loss: Loss, labels: Labels | None) -> tuple[dict[str, Any], ...]:
-    scale = math.sqrt(max(misfit.dispersion, 1e-300)) if loss.name == "gaussian" else None
+    # For gamma, too, the deviance per cell is about the square of the scale.
+    noisy = loss.name in ("gaussian", "gamma")
+    scale = math.sqrt(max(misfit.dispersion, 1e-300)) if noisy else None
     chances = loss.p_value(misfit.observed, misfit.model, scale=scale)
     expected = loss.mean(misfit.model)
     return tuple(

@@ -78,7 +78,7 @@ def _tell(view: Any) -> None:
 
     from onlinegcp.cli.anomalies import oddest, stands_out
     from onlinegcp.cli.terminal import say
-    from onlinegcp.report.text import number, percent, say_time
+    from onlinegcp.drawing.text import number, percent, say_time
     from onlinegcp.report.words import patterns
 
     say("\n[b]The three strongest patterns[/b]")

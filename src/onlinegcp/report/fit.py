@@ -8,8 +8,8 @@ from typing import final
 
 import numpy as np
 
-from onlinegcp.report.profiles import FloatArray
-from onlinegcp.report.text import number, percent
+from onlinegcp.drawing.profiles import FloatArray
+from onlinegcp.drawing.text import number, percent
 from onlinegcp.runlog import RunView, Step
 
 _COUNTS = ("poisson", "zero_truncated_poisson", "negative_binomial")

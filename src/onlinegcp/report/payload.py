@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onlinegcp.report.fit import divisor, judge, loss_name, series
-from onlinegcp.report.profiles import (
+from onlinegcp.drawing.profiles import (
     ModeProfile,
     activations,
     matrix,
@@ -17,6 +16,7 @@ from onlinegcp.report.profiles import (
     scale,
     time_profile,
 )
+from onlinegcp.report.fit import divisor, judge, loss_name, series
 from onlinegcp.report.summary import summarize
 from onlinegcp.report.words import Pattern, describe
 from onlinegcp.runlog import RunView, Step

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from onlinegcp.drawing.profiles import FloatArray, matrix
+from onlinegcp.drawing.text import and_list, number, percent, plural, say_interval, say_time
 from onlinegcp.report.fit import Fit, loss_name
-from onlinegcp.report.profiles import FloatArray, matrix
-from onlinegcp.report.text import and_list, number, percent, plural, say_interval, say_time
 from onlinegcp.report.words import Pattern
 from onlinegcp.runlog import RunView, Step
 

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from onlinegcp.report.profiles import (
+from onlinegcp.drawing.profiles import (
     FloatArray,
     ModeProfile,
     TimeProfile,
@@ -17,7 +17,7 @@ from onlinegcp.report.profiles import (
     strengths,
     time_profile,
 )
-from onlinegcp.report.text import MONTHS, WEEKDAYS, and_list, parse_time, percent
+from onlinegcp.drawing.text import MONTHS, WEEKDAYS, and_list, parse_time, percent
 from onlinegcp.runlog import RunView
 
 # A window that holds this share of a column is where the component lives.

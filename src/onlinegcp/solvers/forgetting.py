@@ -109,7 +109,7 @@ def schedule(n_slices: int) -> float:
     Examples
     --------
     >>> schedule(1), round(schedule(100), 4)
-    (0.0, 0.9826)
+    (0.0, 0.9828)
     """
     if n_slices <= 1:
         return 0.0

@@ -284,10 +284,22 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Weights of the newest slice."""
         return self._ready().weights.copy()
 
-    def to_ktensor(self) -> KTensor:
-        """The model of the newest slice."""
+    def to_ktensor(self, labels: Any = None) -> KTensor:
+        """The model of the newest slice; `labels` names the rows of each mode."""
         state = self._ready()
-        return KTensor(state.weights, state.factors)
+        return KTensor(state.weights, state.factors, labels)
+
+    def plot_components(self, labels: Any = None, **options: Any) -> Any:
+        """The patterns as a plotly figure; see `onlinegcp.drawing.charts.plot_components`."""
+        from onlinegcp.drawing.charts import plot_components
+
+        return plot_components(self.to_ktensor(labels), **options)
+
+    def plot_activations(self, x: Any, times: Any = None) -> Any:
+        """How strong each pattern is in each of several slices, as a plotly figure."""
+        from onlinegcp.drawing.charts import plot_activations
+
+        return plot_activations(np.atleast_2d(self.transform(x)), times)
 
     # ---- keeping it
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.report.text import MONTHS, WEEKDAYS, parse_time, say_interval
+from onlinegcp.drawing.text import MONTHS, WEEKDAYS, parse_time, say_interval
 from onlinegcp.runlog import RunView, Step
 
 Kind = Literal["category", "hour", "weekday", "month", "ordered"]

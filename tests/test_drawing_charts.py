@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from onlinegcp.drawing.charts import plot_activations, plot_components, plot_drift, plot_losses
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
-from onlinegcp.report.charts import plot_activations, plot_components, plot_drift, plot_losses
 
 
 def test_components_come_strongest_first_as_bars_and_lines():
@@ -57,7 +57,7 @@ def test_what_does_not_fit_is_named():
 
 def test_reports_need_neither_models_nor_numba_nor_plotly():
     code = (
-        "import sys, onlinegcp.report, onlinegcp.dashboard, onlinegcp.report.charts\n"
+        "import sys, onlinegcp.report, onlinegcp.dashboard, onlinegcp.drawing.charts\n"
         "loaded = {name.split('.')[0] for name in sys.modules}\n"
         "print(loaded & {'numba', 'sklearn', 'plotly', 'starlette', 'uvicorn', 'polars'})\n"
         "models = ('onlinegcp.streaming', 'onlinegcp.solvers', 'onlinegcp.kernels')\n"
@@ -65,3 +65,18 @@ def test_reports_need_neither_models_nor_numba_nor_plotly():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["set()", "[]"]
+
+
+def test_models_draw_themselves():
+    from onlinegcp.slices import Slice
+    from onlinegcp.streaming import OnlineCP
+
+    rng = np.random.default_rng(0)
+    slices = [Slice.dense(rng.random((4, 3))) for _ in range(6)]
+    model = OnlineCP(2, init_slices=4).fit(slices)
+    labels = [["a", "b", "c", "d"], ["x", "y", "z"]]
+    shown = {str(v) for trace in model.plot_components(labels).data for v in (trace.y or ())}
+    assert shown & {"a", "b", "c", "d"}
+    strengths = model.plot_activations(slices).data
+    assert len(strengths) == 2
+    assert len(strengths[0].y) == 6

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from onlinegcp.drawing.profiles import guess_kind, scale
+from onlinegcp.drawing.text import number, percent
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
-from onlinegcp.report.profiles import guess_kind, scale
-from onlinegcp.report.text import number, percent
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
