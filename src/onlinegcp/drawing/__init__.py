@@ -1,0 +1,1 @@
+"""Figures for notebooks, and the profiles and number formats they share with the report."""
