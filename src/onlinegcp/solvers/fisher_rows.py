@@ -59,7 +59,7 @@ class RowHistory:
         What the solves left of their slopes (rows, width).
     sensitivity
         Derivative of the factors with respect to the log-memory (rows, width).
-    mean, square
+    mean, variance
         Running mean and variance of the weights (width,), for their prior.
     dispersion
         Running ratio of squared slopes to curvature: 1 for a right likelihood.
@@ -77,14 +77,9 @@ def empty_history(factors: Blocks) -> RowHistory:
     """History of no slices, diagonal where full matrices would be too many."""
     rows, width = factors.data.shape
     depth = width if rows * width * width <= CURVATURE_BUDGET else 1
-    return RowHistory(
-        np.zeros((rows, width, depth)),
-        np.zeros((rows, width)),
-        np.zeros((rows, width)),
-        np.zeros(width),
-        np.zeros(width),
-        1.0,
-    )
+    slope, sensitivity = np.zeros((rows, width)), np.zeros((rows, width))
+    mean, variance = np.zeros(width), np.zeros(width)
+    return RowHistory(np.zeros((rows, width, depth)), slope, sensitivity, mean, variance, 1.0)
 
 
 def weighted_cells(x: Slice, seed: int, number: int) -> Weighted:
@@ -328,9 +323,8 @@ def absorb_at(
 
 
 def _trace(curvature: Array) -> float:
-    if curvature.shape[2] == 1:
-        return float(curvature.sum())
-    return float(np.einsum("irr->", curvature))
+    full = curvature.shape[2] > 1
+    return float(np.einsum("irr->", curvature) if full else curvature.sum())
 
 
 def _by_row(column: Array, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
