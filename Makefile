@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 	$(BIN)/onlinegcp demo
 
 test: $(VENV)/.installed-test chromium
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.installed-test $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
