@@ -1,0 +1,109 @@
+"""What models may be fed: every container is read as what its owner means by it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import xarray
+
+from onlinegcp.errors import DataError
+from onlinegcp.slices import Slice
+from onlinegcp.streaming import OnlineCP
+from onlinegcp.streaming.inputs import is_stream, read_slices
+
+TABLE = np.arange(12.0).reshape(4, 3)
+
+
+def shapes(x, ndim=None):
+    slices, single = read_slices(OnlineCP(2), x, ndim=ndim)
+    return [part.shape for part in slices], single
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        TABLE,
+        TABLE.tolist(),
+        TABLE.astype(int),
+        np.asfortranarray(TABLE),
+        scipy.sparse.csr_array(TABLE),
+        scipy.sparse.coo_matrix(TABLE),
+        scipy.sparse.lil_array(TABLE),
+        pd.DataFrame(TABLE),
+    ],
+    ids=["array", "lists", "integers", "fortran", "csr", "coo", "lil", "frame"],
+)
+@pytest.mark.parametrize("ndim", [None, 1])
+def test_a_table_is_rows(table, ndim):
+    slices, single = read_slices(OnlineCP(2), table, ndim=ndim)
+    assert not single
+    assert [x.shape for x in slices] == [(3,)] * 4
+    for x, row in zip(slices, TABLE, strict=True):
+        np.testing.assert_array_equal(x.to_dense(), row)
+
+
+@pytest.mark.parametrize("table", [TABLE, scipy.sparse.csr_array(TABLE), pd.DataFrame(TABLE)])
+def test_a_model_of_matrices_reads_a_table_as_one_slice(table):
+    slices, single = read_slices(OnlineCP(2), table, ndim=2)
+    assert single
+    np.testing.assert_array_equal(slices[0].to_dense(), TABLE)
+
+
+def test_a_model_of_larger_slices_refuses_a_table():
+    with pytest.raises(
+        DataError, match=r"works on 3-way slices, but got a table of shape \(4, 3\)"
+    ):
+        shapes(TABLE, ndim=3)
+
+
+def test_lists_are_several_slices():
+    three = [np.ones((2, 2)), Slice.dense(np.ones((2, 2))), ([[0, 1]], [2.0], (2, 2))]
+    assert shapes(three) == ([(2, 2)] * 3, False)
+    assert shapes([TABLE]) == ([(4, 3)], False)
+    assert shapes([TABLE.tolist()]) == ([(4, 3)], False)
+    assert shapes([TABLE[0], TABLE[1]]) == ([(3,)] * 2, False)
+
+
+def test_everything_else_is_one_slice():
+    sparse = pytest.importorskip("sparse")
+    assert shapes(Slice.dense(TABLE)) == ([(4, 3)], True)
+    assert shapes(np.ones((2, 3, 4))) == ([(2, 3, 4)], True)
+    assert shapes(([[0, 1]], [2.0], (2, 2))) == ([(2, 2)], True)
+    assert shapes(xarray.DataArray(TABLE)) == ([(4, 3)], True)
+    assert shapes(sparse.COO.from_numpy(TABLE)) == ([(4, 3)], True)
+
+
+@pytest.mark.parametrize("bad", ["text", 3.5, None, {"a": 1}, [object()], [TABLE, "text"]])
+def test_what_is_no_data_is_refused(bad):
+    with pytest.raises(DataError):
+        shapes(bad)
+
+
+def test_times_go_to_their_slices():
+    one, _ = read_slices(OnlineCP(2), Slice.dense(TABLE), "noon")
+    assert one[0].time == "noon"
+    two, _ = read_slices(OnlineCP(2), [TABLE, TABLE], ["noon", "night"])
+    assert [x.time for x in two] == ["noon", "night"]
+    rows, _ = read_slices(OnlineCP(2), TABLE, np.arange(4))
+    assert [x.time for x in rows] == [0, 1, 2, 3]
+    for times in ("noon", 3, ["noon"], range(5)):
+        with pytest.raises(DataError, match="a sequence of 2 times"):
+            read_slices(OnlineCP(2), [TABLE, TABLE], times)
+
+
+def test_streams_are_told_from_data():
+    class Source:
+        def __iter__(self):
+            yield Slice.dense(TABLE)
+
+    assert is_stream(Source())
+    assert is_stream(iter([TABLE]))
+    assert is_stream({1: TABLE}.values())
+    for data in (TABLE, [TABLE], TABLE.tolist(), Slice.dense(TABLE), pd.DataFrame(TABLE),
+                 scipy.sparse.csr_array(TABLE), ([[0]], [1.0], (2,)), "text",
+                 xarray.DataArray(TABLE), SimpleNamespace()):  # fmt: skip
+        assert not is_stream(data)
