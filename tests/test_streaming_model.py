@@ -7,10 +7,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, StateError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers import auto
 from onlinegcp.streaming import METHODS, CPStream, OnlineCP, OnlineGCP, OnlineSGD, model
 from onlinegcp.testing import planted_stream
 
@@ -273,6 +274,37 @@ def test_an_interrupted_step_leaves_no_trace(name, error, monkeypatch):
     assert calls == [9, 10, 11]
     assert fresh.n_slices_ == 8
     assert same(fresh.partial_fit(STREAM.slices[8:]), clone(MODELS[name]).fit(STREAM.slices))
+
+
+def test_an_interrupted_step_of_the_default_solver_is_remembered(monkeypatch, tmp_path):
+    """It changes its state in place, so that half a step cannot be undone: say so, do not guess."""
+    fresh = clone(MODELS["online_gcp"]).fit(STREAM.slices[:8])
+    fresh.save(tmp_path / "model")
+    step = auto.step
+
+    def interrupted(*arguments, **options):
+        step(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(auto, "step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fresh.partial_fit(STREAM.slices[8])
+    for use in (fresh.partial_fit, fresh.transform, fresh.score):
+        with pytest.raises(StateError, match="slice 9 was interrupted half-way"):
+            use(STREAM.slices[8])
+    with pytest.raises(StateError, match="interrupted half-way"):
+        fresh.save(tmp_path / "model")
+    again = OnlineGCP.load(tmp_path / "model").partial_fit(STREAM.slices[8:])
+    assert same(again, clone(fresh).fit(STREAM.slices))
+    assert same(fresh.fit(STREAM.slices), again)
+
+
+def test_a_refused_slice_does_not_tear_the_default_solver():
+    fresh = clone(MODELS["online_gcp"]).fit(STREAM.slices[:8])
+    with pytest.raises(DataError):
+        fresh.partial_fit([STREAM.slices[8], "text"])
+    assert same(fresh.partial_fit(STREAM.slices[8:]), clone(fresh).fit(STREAM.slices))
 
 
 def test_parameters_are_checked_before_anything_is_learned(fresh):

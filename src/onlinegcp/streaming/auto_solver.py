@@ -13,9 +13,9 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers import auto
 from onlinegcp.solvers.auto_state import AutoState
 from onlinegcp.solvers.objective import is_affordable
-from onlinegcp.streaming.model import FloatArray, ModelState
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch
+from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
 
 # A given model without its slices is turned into dense pseudo-slices up to this many cells.

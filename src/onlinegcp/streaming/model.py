@@ -8,15 +8,13 @@ state is a value that a step replaces, so a step that fails leaves the model as 
 from __future__ import annotations
 
 import abc
-import copy
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -29,46 +27,11 @@ from onlinegcp.slices import Slice, as_slice
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.inputs import is_stream, read_slices
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 # A dense reconstruction beyond this many cells is surely a mistake.
 DENSE_CELLS = 200_000_000
-
-
-@dataclass(frozen=True)
-class ModelState:
-    """All that influences a method's next step: arrays, scalars and, for some, a few slices.
-
-    Attributes
-    ----------
-    factors
-        One matrix (I_k, R) per mode.
-    weights
-        Weights of the newest slice (R,).
-    mean_weights
-        Running mean of the weights, where the next weight solve starts.
-    arrays, scalars, slices
-        What the method itself remembers.
-    live
-        A solver's own state object, which its steps change in place; it must offer `to_dict`.
-    """
-
-    factors: tuple[FloatArray, ...]
-    weights: FloatArray
-    mean_weights: FloatArray
-    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
-    scalars: dict[str, float | int] = field(default_factory=dict)
-    slices: tuple[Slice, ...] = ()
-    live: Any = None
-
-    def copy(self) -> ModelState:
-        """A state that later steps of the original leave alone."""
-        if self.live is None:
-            return self  # a value: steps make new arrays
-        live = copy.deepcopy(self.live)
-        return replace(self, live=live, factors=live.factors.views())
 
 
 def _predicts_cells(model: Any) -> bool:
@@ -98,6 +61,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
     _provisional: ModelState | None
+    _torn: bool  # a step that changes its state in place has begun and not ended
 
     # ---- hooks of a method
 
@@ -175,9 +139,13 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 self._reset()
             self._absorb(read_slices(self, x, time, ndim=self._ndim)[0])
         except BaseException:
-            # What a step changes it replaces, so that the old values undo everything.
+            # What a step changes it replaces, so that the old values undo everything, but for
+            # states that a solver changes in place.
+            torn = getattr(self, "_torn", False) and before.get("_state") is not None
             self.__dict__.clear()
             self.__dict__.update(before)
+            if torn:
+                self._torn = True
             raise
         return self
 
@@ -334,6 +302,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def get_state(self) -> dict[str, Any]:
         """Everything the next step depends on, and the last step's record."""
         check_is_fitted(self)
+        self._refuse_torn()
         return {
             "n_slices": self.n_slices_,
             "seed": self._seed,
@@ -386,6 +355,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._state = None
         self._buffer = ()
         self._provisional = None
+        self._torn = False
 
     @property
     def _ndim(self) -> int | None:
@@ -439,6 +409,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one."""
+        self._refuse_torn()
         for x in self._check_slices(slices, may_grow=True):
             if self._state is None and self.init is not None:
                 start = given_start(self.init, x.shape, self.rank, self._get_lower())
@@ -452,9 +423,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                     self._finish_warm_start()
             else:
                 number = self.n_slices_ + 1
+                self._torn = self._state.live is not None
                 with blas_threads():
                     self._state, self.last_ = self._learn(self._state, x, number, self._seed)
                 self.n_slices_ = number
+                self._torn = False
 
     def _finish_warm_start(self) -> None:
         if self._state is None and self._buffer:
@@ -462,9 +435,18 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             self._buffer = ()
             self._provisional = None
 
+    def _refuse_torn(self) -> None:
+        if self._torn:
+            raise StateError(
+                f"a whole model was needed, but learning slice {self.n_slices_ + 1} was "
+                f"interrupted half-way (by Ctrl-C, or an error in your loss). Load the last saved "
+                f"file, or fit again."
+            )
+
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
         check_is_fitted(self)
+        self._refuse_torn()
         if self._state is not None:
             return self._state
         if self._provisional is None:

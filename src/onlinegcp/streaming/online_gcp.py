@@ -12,8 +12,9 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import auto_solver, paper_solver
-from onlinegcp.streaming.model import FloatArray, ModelState, StreamingModel
+from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
 
 

@@ -15,9 +15,9 @@ from onlinegcp.slices import Slice, stack
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.solvers.sgd import SgdResult, SgdSettings, solve_sgd
 from onlinegcp.steps import get_step
-from onlinegcp.streaming.model import FloatArray, ModelState
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, from_dict
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import auto_solver
-from onlinegcp.streaming.model import ModelState, StreamingModel
+from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.state import ModelState
 from onlinegcp.times import pack_time, unpack_time
 
 KIND = "streaming model"

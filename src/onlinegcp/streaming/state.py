@@ -1,0 +1,48 @@
+"""What a streaming method remembers between slices."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.slices import Slice
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """All that influences a method's next step: arrays, scalars and, for some, a few slices.
+
+    Attributes
+    ----------
+    factors
+        One matrix (I_k, R) per mode.
+    weights
+        Weights of the newest slice (R,).
+    mean_weights
+        Running mean of the weights, where the next weight solve starts.
+    arrays, scalars, slices
+        What the method itself remembers.
+    live
+        A solver's own state object, which its steps change in place; it must offer `to_dict`.
+    """
+
+    factors: tuple[FloatArray, ...]
+    weights: FloatArray
+    mean_weights: FloatArray
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    scalars: dict[str, float | int] = field(default_factory=dict)
+    slices: tuple[Slice, ...] = ()
+    live: Any = None
+
+    def copy(self) -> ModelState:
+        """A state that later steps of the original leave alone."""
+        if self.live is None:
+            return self  # a value: steps make new arrays
+        live = copy.deepcopy(self.live)
+        return replace(self, live=live, factors=live.factors.views())
