@@ -360,6 +360,7 @@ def test_the_report_is_written_where_asked(run, tmp_path, capsys):
     assert "2018-01-26" in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.slow
 def test_methods_are_compared_on_the_same_slices(events, capsys):
     words = ["compare", str(events), *TABLE, *MODEL, "--slices", "12", "--json"]
     entrants = ["online_gcp", "online_gcp:forget=1.0", "online_sgd", "cp_stream", "online_cp"]
@@ -376,6 +377,7 @@ def test_methods_are_compared_on_the_same_slices(events, capsys):
     assert "online_cp" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_rank_is_recommended_with_a_plot(events, tmp_path, capsys):
     plot = tmp_path / "rank.html"
     words = ["rank", str(events), *TABLE, "--max", "3", "--warm-start", "4", "--slices", "20"]

@@ -72,7 +72,7 @@ def _best_weights(cells, a, b):
     """Maximum likelihood by the multiplicative updates of Lee and Seung."""
     columns = np.einsum("ir,jr->rij", a, b)
     weights = np.full(a.shape[1], cells.sum() / columns.sum())
-    for _ in range(20_000):
+    for _ in range(3_000):
         ratio = cells / np.maximum(np.tensordot(weights, columns, 1), 1e-300)
         weights = weights * (columns * ratio).sum(axis=(1, 2)) / columns.sum(axis=(1, 2))
     return weights

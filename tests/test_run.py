@@ -225,6 +225,7 @@ def test_a_given_start_is_part_of_the_settings(tmp_path):
     assert [step["warm"] for step in steps_of(tmp_path / "r")] == [False] * 4
 
 
+@pytest.mark.slow
 def test_a_loss_of_ones_own_is_passed_again(tmp_path):
     loss = Loss(name="mine", value=lambda x, m: (x - m) ** 2, deriv=lambda x, m: 2 * (m - x))
     model = small_model(loss=loss, solver="sgd", init_slices=2)
@@ -248,6 +249,7 @@ def learn_events(path, source, *, stop=None, **options):
         return run.learn(run.stream(source, **options), stop=stop)
 
 
+@pytest.mark.slow
 def test_events_whose_vocabulary_grows_resume_exactly(tmp_path):
     source = write_events(tmp_path / "events.csv")
     assert learn_events(tmp_path / "whole", source) == 30
@@ -263,6 +265,7 @@ def test_events_whose_vocabulary_grows_resume_exactly(tmp_path):
     assert view.labels[0] == view.labels[1]
 
 
+@pytest.mark.slow
 def test_new_files_go_on_where_old_ones_ended(tmp_path):
     learn_events(tmp_path / "whole", write_events(tmp_path / "all.csv"))
     learn_events(tmp_path / "parts", write_events(tmp_path / "early.csv", 20))
@@ -272,6 +275,7 @@ def test_new_files_go_on_where_old_ones_ended(tmp_path):
     assert_same_run(tmp_path / "parts", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_bin_left_open_is_kept_for_the_next_source(tmp_path):
     lines = write_events(tmp_path / "all.csv").read_text().splitlines(keepends=True)
     learn_events(tmp_path / "whole", tmp_path / "all.csv")
