@@ -296,3 +296,17 @@ def test_progress_can_be_told(in_order):
     list(stream)
     assert stream.n_read == 300
     assert stream.n_rows == (None if in_order else 300)
+
+
+def test_a_first_bin_still_open_keeps_its_labels():
+    """Vocabularies are empty then, and an empty one must not be taken for none."""
+    table = {"t": ["2020-01-01", "2020-01-01"], "k": ["b", "a"]}
+    later = {"t": ["2020-01-01", "2020-01-02"], "k": ["a", "c"]}
+    options = {"time": "t", "every": "1d", "modes": ["k"], "close_last": False}
+    first = from_events(pl.DataFrame(table), **options)
+    assert list(first) == []
+    state = json.loads(json.dumps(first.state()))
+    again = from_events(pl.DataFrame(later), **options).restore(state)
+    found = next(iter(again))
+    counts = dict(zip(again.labels[0], found.to_dense().tolist(), strict=False))
+    assert counts == {"a": 2.0, "b": 1.0}

@@ -104,7 +104,8 @@ class NotFiniteAfterNothing(OnlineCP):
     def _learn(self, state, x, number, seed):
         new, record = super()._learn(state, x, number, seed)
         if x.nnz == 0:
-            new = replace(new, mean_weights=np.full(self.rank, np.nan))
+            arrays = {**new.arrays, "p0": np.full_like(new.arrays["p0"], np.nan)}
+            new = replace(new, arrays=arrays)
         return new, record
 
 

@@ -37,7 +37,9 @@ TABLED = {
     "zero_truncated_poisson": (True, math.log(1e-9), math.log(1e3), False),
 }
 STEP = 0.02  # of the table; linear interpolation is then good to 1e-4
-MEAN, VARIANCE, COVARIANCE, BEND, BIAS, CUBE, CUBE_1, CUBE_2, CUBE_3 = range(9)
+MEAN, VARIANCE, COVARIANCE, SECOND, BIAS, CUBE, CUBE_1, CUBE_2, CUBE_3 = range(9)
+
+LOGIT_POWER = 0.5  # |x - p| over its standard deviation; at 1/4 fitting removes nearly all of it
 
 BLOCK = 8192
 DENSE_CELLS = 2_000_000  # up to here every cell of a sparse slice is looked at
@@ -52,9 +54,9 @@ class NullTable:
     """Moments of a cell's deviance D under the model, as functions of the model value.
 
     Columns, each divided by `size(m)`: mean and variance; with t the slope of the loss scaled to
-    variance `size(m)`: E[D t]; the bend of the mean (its second derivative in m, in units of the
-    information); the pull of the cell on the bias of fitted weights (Cox and Snell 1968); third
-    central moments E[D^3], E[D^2 t], E[D t^2], E[t^3].
+    variance `size(m)`: E[D t]; what fitting changes in the mean to second order, per leverage; the
+    pull of the cell on the bias of fitted weights (Cox and Snell 1968); third central moments
+    E[D^3], E[D^2 t], E[D t^2], E[t^3].
     """
 
     log_scale: bool
@@ -106,16 +108,15 @@ def null_table(loss: Loss) -> NullTable:
     for first in range(0, len(u), 50):  # in runs, so that small means sum over few counts
         part = slice(first, first + 50)
         columns[:, part] = _moments(loss, m[part], size[part], binary)
-    # The bend is in m: for m = e^u, m^2 d2/dm2 = d2/du2 - d/du.
+    fisher, per_m = loss.fisher(np.zeros_like(m), m), m if log_scale else np.ones_like(m)
+    # Second derivatives are in m: for m = e^u, m^2 d2/dm2 = d2/du2 - d/du.
     rise = np.gradient(columns[MEAN], STEP)
     bend = np.gradient(rise, STEP) - (rise if log_scale else 0.0)
-    fisher = loss.fisher(np.zeros_like(m), m)
-    per_m = m if log_scale else np.ones_like(m)
-    columns[BEND] = bend * size / fisher / per_m**2
+    columns[SECOND] -= 0.5 * bend * size / fisher / per_m**2
     steeper = np.gradient(fisher, STEP) / per_m * (size / fisher) ** 1.5
     columns[BIAS] = 0.25 * (columns[CUBE_3] - steeper)
     columns /= size
-    for c in (BEND, BIAS):  # one-sided differences are off
+    for c in (SECOND, BIAS):  # one-sided differences are off
         columns[c, :2], columns[c, -2:] = columns[c, 2], columns[c, -3]
     slopes = np.diff(columns, axis=1, append=columns[:, -1:])
     return NullTable(log_scale, binary, start, columns, slopes)
@@ -134,20 +135,25 @@ def _moments(loss: Loss, m: FloatArray, size: FloatArray, binary: bool) -> Float
     assert logs is not None
     chance = np.exp(logs)
     chance /= chance.sum(axis=0)
-    cost = loss.deviance(x, m[None, :])
-    mean = (chance * cost).sum(axis=0)
-    rest = cost - mean
+    paid = cost(loss, x, m[None, :])
+    mean = (chance * paid).sum(axis=0)
+    rest = paid - mean
     slope = loss.deriv(x, m[None, :])
     slope = slope - (chance * slope).sum(axis=0)
-    slope *= np.sqrt(size / loss.fisher(np.zeros_like(m), m))
+    stretch = size / loss.fisher(np.zeros_like(m), m)
+    slope *= np.sqrt(stretch)
+    if loss.name == "bernoulli_logit":
+        steep, bent = LOGIT_POWER * (1.0 - 2.0 * x) * paid, LOGIT_POWER**2 * mean
+        second = 0.5 * bent * stretch - (chance * steep * slope).sum(axis=0) * np.sqrt(stretch)
+    else:  # cost 2 f: slope 2 f', expected curvature twice the information
+        second = -size
     sums = [
         (chance * product).sum(axis=0)
         for product in (
             rest**2, rest * slope, rest**3, rest**2 * slope, rest * slope**2, slope**3,
         )
     ]  # fmt: skip
-    nothing = np.zeros_like(mean)  # bend and bias, which need neighbours
-    return np.stack([mean, *sums[:2], nothing, nothing, *sums[2:]])
+    return np.stack([mean, *sums[:2], second, np.zeros_like(mean), *sums[2:]])
 
 
 @dataclass(frozen=True)
@@ -226,8 +232,17 @@ def measure(
 
 
 def cost(loss: Loss, x: FloatArray, m: FloatArray) -> FloatArray:
-    """Deviance, or the loss itself where its least value is not known."""
-    return loss.value(x, m) if loss._minimum is None else loss.deviance(x, m)
+    """What a cell adds to the misfit: its deviance, with two exceptions.
+
+    The deviance of yes-or-no data with logits depends on the fitted weights alone (the likelihood
+    equations make it so) and says nothing of the fit. There a cell costs the odds against what was
+    observed, to the power 1/2. Losses whose least value is not known cost what they are.
+    """
+    if loss._minimum is None:
+        return loss.value(x, m)
+    if loss.name == "bernoulli_logit" and loss.code >= 0:
+        return np.asarray(np.exp(LOGIT_POWER * (1.0 - 2.0 * x) * np.clip(m, -50.0, 50.0)))
+    return loss.deviance(x, m)
 
 
 def _zero_cost(loss: Loss, m: FloatArray) -> FloatArray:
@@ -352,7 +367,7 @@ def _null(
     """
     free = _free(model, loss)
     moments = table.at(m, *range(MEAN, CUBE_3 + 1))
-    size, mean, variance, covariance, bend, bias, cube, cube_1, cube_2, cube_3 = moments
+    size, mean, variance, covariance, second, bias, cube, cube_1, cube_2, cube_3 = moments
     # Cells without any chance of an event say nothing about the weights.
     stretch = np.sqrt(loss.fisher(np.zeros_like(m), m) / np.where(size > 1e-15, size, np.inf))
     basis = np.repeat(stretch[:, None], len(free), axis=1)
@@ -369,7 +384,7 @@ def _null(
     total = float(scale @ (variance - 2.0 * slope * covariance + slope**2 * size))
     third = float(scale @ (cube - slope * (3.0 * cube_1 - slope * (3.0 * cube_2 - slope * cube_3))))
     leverage = scale * np.einsum("nr,nr->n", basis, basis)
-    shift = float(leverage @ (slope * bias - 0.5 * bend)) - fitted
+    shift = float(leverage @ (slope * bias + second))
     if len(m) > 2 * fitted and not np.all(scale == 1.0):
         total *= len(m) / (len(m) - fitted)  # regressions on a sample explain too much
     spread = math.sqrt(max(total, 0.0))

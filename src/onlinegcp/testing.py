@@ -231,12 +231,14 @@ def state_does_not_grow(model: Any) -> None:
     slices = _stream(model, enough).slices
     fitted = _fit(model, slices)
     sizes = []
-    for _ in range(3):
-        for x in slices[:20]:
-            fitted.partial_fit(x)
+    for x in [*slices[:20]] * 3:
+        fitted.partial_fit(x)
         sizes.append(len(pickle.dumps(fitted.get_state())))
+    # A solver may carry a rival of itself for some slices, so the smallest sizes are compared.
     # Room for a few more digits of counters, none for another row.
-    assert sizes[2] - sizes[0] < 64, f"the state grew from {sizes[0]} to {sizes[2]} bytes"
+    first, last = min(sizes[:20]), min(sizes[-20:])
+    assert last - first < 64, f"the state grew from {first} to {last} bytes"
+    assert max(sizes) < 3 * first, f"the state is now {first}, now {max(sizes)} bytes"
 
 
 def saved_and_loaded_goes_on_bit_for_bit(model: Any) -> None:

@@ -332,7 +332,7 @@ class EventStream:
         columns = []
         for mode, ids in zip(self._reader.modes, entries.ids, strict=True):
             vocabulary = self._reader.vocabularies.get(mode.name)
-            columns.append([vocabulary.name(i) if vocabulary else i for i in ids.tolist()])
+            columns.append([i if vocabulary is None else vocabulary.name(i) for i in ids.tolist()])
         total = None if entries.total is None else entries.total.tolist()
         weight = None if entries.weight is None else entries.weight.tolist()
         return {**found, "cells": {"labels": columns, "total": total, "weight": weight}}
@@ -349,7 +349,9 @@ class EventStream:
                 vocabulary = self._reader.vocabularies.get(mode.name)
                 column = pl.Series(mode.source, labels)
                 ids.append(
-                    vocabulary.identify(column) if vocabulary else np.array(labels, dtype=np.int32)
+                    np.array(labels, dtype=np.int32)
+                    if vocabulary is None
+                    else vocabulary.identify(column)
                 )
             total = None if kept["total"] is None else np.array(kept["total"], dtype=np.float64)
             weight = None if kept["weight"] is None else np.array(kept["weight"], dtype=np.float64)

@@ -106,6 +106,7 @@ class OnlineGCP(StreamingModel):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> a, b = rng.random((8, 2)), rng.random((7, 2))
     >>> model = OnlineGCP(2, loss="poisson", init_slices=5)
