@@ -11,6 +11,7 @@ demo: $(VENV)/.installed
 	$(BIN)/onlinegcp demo
 
 test: $(VENV)/.installed-test chromium
+	$(BIN)/onlinegcp warmup  # once, before two workers compile everything twice
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.installed-test $(VENV)/.installed-lint
