@@ -88,7 +88,7 @@ def conduct(name: str, options: Options, make_plan: Callable[[Options], Plan]) -
     summary = summarise(name, options, plan.problem, runs, claims)
     summary["title"] = plan.title
     _show(console, summary)
-    if not options.only:
+    if options.publish or not options.only:
         write_summary(summary_path(name, options.scale, store.folder), summary)
         figure = store.folder / f"{name}.png"
         draw(plan.problem, runs, plan.title, figure)
