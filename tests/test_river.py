@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onlinegcp.errors import DataError
+from onlinegcp.losses import Loss
 from onlinegcp.river import RiverAdapter
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import OnlineCP, OnlineGCP, OnlineSGD
@@ -36,6 +37,29 @@ def test_dictionaries_are_rows_of_a_table():
         list(adapter.transform_one(xs[0]).values()), by_table.transform(table)[0], rtol=1e-12
     )
     assert adapter.score_one(xs[0]) == pytest.approx(-by_table.score_samples(table)[0], rel=1e-9)
+
+
+def test_scores_of_counts_do_not_depend_on_their_size():
+    """The Poisson loss itself is lower for larger counts, however badly they fit."""
+    rng = np.random.default_rng(0)
+    shares = np.array([0.5, 0.3, 0.2])
+    model = OnlineGCP(1, "poisson", init_slices=5)
+    for _ in range(30):
+        counts = rng.poisson(100 * shares)
+        model.partial_fit(Slice.dense(counts))
+    adapter = RiverAdapter(model, features=NAMES)
+    usual = [adapter.score_one({"a": 5 * n, "b": 3 * n, "c": 2 * n}) for n in (10, 10_000)]
+    odd = [adapter.score_one({"a": 2 * n, "b": 3 * n, "c": 5 * n}) for n in (10, 10_000)]
+    assert min(odd) > 10 * usual[0]
+    assert odd[1] > 100 * odd[0]
+    assert adapter.score_one({"a": None, "b": None, "c": None}) == 0.0
+
+
+def test_a_loss_without_minimum_gives_its_value():
+    own = Loss("own", value=lambda x, m: (x - m) ** 2 + 7, deriv=lambda x, m: 2 * (m - x))
+    xs = observations()
+    adapter = learned(OnlineGCP(1, own, init_slices=4), xs)
+    assert adapter.score_one(xs[0]) > 7.0
 
 
 def test_slices_of_any_order_pass_through():

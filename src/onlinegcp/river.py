@@ -10,6 +10,8 @@ from typing import Any, Literal, final, get_args
 import numpy as np
 
 from onlinegcp.errors import DataError
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice, Unlisted, as_slice
 from onlinegcp.streaming.model import StreamingModel
 
@@ -95,13 +97,21 @@ class RiverAdapter:
         return {r: float(weight) for r, weight in enumerate(weights)}
 
     def score_one(self, x: Any) -> float:
-        """How badly an observation fits: mean loss per observed cell, high for anomalies.
+        """How badly an observation fits: mean deviance per observed cell, high for anomalies.
 
-        This is river's convention, the opposite of `score_samples`. 0 before anything was learned.
+        0 is a perfect fit, so that small and large observations can be compared; a loss of your
+        own without `minimum` gives its mean value instead. 0 before anything was learned.
         """
         if not self.model.__sklearn_is_fitted__():
             return 0.0
-        return -float(self.model.score_samples(self._slice(x, self._places)))
+        part = self._slice(x, self._places)
+        loss = get_loss(getattr(self.model, "loss", "gaussian"))
+        if loss.code < 0 and loss._minimum is None:
+            return -float(self.model.score_samples(part))
+        expected = KTensor(self.model.transform(part), self.model.factors_).full()
+        data = part.to_dense()
+        seen = ~np.isnan(data)
+        return float(np.mean(loss.deviance(data[seen], expected[seen]))) if seen.any() else 0.0
 
     def _slice(self, x: Any, places: dict[Hashable, int] | None) -> Slice:
         if not isinstance(x, Mapping):
