@@ -1,16 +1,17 @@
 """The default solver against pygenten at the paper's settings: time per slice and loss.
 
 All of `partial_fit` is timed, with the scoring and bookkeeping around the solver. `next20` is the
-loss of 20 slices nobody has learned: final factors, best weights by one solver for everybody, every
-cell counted, over the squared norm, mean over slices. Beside it stand the frozen warm start and the
-paper's method with its own settings. On the synthetic streams pygenten takes minutes per ten
-slices, so a few slices are streamed and the loss of exactly those, weights refitted, is compared.
+loss of the 20 slices that follow, which nobody has learned: final factors, best weights by one
+solver for everybody, every cell counted, over the squared norm, mean over slices. It is given for
+five warm starts, with seeds that played no part in choosing any default. The first of them is also
+given to the others: pygenten, the paper's method in our library, and the frozen warm start. On the
+synthetic streams pygenten takes a minute per ten slices, so only a few are streamed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,15 +19,10 @@ from benchmarks.peers.paper import Streamed, ask_pygenten
 from benchmarks.peers.rival import Rival
 from benchmarks.quality import refitted_loss
 from benchmarks.records import Row, measured
-from benchmarks.streams import (
-    StreamProblem,
-    default_model,
-    gaussian,
-    paper_model,
-    poisson,
-    real,
-)
+from benchmarks.streams import StreamProblem, default_model, gaussian, paper_model, poisson, real
 from benchmarks.timing import Times, clock
+
+SEEDS = [101, 102, 103, 104, 105]
 
 
 @dataclass(frozen=True)
@@ -58,15 +54,16 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
 
 
 def _compare(name: str, aim: Aim, quick: bool) -> list[Row]:
-    problem = aim.make()
+    problem = replace(aim.make(), start_seed=SEEDS[0])
     count = min(4, problem.streamed) if quick else aim.few or problem.streamed
-    judged = problem.stream[:count] if aim.few or quick else problem.unseen
+    judged = problem.slices[problem.warm + count :][:20]
     _ours(problem, 2)  # compiles
-    rounds = 1 if quick else 3
-    ours: list[Streamed] = [_ours(problem, count)]
+    # Every other warm start gives a further round of our times, before and after pygenten's.
+    seeds = SEEDS[1:2] if quick else SEEDS[1:]
+    ours = [_ours(problem, count)]
     with Rival("pygenten") as rival:
         peer = ask_pygenten(rival, problem, count)
-        ours += [_ours(problem, count) for _ in range(rounds - 1)]
+        ours += [_ours(replace(problem, start_seed=seed), count) for seed in seeds]
         squares = None
         if problem.loss == "gaussian":
             squares = ask_pygenten(rival, problem, count, "least-squares")
@@ -75,14 +72,13 @@ def _compare(name: str, aim: Aim, quick: bool) -> list[Row]:
     loss = {
         "default": _judge(problem, judged, ours[0].factors),
         "pygenten": _judge(problem, judged, peer.factors),
-        "paper": _judge(problem, judged, paper.factors),
+        "onlinegcp, paper": _judge(problem, judged, paper.factors),
         "frozen": _judge(problem, judged, problem.start().factors),
     }
-    what = "refitted loss" if aim.few or quick else "next20"
     case, unit = f"auto/{name}", "ms per slice"
     facts = f"{problem.loss}, rank {problem.rank}, {count} slices"
-    rows = [measured(case, "default", times, unit, 1e3, objective=_words(what, loss["default"]))]
-    others = [("pygenten", peer), ("paper's settings, onlinegcp", paper)]
+    rows = [measured(case, "default", times, unit, 1e3, objective=_words(loss["default"]))]
+    others = [("pygenten", peer), ("onlinegcp, paper", paper)]
     if squares is not None:
         others.append(("pygenten, least squares", squares))
         loss["pygenten, least squares"] = _judge(problem, judged, squares.factors)
@@ -99,36 +95,38 @@ def _compare(name: str, aim: Aim, quick: bool) -> list[Row]:
                 Times((done.seconds,)),
                 unit,
                 1e3,
-                objective=_words(what, loss["paper" if "paper" in who else who]),
+                objective=_words(loss[who]),
                 against="default",
                 ratio=done.seconds / times.median,
                 target=target,
                 note=facts if who == "pygenten" else "",
             )
         )
-    rows += _loss_rows(case, what, aim, loss)
+    reached = Times(tuple(_judge(problem, judged, done.factors) for done in ours))
+    rows += _loss_rows(case, None if quick else aim.next20, loss, reached)
     return rows
 
 
-def _loss_rows(case: str, what: str, aim: Aim, loss: dict[str, float]) -> list[Row]:
+def _loss_rows(
+    case: str, promised: float | None, loss: dict[str, float], reached: Times
+) -> list[Row]:
     """The losses as promises: at or below the number set, and below everybody else."""
-    mine = loss["default"]
-    rows = []
-    if aim.next20 is not None and what == "next20":
-        rows.append(Row(case, what, mine, mine, mine, "", target=f"<= {aim.next20}"))
-    least = min(value for who, value in loss.items() if who != "default")
-    best = min((who for who in loss if who != "default"), key=lambda who: loss[who])
-    behind = 100 * (mine - least) / abs(least)
-    note = f"best of the others: {best}; frozen {loss['frozen']:.6g}"
-    unit = f"% more {what} than the best other"
-    rows.append(
-        Row(case, f"{what}, excess", behind, behind, behind, unit, target="<= 0", note=note)
-    )
-    return rows
+    each = "warm starts: " + ", ".join(f"{value:.5g}" for value in reached.samples)
+    target = "" if promised is None else f"<= {promised}"
+    best = min((who for who in loss if who != "default"), key=loss.__getitem__)
+    behind = 100 * (loss["default"] - loss[best]) / abs(loss[best])
+    values, unit = (behind, behind, behind), "% more next20 than the best other"
+    # Five hundred times faster is promised on synthetic streams, a lower loss on real ones.
+    bound = "<= 0.1" if case in ("auto/gaussian", "auto/poisson") else "<= 0"
+    note = f"best other: {best}; frozen warm start {loss['frozen']:.6g}"
+    return [
+        measured(case, "default, next20", reached, "", target=target, note=each),
+        Row(case, "default, excess", *values, unit, target=bound, note=note),
+    ]
 
 
-def _words(what: str, value: float) -> str:
-    return f"{what} {value:.6g}"
+def _words(value: float) -> str:
+    return f"next20 {value:.6g}"
 
 
 def _ours(problem: StreamProblem, count: int) -> Streamed:

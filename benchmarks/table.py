@@ -20,6 +20,12 @@ HEADINGS = {
     "cp_apr": "CP-APR to a KKT tolerance of 1e-4",
     "memory": "Peak memory of a static solve, beyond the tensor",
     "startup": "Start-up",
+    "streaming": "The paper's streaming method, against its authors' code",
+    "auto": "The default solver, against the authors' code at the paper's settings",
+    "auto_quality": "The default solver, against static fits of everything and under drift",
+    "stream_memory": "Memory and time along a stream of 10,000 slices",
+    "huge_slice": "One slice of 10^13 cells",
+    "chicago_full": "The whole Chicago stream",
 }
 
 
