@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import EPS, Loss
 from onlinegcp.slices import Slice
+from onlinegcp.tails import pearson_log_tail
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
@@ -46,7 +47,6 @@ DENSE_CELLS = 2_000_000  # up to here every cell of a sparse slice is looked at
 SECOND_ORDER_CELLS = 2048  # cells that variance and skewness are summed over
 FEWEST_DRAWS, MOST_DRAWS = 20_000, 200_000
 RELATIVE_RANK = 1e-10  # directions of the weights with less information than this are not fitted
-LOWEST_LOG = -690.0  # exp of it is the smallest p-value reported, 1e-300
 
 
 @dataclass(frozen=True)
@@ -483,27 +483,3 @@ def _largest(values: FloatArray, top: int) -> NDArray[np.intp]:
     best = np.argpartition(-values, count - 1)[:count]
     best = best[np.lexsort((best, -values[best]))]
     return best[values[best] > 0.0]
-
-
-def pearson_log_tail(z: float, skewness: float) -> float:
-    """Log of P(Z >= z) for Z of mean 0, variance 1 and this skewness (Pearson type III).
-
-    Data skewed to the left are taken for normal, which is on the safe side above the mean.
-
-    Examples
-    --------
-    >>> round(math.exp(pearson_log_tail(math.log(100) - 1, 2.0)), 6)  # exponential, less its mean
-    0.01
-    """
-    from scipy.special import gammaincc, gammaln, log_ndtr
-
-    shape = 4.0 / max(skewness, 1e-4) ** 2
-    if skewness < 1e-4:
-        return max(float(log_ndtr(-z)), LOWEST_LOG * 1e6)
-    y = shape + z * math.sqrt(shape)
-    if y <= 0.0:
-        return 0.0
-    tail = float(gammaincc(shape, y))
-    if tail > 1e-280:
-        return math.log(tail)
-    return float((shape - 1.0) * math.log(y) - y - gammaln(shape) - math.log1p(-(shape - 1.0) / y))
