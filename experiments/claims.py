@@ -20,7 +20,7 @@ class Claim:
     """One claim, with the tolerance it was judged by in the words of `evidence`."""
 
     text: str
-    holds: bool
+    holds: bool | None  # None: a run that is needed to tell has not been made
     evidence: str
     required: bool = True  # `--scale small` fails if this one does not hold
     by_paper: bool = True  # False: our own check, not said in the paper
@@ -66,6 +66,11 @@ def comparable_score(
         required,
         by_paper,
     )
+
+
+def undecided(text: str, missing: str) -> Claim:
+    """A claim that cannot be judged because the run called `missing` has not been made."""
+    return Claim(text, None, f"no result of {missing}", required=False)
 
 
 def our_checks(problem: Problem, runs: dict[str, Run], static: str) -> list[Claim]:

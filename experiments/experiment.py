@@ -96,7 +96,7 @@ def conduct(name: str, options: Options, make_plan: Callable[[Options], Plan]) -
         if options.publish:
             write_summary(summary_path(name, options.scale), summary)
             draw(plan.problem, runs, plan.title, HERE.parent / "docs" / "figures" / f"{name}.png")
-    broken = [c for c in claims if c.required and not c.holds]
+    broken = [c for c in claims if c.required and c.holds is False]
     return 1 if broken and options.scale == "small" else 0
 
 
@@ -232,7 +232,7 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
         table.add_row(method, *("" if cell is None else f"{cell:.5g}" for cell in cells))
     console.print(table)
     for claim in summary["claims"]:
-        word = "holds" if claim["holds"] else "DOES NOT HOLD"
+        word = {True: "holds", False: "DOES NOT HOLD", None: "UNDECIDED"}[claim["holds"]]
         console.print(f"{word}: {claim['text']}: {claim['evidence']}", soft_wrap=True)
 
 

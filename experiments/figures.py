@@ -1,7 +1,8 @@
 """Figures laid out like the paper's: local loss, global loss and K-tensor score, slice by slice.
 
-The second row shows the same losses relative to the first static method, counted from the least
-loss there can be, because the loss of a slice depends on the slice far more than on the method.
+The second row shows the same losses relative to the first static method (where none was run,
+the first of all), counted from the least loss there can be: the loss of a slice depends on the
+slice far more than on the method.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def draw(problem: Problem, runs: dict[str, Run], title: str, path: Path) -> None
     synthetic = problem.truth is not None
     columns = 3 if synthetic else 2
     drawn = {name: run for name, run in runs.items() if run.kind != "frozen"}
-    reference = next((run for run in drawn.values() if run.kind == "static"), None)
+    static = [run for run in drawn.values() if run.kind == "static"]
+    reference = next(iter([*static, *drawn.values()]), None)
     figure, axes = pyplot.subplots(
         2, columns, figsize=(4.6 * columns, 5.6), sharex=True, squeeze=False, layout="constrained"
     )

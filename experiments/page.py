@@ -15,6 +15,8 @@ from experiments.settings import PAPER, Settings
 ORDER = ("gaussian", "poisson", "taxi", "taxi-manhattan", "chicago")
 COMMANDS = {"taxi-manhattan": "taxi --source manhattan"}
 
+ANSWERS = {True: "holds", False: "**does not hold**", None: "*not finished*"}
+
 INTRODUCTION = """\
 # The paper's experiments
 
@@ -83,7 +85,7 @@ def _claims(summaries: list[dict[str, Any]], *, by_paper: bool) -> list[str]:
         name = f"[{summary['experiment']}](#{_anchor(summary['experiment'])})"
         for claim in summary["claims"]:
             if claim["by_paper"] == by_paper:
-                answer = "holds" if claim["holds"] else "**does not hold**"
+                answer = ANSWERS[claim["holds"]]
                 lines.append(f"| {name} | {claim['text']} | {answer} | {claim['evidence']} |")
     return lines
 

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("experiments", reason="the experiments folder is not on the path")
 
 from experiments import data, page, protocol
-from experiments.claims import comparable_loss, comparable_score
+from experiments.claims import comparable_loss, comparable_score, undecided
 from experiments.figures import STYLES, draw
 from experiments.protocol import Problem, Run
 from experiments.settings import PAPER
@@ -365,6 +365,7 @@ def test_page_says_what_does_not_hold(tmp_path):
             "least_loss": 0.0,
         },
         "claims": [
+            vars(undecided("who knows", "CP-APR")),
             {"text": "up is down", "holds": False, "evidence": "1 against 2", "by_paper": True},
             {"text": "up is up", "holds": True, "evidence": "1 against 1", "by_paper": False},
         ],
@@ -383,8 +384,9 @@ def test_page_says_what_does_not_hold(tmp_path):
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "up is down | **does not hold** | 1 against 2" in text
     assert "up is up | holds |" in text
+    assert "who knows | *not finished* | no result of CP-APR" in text
     assert "**made up.**" in text
-    assert text.count("(#experiment-gaussian)") == 2
+    assert text.count("(#experiment-gaussian)") == 3
     assert "(experiment-gaussian)=" in text
 
 

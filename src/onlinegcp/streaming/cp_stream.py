@@ -181,9 +181,9 @@ def _admm(matrix: FloatArray, right: FloatArray, start: FloatArray) -> FloatArra
     """Nonnegative rows a of min a'Ma/2 - b'a, warm from `start`."""
     step = max(float(np.trace(matrix)) / len(matrix), np.finfo(float).tiny)
     a, dual = np.maximum(start, 0.0), np.zeros_like(start)
-    regular = matrix + step * np.eye(len(matrix))
+    inverse = np.linalg.inv(matrix + step * np.eye(len(matrix)))  # condition at most 1 + R
     for _ in range(100):
-        free = solve_normal(regular, right + step * (a + dual))
+        free = (right + step * (a + dual)) @ inverse
         new = np.maximum(free - dual, 0.0)
         dual += new - free
         gap = np.linalg.norm(new - free) + np.linalg.norm(new - a)
