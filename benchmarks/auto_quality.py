@@ -25,7 +25,7 @@ STATIONARY: dict[str, tuple[Callable[..., StreamProblem], float, float | None]] 
     "poisson": (poisson, 1.0, None),
     "bernoulli": (bernoulli, 0.5, None),
 }
-HALF_LIVES = [1.0, 200.0, 100.0, 50.0, 25.0, 12.0, 6.0, 3.0]  # 1.0 forgets nothing
+HALF_LIVES = [1.0, 200.0, 100.0, 50.0, 25.0, 12.0, 6.0, 3.0, 2.0, 1.5]  # 1.0 forgets nothing
 LARGEST_DRIFT_LOSS = 3.0  # per cent over the best fixed half-life
 
 
