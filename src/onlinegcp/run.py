@@ -27,6 +27,7 @@ from onlinegcp.events.stream import EventStream
 from onlinegcp.losses import Loss
 from onlinegcp.run_lines import Line, held_line, learned_line, warm_lines, written
 from onlinegcp.run_settings import event_settings, fresh_model, model_settings
+from onlinegcp.run_sources import SOURCES, Source, describe, note
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming import StreamingModel
 from onlinegcp.streaming.storage import pack_model, unpack_model
@@ -73,6 +74,8 @@ class Run:
         What run.json holds.
     n_steps : int
         Slices that have a line.
+    n_sources : int
+        Lines of sources.jsonl that count.
     busy : bool
         Whether a slice is in flight, rather than waited for.
 
@@ -101,6 +104,8 @@ class Run:
         self._tracker = AnomalyTracker(info["anomaly"]["period"])
         self._last_time: Any = None
         self._last_lines: list[Line] = []
+        self.n_sources = 0
+        self._source: Source | None = None  # of the stream at hand, until it is written down
         self._lock: runlog.Lock | None = None
         self._begun = self._broken = self._overwrite = False
 
@@ -279,6 +284,7 @@ class Run:
         hold = self.info["anomaly"]["hold_flagged"] if hold_flagged is None else hold_flagged
         events = stream if isinstance(stream, EventStream) else None
         before = events.n_events if events is not None else 0
+        self._source = describe(stream, self.n_steps + self.warming_up)
         n_slices, total = 0, 0.0
         for x in self._unseen(stream, skip=events is None):
             self.busy = True
@@ -374,6 +380,9 @@ class Run:
         """The checkpoint first, the lines second: see `runlog`."""
         self._broken = True  # until all of it is on disk
         self._begin()
+        if self._source is not None:
+            self.n_sources = note(self.path, self.n_sources, self._source)
+            self._source = None
         # Through JSON, so that what a resumed run reads is what this one goes on with.
         kept = [json.loads(runlog.encode_step(line)) for line in lines]
         n_steps = self.n_steps + len(kept)
@@ -384,6 +393,7 @@ class Run:
         record = {
             "model": packed,
             "n_steps": n_steps,
+            "n_sources": self.n_sources,
             "labels": self._labels,
             "events": events,
             "tracker": self._tracker.to_dict(),
@@ -403,7 +413,7 @@ class Run:
         if self._overwrite and (self.path / runlog.RUN).exists():
             with runlog.Lock(self.path):
                 # In this order whatever a kill leaves can be opened.
-                for name in (runlog.STEPS, runlog.CHECKPOINT, runlog.RUN):
+                for name in (runlog.STEPS, SOURCES, runlog.CHECKPOINT, runlog.RUN):
                     (self.path / name).unlink(missing_ok=True)
         runlog.write_run_json(self.path, self.info)
         self.info = runlog.read_run_json(self.path)
@@ -426,6 +436,7 @@ class Run:
         arrays, record = read_archive(checkpoint, runlog.CHECKPOINT_KIND)
         try:
             self.n_steps = int(record["n_steps"])
+            self.n_sources = int(record.get("n_sources", 0))  # none before version 0.1
             self._events = record["events"]
             if record["labels"] is not None:
                 self._labels = tuple(map(tuple, record["labels"]))
@@ -472,7 +483,7 @@ def _check_new(folder: Path, overwrite: bool) -> None:
 
 def _sweep(folder: Path) -> None:
     """Remove the half-written files a kill leaves. Hold the lock."""
-    for name in (runlog.RUN, runlog.CHECKPOINT):
+    for name in (runlog.RUN, SOURCES, runlog.CHECKPOINT):
         for stray in folder.glob(f".{name}.*.tmp"):
             with contextlib.suppress(OSError):
                 stray.unlink()

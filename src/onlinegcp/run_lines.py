@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from onlinegcp.anomaly import drift
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming import StreamingModel
+from onlinegcp.streaming.model import widen
 
 FloatArray = NDArray[np.float64]
 Line = dict[str, Any]
@@ -50,7 +52,7 @@ def learned_line(
 
 def held_line(x: Slice, number: int, model: StreamingModel, anomaly: dict[str, Any]) -> Line:
     """The line of a flagged slice that was not learned."""
-    weights, loss = _seen(x, model)
+    weights, loss = seen(x, model)
     step = {"prequential": loss, "local": loss, **_NO_STEP}
     return _line(x, number, step, weights, np.zeros(model.rank), anomaly, held=True)
 
@@ -59,7 +61,7 @@ def warm_lines(slices: Sequence[Slice], number: int, model: StreamingModel) -> l
     """Lines of the slices a warm start was made from, as the model now sees them."""
     lines = []
     for x in slices:
-        weights, loss = _seen(x, model)
+        weights, loss = seen(x, model)
         step = {"prequential": None, "local": loss, **_NO_STEP}
         lines.append(_line(x, number, step, weights, np.zeros(model.rank), None, warm=True))
         number += 1
@@ -93,11 +95,15 @@ def _line(
     }
 
 
-def _seen(x: Slice, model: StreamingModel) -> tuple[FloatArray, float]:
-    """Weights of a slice, and its loss with them, without learning it."""
-    known = cropped(x, [len(a) for a in model.factors_])
-    loss = -float(model.score_samples([known])[0]) * max(1, known.n_observed)
-    return model.transform([known])[0], loss
+def seen(x: Slice, model: StreamingModel) -> tuple[FloatArray, float]:
+    """Weights of a slice, and its loss with them, under the factors as they are now."""
+    factors = model.factors_
+    shape = tuple(len(a) for a in factors)
+    known = cropped(x, shape)
+    # As the model sees a slice from before its newest labels: dense ones are left to it.
+    known = known if known.array is not None else widen(known, shape)
+    weights = model.transform([known])[0]
+    return weights, slice_loss(known, factors, weights, model._get_loss(), seed=model._seed)
 
 
 def cropped(x: Slice, shape: Sequence[int]) -> Slice:

@@ -158,7 +158,20 @@ def from_events(
         known=_known(known, groups),
         top=_top(top, groups, known, tables),
     )
-    return EventStream(tables, reader, groups, options)
+    stream = EventStream(tables, reader, groups, options)
+    paths = [part.path for part in tables.parts]
+    stream.source = {
+        "kind": "live" if tables.live else "table" if None in paths else "files",
+        "files": [str(path) for path in paths if path is not None],
+        "options": {
+            "since": since,
+            "until": until,
+            "in_order": in_order,
+            "close_last": close_last,
+            "format": format,
+        },
+    }
+    return stream
 
 
 def _choose(name: str, given: Any, allowed: Sequence[str]) -> None:

@@ -74,6 +74,9 @@ class EventStream:
         Rows dropped because of `since` and `until`.
     n_read, n_rows : int or None
         Rows of this source passed so far, and in all, None if it was not looked through.
+    source : dict
+        What it reads, so that it can be read again: `kind` ("files", "table" or "live"), `files`,
+        and the `options` that belong to this source alone.
     """
 
     def __init__(self, tables: Tables, reader: RowReader, groups: Groups, options: Options) -> None:
@@ -81,6 +84,7 @@ class EventStream:
         self.mode_names = tuple(mode.name for mode in reader.modes)
         self.n_slices = self.n_events = self.n_late = self.n_null = self.n_outside = 0
         self.n_read = 0
+        self.source: dict[str, Any] = {}
         self._closed: int | None = None  # key of the last bin handed out or passed over
         self._seen: int | None = None  # rows up to this bin are passed over in silence
         self._open: tuple[int, Cells] | None = None

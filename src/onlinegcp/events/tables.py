@@ -60,12 +60,13 @@ class Block:
 class Part:
     """One file or table: its name, its columns, and its rows as often as asked for.
 
-    `columns` is None where they are not known before reading.
+    `columns` is None where they are not known before reading, `path` where it is no file.
     """
 
     name: str
     columns: Callable[[], list[str] | None]
     frames: Callable[[Sequence[str]], Iterator[pl.DataFrame]]
+    path: Path | None = None
 
     def read(self, columns: Sequence[str]) -> Iterator[Block]:
         """Blocks of rows with these columns, in this order."""
@@ -199,7 +200,7 @@ def _file_part(path: Path, format: str | None) -> Part:
         with _named_errors(name):
             yield from text().frames(wanted)
 
-    return Part(name, columns, frames)
+    return Part(name, columns, frames, path.absolute())
 
 
 def _scanned_part(path: Path, kind: str) -> Part:
@@ -219,7 +220,7 @@ def _scanned_part(path: Path, kind: str) -> Part:
         with _named_errors(name):
             yield from _slices(scan(), wanted)
 
-    return Part(name, columns, frames)
+    return Part(name, columns, frames, path.absolute())
 
 
 def _slices(table: pl.LazyFrame, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
