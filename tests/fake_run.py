@@ -137,6 +137,7 @@ def start(path, modes, rank):
             },
             "events": {"time": "date", "every": "1d", "modes": list(modes)},
             "modes": list(modes),
+            "anomaly": {"level": 0.01, "top": 10, "period": 7, "hold_flagged": False},
             "command": ["onlinegcp", "fit", "flights2013.parquet", "--rank", str(rank)],
         },
     )

@@ -40,8 +40,10 @@ def test_activations_losses_and_drift_carry_their_numbers():
     figure = plot_activations(weights, ["2013-01-01", "2013-01-02"], names=["a", "b"])
     assert [trace.name for trace in figure.data] == ["b", "a"]
     np.testing.assert_array_equal(figure.data[0].y, [2.0, 4.0])
-    figure = plot_losses([np.nan, 2.0], [1.0, 1.5], warm=1)
-    assert {trace.name for trace in figure.data} == {"local", "prequential"}
+    figure = plot_losses([np.nan, 2.0], [1.0, 1.5], final=[1.2, 1.4], warm=1)
+    assert [trace.name for trace in figure.data] == ["global", "local", "prequential"]
+    np.testing.assert_array_equal(figure.data[0].y, [1.2, 1.4])
+    assert len(plot_losses([np.nan, 2.0]).data) == 1
     assert figure.layout.annotations[0].text == "warm start ends"
     np.testing.assert_array_equal(plot_drift(weights).data[0].z, weights.T)
 

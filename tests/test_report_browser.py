@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import runpy
 from pathlib import Path
 
 import pytest
 
+from onlinegcp import runlog
 from onlinegcp.report import write_report
+from onlinegcp.report.global_loss import CACHE
 
 HERE = Path(__file__).parent
 BROWSER = runpy.run_path(str(HERE / "browser.py"))
@@ -27,6 +31,10 @@ def url(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "flights.run"
     # The fourth of July is in it.
     fake["write_run"](path, n_days=200, rank=3, n_iterations=5)
+    # As a report that has read the sources again would leave it.
+    losses = [step["local"] * 1.02 for step in runlog.read_run(path).steps]
+    digest = hashlib.sha256((path / runlog.CHECKPOINT).read_bytes()).hexdigest()
+    (path / CACHE).write_text(json.dumps({"checkpoint": digest, "losses": losses}))
     return write_report(path).as_uri()
 
 
@@ -42,7 +50,11 @@ def test_every_view_is_drawn(page):
     assert page.locator(".row").count() == 3
     assert page.locator(".row svg.mini").count() >= 6
     assert page.locator("#activations path.series").count() == 3
-    assert page.locator("#losses path.series").count() == 2
+    assert page.locator("#losses path.series").count() == 3
+    legend = page.locator("#losses .legend span").all_inner_texts()
+    assert [text.split(",")[0] for text in legend] == ["Prequential", "Local", "Global"]
+    assert page.locator("#losses text", has_text="warm start ends").count() == 1
+    assert page.locator("#fit-missing").is_hidden()
     assert page.locator("#heat image").count() == 1
     assert page.locator("#timeline .flag").count() >= 1
     assert "200" in page.inner_text("#figures")
@@ -53,8 +65,17 @@ def test_every_view_is_drawn(page):
         assert len(path.get_attribute("d")) > 100
 
 
+def test_a_report_without_the_global_loss_says_why(browser, tmp_path):
+    fake = runpy.run_path(str(HERE / "fake_run.py"))
+    path = fake["write_run"](tmp_path / "f.run", n_days=20, rank=2, n_iterations=2)
+    with BROWSER["open_page"](browser, write_report(path).as_uri()) as (page, problems):
+        assert page.locator("#losses path.series").count() == 2
+        assert page.inner_text("#fit-missing").startswith("There is no global loss: ")
+    assert problems == []
+
+
 def test_hovering_tells_the_numbers(page):
-    for chart, word in (("#losses", "Prequential"), ("#heat", "Drift"), ("#timeline", "Volume p")):
+    for chart, word in (("#losses", "Global"), ("#heat", "Drift"), ("#timeline", "Volume p")):
         box = page.locator(f"{chart} svg")
         box.scroll_into_view_if_needed()
         box.hover()

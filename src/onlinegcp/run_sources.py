@@ -101,12 +101,15 @@ def read_sources(folder: str | os.PathLike[str], n_kept: int) -> list[Source]:
 
 
 def replay(
-    settings: Mapping[str, Any], sources: Sequence[Source], n_slices: int
+    settings: Mapping[str, Any],
+    sources: Sequence[Source],
+    n_slices: int,
+    labels: tuple[tuple[str, ...], ...] | None = None,
 ) -> Iterator[Slice]:
     """The slices of a run, from its files again, with the same codes for the same labels.
 
     Each source goes on where the one before stood, exactly as the run did; one slice is held at a
-    time. Fewer slices come out if the files hold less than they did.
+    time. Fewer slices come out if the files hold less than they did, or other labels.
 
     Parameters
     ----------
@@ -116,6 +119,8 @@ def replay(
         From `read_sources`, all of them files.
     n_slices
         Slices the run has taken.
+    labels
+        Names of the rows of each mode after the last of them, if they are to be compared.
     """
     state: dict[str, Any] | None = None
     ends = [*(source["after"] for source in sources[1:]), n_slices]
@@ -125,9 +130,11 @@ def replay(
         if state is not None:
             stream.restore(state, again=True)
         try:
-            for _ in range(end - source["after"]):
+            for number in range(source["after"] + 1, end + 1):
                 x = next(stream, None)
                 if x is None:
+                    return
+                if number == n_slices and labels is not None and stream.labels != labels:
                     return
                 yield x
             if source is not sources[-1]:

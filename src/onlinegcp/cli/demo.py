@@ -38,9 +38,8 @@ def demo(
     from onlinegcp.cli.learning import learn
     from onlinegcp.cli.terminal import say
     from onlinegcp.problems import load_flights
-    from onlinegcp.report import write_report
+    from onlinegcp.report import make_report
     from onlinegcp.run import Run
-    from onlinegcp.runlog import read_run
     from onlinegcp.streaming import OnlineGCP
 
     flights = load_flights(MODES)
@@ -62,9 +61,9 @@ def demo(
         outcome = learn(run, flights, [], n_events=total, quiet=quiet)
     if outcome is not Exit.DONE:
         return outcome
-    view = read_run(output)
-    _tell(view)
-    report = write_report(output)
+    made = make_report(output, slices=flights)
+    _tell(made.view)
+    report = made.write()
     say(f"\nReport: [b]{report}[/b]")
     if open:
         import webbrowser
@@ -79,6 +78,7 @@ def _tell(view: Any) -> None:
     from onlinegcp.cli.anomalies import oddest, stands_out
     from onlinegcp.cli.terminal import say
     from onlinegcp.drawing.text import number, percent, say_time
+    from onlinegcp.report.fit import say_means
     from onlinegcp.report.words import patterns
 
     say("\n[b]The three strongest patterns[/b]")
@@ -94,6 +94,7 @@ def _tell(view: Any) -> None:
         else:
             why = stands_out(step)
         say(f"  {say_time(step['time'])}: {escape(why)}")
+    say(f"\n{say_means(view)}.".replace(" per event ", " per flight "))
 
 
 def _is_demo(path: Path) -> bool:

@@ -128,6 +128,10 @@ class Bar:
             self._bar.update(self._task, total=total)
         self._bar.update(self._task, description=text, completed=done)
 
+    def left(self, done: float, total: float) -> str:
+        """How long the rest takes, as far as the past tells."""
+        return duration(self.seconds * max(0.0, total / max(done, 1.0) - 1.0))
+
     def advance(self, news: Progress) -> None:
         """One more slice."""
         if self._bar.disable:
@@ -146,8 +150,7 @@ class Bar:
             cells = max(1, news.step["n_observed"])
             parts.append(f"loss {news.step['prequential'] / cells:.4g}")
         if self._total:
-            left = seconds * max(0.0, self._total / max(news.n_events, 1.0) - 1.0)
-            parts.append(f"{duration(left)} left")
+            parts.append(f"{self.left(news.n_events, self._total)} left")
         self.tell("  ".join(parts), news.n_events)
 
 

@@ -111,9 +111,10 @@ def plot_losses(
     local: ArrayLike | None = None,
     times: Sequence[Any] | None = None,
     *,
+    final: ArrayLike | None = None,
     warm: int = 0,
 ) -> Figure:
-    """Loss of each slice before and after it was learned.
+    """Loss of each slice before and after it was learned, and under the final factors.
 
     Parameters
     ----------
@@ -123,6 +124,8 @@ def plot_losses(
         Loss after learning.
     times
         Time of each slice; numbers from 1 without.
+    final
+        Loss under the final factors, the global loss.
     warm
         Slices of the warm start, which are marked.
     """
@@ -131,10 +134,12 @@ def plot_losses(
     before = np.asarray(prequential, dtype=np.float64)
     axis = _axis(times, len(before))
     figure = Figure()
-    if local is not None:
-        after = np.asarray(local, dtype=np.float64)
-        line = {"color": COLORS[1], "width": 1.4, "dash": "dot"}
-        figure.add_trace(Scatter(x=axis, y=after, mode="lines", name="local", line=line))
+    others = (("global", final, COLORS[2], "dash"), ("local", local, COLORS[1], "dot"))
+    for name, losses, color, dash in others:
+        if losses is not None:
+            values = np.asarray(losses, dtype=np.float64)
+            line = {"color": color, "width": 1.4, "dash": dash}
+            figure.add_trace(Scatter(x=axis, y=values, mode="lines", name=name, line=line))
     line = {"color": COLORS[0], "width": 1.8}
     figure.add_trace(Scatter(x=axis, y=before, mode="lines", name="prequential", line=line))
     if 0 < warm <= len(axis):

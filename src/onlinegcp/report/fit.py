@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray
-from onlinegcp.drawing.text import number, percent
+from onlinegcp.drawing.text import and_list, number, percent
 from onlinegcp.runlog import RunView, Step
 
 _COUNTS = ("poisson", "zero_truncated_poisson", "negative_binomial")
@@ -57,6 +57,32 @@ def divisor(view: RunView) -> tuple[str, FloatArray]:
     field = "total" if loss_name(view) in (*_COUNTS, *_BINARY) else "norm_squared"
     size = series(view.steps, field)
     return "event" if field == "total" else "squared norm", np.where(size > 0, size, np.nan)
+
+
+def mean_losses(view: RunView) -> dict[str, float]:
+    """Mean of the prequential, local and global loss over the slices that were predicted.
+
+    All three over the same slices, so that they compare, and divided as in the charts. A loss
+    that is not known for all of them is left out.
+    """
+    _, size = divisor(view)
+    before = series(view.steps, "prequential")
+    chosen = np.isfinite(before) & np.isfinite(size)
+    means = {}
+    for name in ("prequential", "local", "global"):
+        losses = (series(view.steps, name) / size)[chosen]
+        if losses.size and np.isfinite(losses).all():
+            means[name] = float(losses.mean())
+    return means
+
+
+def say_means(view: RunView) -> str:
+    """The same in a sentence; "" where nothing was predicted yet."""
+    means = mean_losses(view)
+    if not means:
+        return ""
+    told = and_list([f"{number(mean, 4)} {name}" for name, mean in means.items()])
+    return f"Mean loss per {divisor(view)[0]} after the warm start: {told}"
 
 
 def judge(view: RunView) -> Fit:

@@ -32,12 +32,22 @@ TOP = 8
 Json = dict[str, Any]
 
 
-def build(view: RunView, *, live: bool = False) -> Json:
-    """The whole payload."""
+def build(view: RunView, *, live: bool = False, missing: str = "") -> Json:
+    """The whole payload.
+
+    Parameters
+    ----------
+    view
+        The run; steps may have a field "global".
+    live
+        Whether the page follows the run.
+    missing
+        Why they do not have it.
+    """
     return {
         "live": live,
         "name": view.path.resolve().name,
-        "run": describe_run(view),
+        "run": {**describe_run(view), "no_global": missing},
         "model": build_model(view),
         "steps": build_steps(view),
     }
@@ -124,6 +134,8 @@ def row(group: Sequence[Step], kept: Collection[int], unit: str) -> Json:
         "w": _rounded(_quiet_mean(matrix(group, "weights", rank))),
         "drift": _rounded(np.fmax.reduce(matrix(group, "drift", rank), axis=0, initial=0.0)),
     }
+    if any("global" in step for step in group):
+        out["global"] = _loss(group, "global", unit)
     for name in ("births", "deaths", "merges"):
         if count := sum(step.get(name) or 0 for step in group):
             out[name] = count
@@ -209,7 +221,7 @@ def _cell(cell: Json) -> list[Any]:
 def _loss(group: Sequence[Step], name: str, unit: str) -> Any:
     size = "total" if unit == "event" else "norm_squared"
     pairs = [(s.get(name), s.get(size)) for s in group]
-    good = [(loss, n) for loss, n in pairs if loss is not None and n]
+    good = [(loss, n) for loss, n in pairs if loss is not None and math.isfinite(loss) and n]
     if not good:
         return None
     return _short(sum(loss for loss, _ in good) / sum(n for _, n in good))

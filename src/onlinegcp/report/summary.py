@@ -9,7 +9,7 @@ import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray, matrix
 from onlinegcp.drawing.text import and_list, number, percent, plural, say_interval, say_time
-from onlinegcp.report.fit import Fit, loss_name
+from onlinegcp.report.fit import Fit, loss_name, say_means
 from onlinegcp.report.words import Pattern
 from onlinegcp.runlog import RunView, Step
 
@@ -34,7 +34,8 @@ def summarize(
     """
     if not view.steps:
         return [["Data", "No slice has been learned yet."]]
-    parts = [["Data", _data(view)], ["Model", _model(view)], ["Fit", f"{fit.sentence}."]]
+    quality = ". ".join(filter(None, [fit.sentence, say_means(view)]))
+    parts = [["Data", _data(view)], ["Model", _model(view)], ["Fit", f"{quality}."]]
     if patterns:
         parts.append(["Patterns", _patterns(patterns)])
     parts.append(["Unusual", anomalies(view.steps)])

@@ -124,25 +124,31 @@ function renderActivations() {
   });
 }
 
+// One entry per curve; dashes tell them apart without colour.
+const LOSSES = [
+  { field: "global", name: "Global", long: "Global, under the final patterns", color: "var(--c2)", style: "long", dash: "7 3.5" },
+  { field: "local", name: "Local", long: "Local, right after learning", color: "var(--c1)", style: "dash", dash: "2 2.5" },
+  { field: "pre", name: "Prequential", long: "Prequential, before learning", color: "var(--c0)", style: "", dash: "none" },
+];
+
 function renderLosses() {
-  const rows = page.steps.rows, unit = page.model.fit.unit;
-  byId("fit-note").textContent = `Prequential loss scores a slice before it is learned and is the honest measure; local loss scores it afterwards. Both ${unit === "event" ? "per event" : "over the slice's squared norm"}; lower is better.`;
-  const before = rows.map((row) => row.pre), after = rows.map((row) => row.local);
-  const holder = byId("losses");
+  const rows = page.steps.rows, unit = page.model.fit.unit, holder = byId("losses");
+  const curves = LOSSES.map((curve) => ({ ...curve, values: rows.map((row) => row[curve.field]) })).filter((curve) => curve.field !== "global" || curve.values.some(known));
+  const all = curves.length === LOSSES.length;
+  byId("fit-note").textContent = "Prequential loss scores a slice before it is learned and is the honest measure; local loss scores it right afterwards"
+    + (all ? "; global loss scores it under the patterns the run ended with, so it rises where they have moved on" : "")
+    + `. ${unit === "event" ? "Per event" : "Over the slice's squared norm"}; lower is better.`;
+  byId("fit-missing").textContent = page.run.no_global ? `There is no global loss: ${page.run.no_global}.` : "";
   if (!clock.x.length) { holder.replaceChildren(make("p", { class: "empty" }, "Nothing to draw yet.")); return; }
-  const y = extent([before, after]), span = trendWindow();
+  const y = extent(curves.map((curve) => curve.values)), span = trendWindow();
+  const told = [...curves].reverse();
   frame(holder, {
-    height: 250, y, yTicks: niceTicks(y[0], y[1], 5).map((v) => [v, say(v)]), label: "Loss of each slice before and after learning it",
-    legend: [swatch("var(--c0)", "Prequential, before learning"), swatch("var(--c1)", "Local, after learning", "dash")],
-    lines: (i) => [["Prequential", say(before[i], 4)], ["Local", say(after[i], 4)], ["Total", say(rows[i].total)]],
+    height: 260, y, yTicks: niceTicks(y[0], y[1], 5).map((v) => [v, say(v)]), label: "Loss of each slice before and after learning it",
+    legend: told.map((curve) => swatch(curve.color, curve.long, curve.style)),
+    lines: (i) => [...told.map((curve) => [curve.name, say(curve.values[i], 4)]), ["Total", say(rows[i].total)]],
     paint(group, X, Y) {
-      if (span > 1) {
-        group.append(draw("path", { d: linePath(after, X, Y), style: "fill:none;stroke:var(--c1);stroke-width:1;opacity:.3" }),
-          draw("path", { d: linePath(before, X, Y), style: "fill:none;stroke:var(--c0);stroke-width:1;opacity:.3" }));
-      }
-      group.append(
-        draw("path", { d: linePath(smooth(after, span), X, Y), class: "series", style: "fill:none;stroke:var(--c1);stroke-width:2;stroke-dasharray:2 2.5" }),
-        draw("path", { d: linePath(smooth(before, span), X, Y), class: "series", style: "fill:none;stroke:var(--c0);stroke-width:2;stroke-linejoin:round" }));
+      if (span > 1) for (const curve of curves) group.append(draw("path", { d: linePath(curve.values, X, Y), style: `fill:none;stroke:${curve.color};stroke-width:1;opacity:.28` }));
+      for (const curve of curves) group.append(draw("path", { d: linePath(smooth(curve.values, span), X, Y), class: "series", style: `fill:none;stroke:${curve.color};stroke-width:2;stroke-dasharray:${curve.dash};stroke-linejoin:round` }));
     },
   });
 }

@@ -1,0 +1,213 @@
+"""The loss of every slice under the final factors, the one curve a run directory cannot give.
+
+A run keeps no slices, so its sources are read once more, one slice at a time. Every slice is
+compared with its line in the run, so that a file that has changed is noticed. The result is kept
+beside the run and holds as long as the checkpoint stays the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from onlinegcp.atomic import replacing
+from onlinegcp.drawing.profiles import FloatArray
+from onlinegcp.errors import DataError, StateError
+from onlinegcp.runlog import CHECKPOINT, RunView, Step
+
+if TYPE_CHECKING:
+    from onlinegcp.losses import Loss
+    from onlinegcp.run import Run
+    from onlinegcp.run_sources import Source
+    from onlinegcp.slices import Slice
+
+CACHE = "global-loss.json"
+
+Progress = Callable[[int, int], object]
+
+
+@final
+@dataclass(frozen=True)
+class GlobalLoss:
+    """What could be found out.
+
+    Attributes
+    ----------
+    losses
+        Loss of each slice of the run, summed over its cells, NaN where it is not known.
+    missing
+        Why there are none, as the end of a sentence; "" where there are.
+    """
+
+    losses: FloatArray
+    missing: str = ""
+
+
+def measure_global(
+    view: RunView,
+    *,
+    slices: Iterable[Any] | None = None,
+    loss: Loss | None = None,
+    progress: Progress | None = None,
+) -> GlobalLoss:
+    """The loss of every slice, its weights solved again, under the factors of the checkpoint.
+
+    Parameters
+    ----------
+    view
+        The run.
+    slices
+        What it learned, in order; by default its files are read again.
+    loss
+        The caller's own loss, where the run was made with one.
+    progress
+        Called after every slice with the number of slices done and of all.
+    """
+    unknown = np.full(len(view.steps), np.nan)
+    if not view.factors or not view.steps:
+        return GlobalLoss(unknown, "the warm start is not over")
+    before = _digest(view.path)
+    kept = _read_cache(view.path, before, len(view.steps))
+    if kept is not None:
+        return GlobalLoss(kept)
+    from onlinegcp.run import Run
+
+    try:
+        with Run.open(view.path, write=False, loss=loss) as run:
+            if slices is None:
+                reason = why_not(run)
+                if reason:
+                    return GlobalLoss(unknown, reason)
+                found = _measure(run, view.steps, _again(run), progress)
+                if found is None:
+                    return GlobalLoss(unknown, _what_changed(run))
+            else:
+                found = _measure(run, view.steps, slices, progress)
+                if found is None:
+                    raise DataError(
+                        "slices must be those the run has learned, all of them and in order, but "
+                        "they differ from its lines. Leave them out to have its files read again."
+                    )
+    except (DataError, StateError) as error:
+        if slices is not None:
+            raise
+        return GlobalLoss(unknown, str(error).rstrip("."))
+    # A run that went on meanwhile has other factors now.
+    if before and before == _digest(view.path):
+        _write_cache(view.path, before, found)
+    return GlobalLoss(found)
+
+
+def why_not(run: Run) -> str:
+    """Why the slices of a run cannot be read again; "" if they can."""
+    from onlinegcp.run_sources import read_sources
+
+    sources = read_sources(run.path, run.n_sources)
+    if not sources:
+        return "this run does not say where its slices came from"
+    if sources[0]["after"]:
+        return f"this run does not say where its first {sources[0]['after']:,} slices came from"
+    words = {
+        "live": "part of the data came through a pipe, which cannot be read again",
+        "table": "part of the data was a table in memory, which is gone",
+        "slices": "the run learned slices that Python made, which it does not keep",
+    }
+    for source in sources:
+        if source["kind"] in words:
+            return words[source["kind"]]
+    gone = [path for path in _files(sources) if not Path(path).is_file()]
+    if gone:
+        more = f" and {len(gone) - 1:,} other files are" if len(gone) > 1 else " is"
+        return f"{gone[0]}{more} no longer there"
+    return ""
+
+
+def _again(run: Run) -> Iterable[Slice]:
+    from onlinegcp.run_sources import read_sources, replay
+
+    sources = read_sources(run.path, run.n_sources)
+    return replay(run.info["events"], sources, run.n_steps, run._labels)
+
+
+def _measure(
+    run: Run, steps: Sequence[Step], slices: Iterable[Any], progress: Progress | None
+) -> FloatArray | None:
+    """The losses; None as soon as a slice is not the one the run has learned."""
+    from onlinegcp.run_lines import seen
+    from onlinegcp.slices import Slice, as_slice
+
+    # The checkpoint can be one slice ahead of the lines, or behind those that came since.
+    n_steps = min(len(steps), run.n_steps)
+    losses, done = np.full(len(steps), np.nan), 0
+    for number, item in enumerate(slices, 1):
+        if number > run.n_steps:
+            return None
+        if number > n_steps:
+            continue
+        x = item if isinstance(item, Slice) else as_slice(item)
+        if not _is_same(x, steps[number - 1]):
+            return None
+        losses[number - 1] = seen(x, run.model)[1]
+        done = number
+        if progress is not None:
+            progress(done, n_steps)
+    return losses if done == n_steps else None
+
+
+def _is_same(x: Slice, step: Step) -> bool:
+    from onlinegcp.run_lines import written
+
+    return (
+        written(x.time) == step.get("time")
+        and x.nnz == step.get("nnz")
+        and math.isclose(x.total, step.get("total") or 0.0, rel_tol=1e-9, abs_tol=1e-12)
+        and math.isclose(x.norm_squared, step.get("norm_squared") or 0.0, rel_tol=1e-9)
+    )
+
+
+def _what_changed(run: Run) -> str:
+    from onlinegcp.run_sources import read_sources, stamp
+
+    sources = read_sources(run.path, run.n_sources)
+    # The newest account of a file counts: one that grows is learned again and again.
+    for path, (size, changed) in _files(sources).items():
+        if stamp(path) != (size, changed):
+            return f"{path} has changed since it was learned"
+    return "its files no longer give the slices it has learned"
+
+
+def _files(sources: Sequence[Source]) -> dict[str, tuple[int | None, int | None]]:
+    found = (file for source in sources for file in source["files"])
+    return {path: (size, changed) for path, size, changed in found}
+
+
+def _digest(folder: Path) -> str:
+    """What tells one checkpoint from another, also in a copy of the run."""
+    with contextlib.suppress(OSError), (folder / CHECKPOINT).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+    return ""
+
+
+def _read_cache(folder: Path, digest: str, n_steps: int) -> FloatArray | None:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads((folder / CACHE).read_bytes())
+        losses = np.array([np.nan if v is None else v for v in kept["losses"]], dtype=np.float64)
+        if digest and kept["checkpoint"] == digest and losses.shape == (n_steps,):
+            return losses
+    return None
+
+
+def _write_cache(folder: Path, digest: str, losses: FloatArray) -> None:
+    known = [value if math.isfinite(value) else None for value in losses.tolist()]
+    text = json.dumps({"checkpoint": digest, "losses": known}, separators=(",", ":"))
+    # Where nothing can be written the next report measures again.
+    with contextlib.suppress(StateError), replacing(folder / CACHE) as file:
+        file.write(text.encode() + b"\n")
