@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ __all__ = ["AutoState", "StepInfo", "grow", "solve", "solve_weights", "start", "
 Array = NDArray[Any]
 
 MEAN_STEP = 0.1  # of the running mean of the weights, from which each solve starts
+VOLUME_STEP = 0.05  # of the usual volume of a slice
+LOUDEST = 4.0  # times the usual volume: what one slice may add to it
 STREAM_TOLERANCE = 1e-3
 STREAM_STEPS = 3
 
@@ -130,6 +132,8 @@ def _absorb_warm_start(state: AutoState, rows: Array, slices: list[Slice], loss:
             "Give the slices the factors were fitted to."
         )
     form = odds_form(loss)
+    if _scale_is_free(loss):
+        state.volume = float(np.mean([_volume(x) for x in slices]))
     logs, count = 0.0, 0
     exposure = np.zeros_like(blocks.data)
     for x, row in zip(slices, rows, strict=True):
@@ -143,17 +147,16 @@ def _absorb_warm_start(state: AutoState, rows: Array, slices: list[Slice], loss:
             state.conjugate.mass = cap * state.conjugate.mass + weights
             logs, count = logs + float(np.log(cells.value).sum()), count + cells.value.size
         elif state.kind == "square" and x.n_observed == x.size:
-            products = state.square.products
-            state.square.products = cap * products + np.outer(row, row)
+            share = tempered(state, x)
+            state.square.products = cap * state.square.products + share * np.outer(row, row)
             residual = _square_loss(state, x, row) / x.size
             state.square.variance += (residual - state.square.variance) / state.n_slices
         else:
             if state.kind == "square":
                 to_rows(state)
-            fisher_rows.absorb_at(
-                blocks, fisher_rows.weighted_cells(x, 0, state.n_slices), loss, weights,
-                state.rows, cap,
-            )  # fmt: skip
+            seen = fisher_rows.weighted_cells(x, 0, state.n_slices)
+            seen = replace(seen, weight=tempered(state, x) * seen.weight)
+            fisher_rows.absorb_at(blocks, seen, loss, weights, state.rows, cap)
         state.last_weights = weights
     state.mean_weights = pad_vector(rows.mean(axis=0))
     state.usage = pad_vector(np.abs(rows).mean(axis=0))
@@ -165,6 +168,25 @@ def _absorb_warm_start(state: AutoState, rows: Array, slices: list[Slice], loss:
         state.memory.bend *= state.unit
         state.memory.bends *= state.unit
         conjugate.apply_floor(blocks, state.conjugate.mass, state.unit)
+
+
+def _scale_is_free(loss: Loss) -> bool:
+    """Whether the noise of the data may have any size, so that loud slices need tempering."""
+    return loss.code >= 0 and loss.name in ("gaussian", "huber")
+
+
+def _volume(x: Slice) -> float:
+    return x.norm_squared / max(x.n_observed, 1)
+
+
+def tempered(state: AutoState, x: Slice) -> float:
+    """Weight of a slice in the factors: less than one if it is louder than usual.
+
+    Squared error grows with the square of the data. One storm would count for months of quiet days
+    and take components from all they have learned, though losses are compared per squared norm.
+    """
+    own = _volume(x)
+    return min(1.0, state.volume / own) if state.volume > 0.0 and own > 0.0 else 1.0
 
 
 def _square_loss(state: AutoState, x: Slice, row: Array) -> float:
@@ -246,6 +268,9 @@ def _step_once(state: AutoState, x: Slice, loss: Loss, seed: int) -> components.
         state.mean_weights += MEAN_STEP * (outcome.weights - state.mean_weights)
         state.usage += MEAN_STEP * (np.abs(outcome.weights) - state.usage)
         state.last_weights = outcome.weights
+        if state.volume > 0.0:
+            heard = min(_volume(x), LOUDEST * state.volume)
+            state.volume += max(1.0 - cap, VOLUME_STEP) * (heard - state.volume)
     else:
         # A slice that says nothing about the factors must not age what they were learned from.
         state.n_slices -= 1
@@ -282,7 +307,9 @@ def _step_conjugate(
 
 
 def _step_square(state: AutoState, x: Slice, cap: float) -> components.Outcome:
-    weights, before, after, lam = quadratic.step(state.factors, x, state.square, state.memory, cap)
+    weights, before, after, lam = quadratic.step(
+        state.factors, x, state.square, state.memory, cap, tempered(state, x)
+    )
     return components.Outcome(pad_vector(weights), before, after, 1, lam)
 
 
@@ -294,12 +321,15 @@ def _step_rows(state: AutoState, x: Slice, loss: Loss, cap: float, seed: int) ->
         return components.Outcome(nothing, 0.0, 0.0, 0, nothing, informative=False)
     starts = _row_starts(state, loss)
     solution = fisher_rows.solve_weights(factors, cells, loss, starts, history, tolerance=1e-8)
+    share = tempered(state, x)
+    if share < 1.0:
+        cells = replace(cells, weight=share * cells.weight)
     if memory.learned:
         fisher_rows.learn_forgetting(factors, cells, loss, solution.weights, history, memory, cap)
     lam, _ = forgetting.factors(memory, cap)
     after = fisher_rows.update(factors, cells, loss, solution.weights, history, memory, cap)
     return components.Outcome(
-        after.weights, solution.objective, after.objective, solution.steps, lam
+        after.weights, solution.objective, after.objective / share, solution.steps, lam
     )
 
 

@@ -25,6 +25,7 @@ Array = NDArray[Any]
 
 RIDGE = 1e-10
 WEIGHT_RIDGE = 1e-12
+VARIANCE_STEP = 0.05
 
 
 @dataclass
@@ -97,7 +98,12 @@ def solve_positive(matrix: Array, right: Array) -> Array:
 
 
 def step(
-    factors: Blocks, x: Slice, history: SquareHistory, memory: Forgetting, cap: float
+    factors: Blocks,
+    x: Slice,
+    history: SquareHistory,
+    memory: Forgetting,
+    cap: float,
+    share: float = 1.0,
 ) -> tuple[Array, float, float, Array]:
     """Score one slice, then absorb it.
 
@@ -111,6 +117,8 @@ def step(
         Updated in place.
     cap
         The schedule's forgetting factor for this slice.
+    share
+        Weight of the slice in the factors.
 
     Returns
     -------
@@ -127,14 +135,13 @@ def step(
     square = x.norm_squared
     before = square - 2.0 * float(weights @ right) + float(weights @ everything @ weights)
     if memory.learned:
-        _learn(factors, history, memory, weights, gram, products, cap)
-        share = max(0.05, 1.0 / 20.0)
-        history.variance += share * (before / x.size - history.variance)
+        _learn(factors, history, memory, weights, gram, products, cap, share)
+        history.variance += VARIANCE_STEP * (before / x.size - history.variance)
     lam_of, lift_of = forgetting.factors(memory, cap)
     lam, lift = float(lam_of[0]), float(lift_of[0])
 
     prior = lam * history.products
-    outer = np.outer(weights, weights)
+    outer = share * np.outer(weights, weights)
     scale, lengths = np.ones(rank), []
     crossed = [g.copy() for g in gram]  # old'new of every mode
     for k, view in enumerate(views):
@@ -143,7 +150,7 @@ def step(
         others = _product_without(gram, k)
         system = (prior + outer) * others
         kept = prior * _product_without(crossed, k)
-        target = _rows(factors, products, k) * weights + old[k] @ kept
+        target = _rows(factors, products, k) * (share * weights) + old[k] @ kept
         ridge = RIDGE * max(float(np.trace(system)) / rank, 1e-300)
         system = system + ridge * np.eye(rank)
         new = solve_positive(system, (target + ridge * old[k]).T).T
@@ -176,7 +183,7 @@ def step(
     everything = np.prod(gram, axis=0)
     weights = solve_weights(everything, right)
     after = square - 2.0 * float(weights @ right) + float(weights @ everything @ weights)
-    history.products = prior * np.outer(scale, scale) + np.outer(weights, weights)
+    history.products = prior * np.outer(scale, scale) + share * np.outer(weights, weights)
     return weights, before, after, lam_of
 
 
@@ -188,6 +195,7 @@ def _learn(
     gram: list[Array],
     products: Array,
     cap: float,
+    share: float,
 ) -> None:
     """Move the common memory by the slope of the squared error, in units of its variance."""
     views = factors.views()
@@ -207,7 +215,7 @@ def _learn(
         for l in range(k):
             rest = np.prod([g for j, g in enumerate(gram) if j not in (k, l)], axis=0)
             bend += 2.0 * float((outer * rest * mixed[k].T * mixed[l]).sum())
-    variance = max(history.variance, 1e-300)
+    variance = max(history.variance, 1e-300) / share
     per_component = np.zeros_like(memory.own)
     per_component[0] = slope / variance
     forgetting.learn(memory, per_component, np.zeros_like(memory.own), bend / variance, cap)
