@@ -8,12 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import Loss, get_loss
 from onlinegcp.report import write_report
 from onlinegcp.report.fit import judge
 from onlinegcp.report.page import render
-from onlinegcp.report.payload import build
+from onlinegcp.report.payload import OF_AUTO, build
 from onlinegcp.report.summary import anomalies
+from onlinegcp.run_settings import model_settings
 from onlinegcp.runlog import RunView
+from onlinegcp.streaming import CPStream, OnlineGCP
+from onlinegcp.streaming.online_gcp import SGD_ONLY
 
 
 def view(n_steps=30, rank=2, shape=(5, 24), loss="poisson", labels=None, seed=0, **fields):
@@ -59,6 +64,13 @@ def view(n_steps=30, rank=2, shape=(5, 24), loss="poisson", labels=None, seed=0,
     info = {"format": 1, "model": {"method": "OnlineGCP", "parameters": {"loss": loss}}}
     modes = tuple(f"mode{k}" for k in range(len(shape)))
     return RunView(Path("x.run"), info, steps, factors, rng.random(rank), names, modes)
+
+
+def settings(model):
+    """The parameters a page shows for a model."""
+    run = view(3)
+    run.info["model"] = json.loads(json.dumps(model_settings(model)))
+    return strict(build(run))["run"]["parameters"]
 
 
 def strict(payload):
@@ -117,6 +129,26 @@ def test_a_report_as_large_as_chicago_stays_under_six_megabytes():
         if step["anomaly"]:
             step["anomaly"]["cells"] *= 10
     assert len(render(build(run), title="x").encode()) < 6e6
+
+
+def test_settings_of_the_other_solver_are_not_listed():
+    shown = settings(OnlineGCP(3, "poisson", forget=30))
+    assert not set(shown) & set(SGD_ONLY)
+    assert set(shown) == set(OnlineGCP(3).get_params()) - set(SGD_ONLY) == set(OF_AUTO)
+    assert (shown["rank"], shown["forget"]) == (3, 30)
+    paper = settings(OnlineGCP(3, "poisson", solver="sgd"))
+    assert set(paper) == set(OnlineGCP(3).get_params())
+    assert set(settings(CPStream(2))) == set(CPStream(2).get_params())
+
+
+def test_losses_and_starts_are_written_as_people_write_them():
+    start = KTensor([1.0], [np.ones((2, 1)), np.ones((3, 1))])
+    shown = settings(OnlineGCP(1, get_loss("huber", delta=0.5), init=start))
+    assert shown["loss"] == "huber(delta=0.5)"
+    assert shown["init"] == "a K-tensor of the caller's"
+    assert settings(OnlineGCP(1, get_loss("poisson")))["loss"] == "poisson"
+    own = Loss("mine", value=lambda x, m: (x - m) ** 2, deriv=lambda x, m: 2 * (m - x))
+    assert settings(OnlineGCP(1, own))["loss"] == "mine (the caller's own)"
 
 
 def test_no_label_can_become_markup():

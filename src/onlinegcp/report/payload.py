@@ -29,6 +29,13 @@ MOST_DETAILS = 400
 # Bars per category mode.
 TOP = 8
 
+# Parameters of OnlineGCP that its default solver knows; the others belong to the paper's solver.
+# Written down here, because asking the class would load the whole model.
+OF_AUTO = (
+    *("rank", "loss", "solver", "forget", "init", "init_slices", "init_starts", "random_state"),
+    *("n_jobs", "device"),
+)
+
 Json = dict[str, Any]
 
 
@@ -62,12 +69,31 @@ def describe_run(view: RunView) -> Json:
         "version": info.get("version"),
         "environment": info.get("environment") or {},
         "method": model.get("method"),
-        "parameters": model.get("parameters") or {},
+        "parameters": _parameters(model),
         "events": info.get("events") or {},
         "command": info.get("command"),
         "loss": loss_name(view),
         "level": (info.get("anomaly") or {}).get("level", 0.01),
     }
+
+
+def _parameters(model: Json) -> Json:
+    """The parameters that did something, as a reader writes them."""
+    given = model.get("parameters") or {}
+    auto = model.get("method") == "OnlineGCP" and given.get("solver") == "auto"
+    return {name: _written(value) for name, value in given.items() if not auto or name in OF_AUTO}
+
+
+def _written(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "ktensor" in value:
+        return "a K-tensor of the caller's"
+    if "own_loss" in value:
+        return f"{value['own_loss']} (the caller's own)"
+    loss = value.get("loss", value)
+    options = ", ".join(f"{name}={item}" for name, item in (loss.get("parameters") or {}).items())
+    return f"{loss.get('name')}({options})" if options else loss.get("name")
 
 
 def build_model(view: RunView) -> Json:
