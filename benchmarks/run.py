@@ -28,6 +28,7 @@ NAMES = [
     "streaming",
     "auto",
     "auto_quality",
+    "forgetting",
     "stream_memory",
     "huge_slice",
     "chicago_full",
