@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from onlinegcp.errors import DataError
-from onlinegcp.losses import LOSS_NAMES, get_loss
+from onlinegcp.losses import LOSS_NAMES, Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers import auto, components, fisher_rows
 
 RANK = 3
 
 
-def stream(name, shape=(7, 1, 5), count=16, seed=0, missing=0.0, scale=1.0):
+def stream(name, shape=(7, 1, 5), count=16, seed=0, missing=0.0, scale=1.0, lower=None):
     """Slices of a fixed model with changing weights, and a start near its factors."""
     rng = np.random.default_rng(seed)
     loss = get_loss(name)
-    bounded = not math.isinf(loss.lower)
+    bounded = lower == 0.0 or not math.isinf(loss.lower)
     factors = [
         rng.gamma(0.7, 1.0, (n, RANK)) + 0.05 if bounded else rng.standard_normal((n, RANK))
         for n in shape
@@ -64,6 +64,78 @@ def test_every_loss_streams_with_finite_numbers(name, missing):
         assert np.isfinite(view).all()
     if not math.isinf(loss.lower):
         assert all((view >= 0.0).all() for view in state.factors.views())
+
+
+FREE = [name for name in LOSS_NAMES if math.isinf(get_loss(name).lower)]
+
+
+@pytest.mark.parametrize("name", FREE)
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_under_a_bound_nothing_is_ever_negative_and_zeros_are_exact(name, missing, monkeypatch):
+    monkeypatch.setattr(components, "PAUSE", 3)  # so that components are replaced, too
+    loss, factors, rows, slices = stream(name, (9, 1, 7), 24, missing=missing, lower=0.0)
+    for a in factors[::2]:
+        a[: len(a) // 2, 0] = a[len(a) // 2 :, 1] = 1e-3
+    state, infos = run(loss, factors, rows, slices, lower=0.0)
+    assert state.kind == ("square" if name == "gaussian" and not missing else "rows")
+    assert state.bounded
+    for info in infos:
+        assert math.isfinite(info.local)
+        assert (info.weights >= 0.0).all()
+    assert all((view >= 0.0).all() for view in state.factors.views())
+    found = np.array([auto.solve_weights(state, x, loss) for x in slices])
+    assert (found >= 0.0).all()
+    everything = np.concatenate([view.ravel() for view in state.factors.views()])
+    assert (everything == 0.0).any()
+    assert not ((everything > 0.0) & (everything < 1e-12)).any()
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_weights_under_a_bound_meet_the_optimality_conditions(name):
+    loss, factors, rows, slices = stream(name, lower=0.0, shape=(9, 7))
+    state, _ = run(loss, factors, rows, slices, lower=0.0, forget=1.0)
+    state.rows.variance[:] = 0.0  # no prior on the weights
+    x = Slice.dense(np.abs(np.sign(slices[0].to_dense())) * (np.arange(9) < 3)[:, None])
+    found = auto.solve_weights(state, x, loss)
+    a, b = state.factors.views()
+    design = np.einsum("ir,jr->ijr", a, b).reshape(-1, RANK)
+    slope = design.T @ loss.deriv(x.value, design @ found)
+    assert (found >= 0.0).all()
+    assert (found == 0.0).any() or name != "gaussian"
+    np.testing.assert_allclose(slope[found > 0.0], 0.0, atol=1e-3)
+    assert (slope[found == 0.0] >= 0.0).all()
+
+
+@pytest.mark.parametrize("name", ["poisson", "gamma", "gaussian"])
+def test_the_losses_own_bound_may_be_named(name):
+    loss, factors, rows, slices = stream(name)
+    one, _ = run(loss, factors, rows, slices)
+    other, _ = run(loss, factors, rows, slices, lower=loss.lower)
+    np.testing.assert_array_equal(one.factors.data, other.factors.data)
+
+
+@pytest.mark.parametrize(
+    ("name", "lower"), [("gaussian", 0.5), ("gaussian", -1.0), ("poisson", -np.inf), ("gamma", 0.1)]
+)
+def test_a_bound_other_than_zero_is_refused_with_what_is_possible(name, lower):
+    loss, factors, rows, slices = stream(name)
+    with pytest.raises(DataError, match=r"takes lower = 0.*solver='sgd', which takes any"):
+        run(loss, factors, rows, slices, lower=lower)
+
+
+def test_a_loss_whose_own_bound_is_not_zero_is_refused():
+    odd = Loss(
+        "shifted", value=lambda x, m: (x - m) ** 2, deriv=lambda x, m: 2.0 * (m - x), lower=0.5
+    )
+    _, factors, rows, slices = stream("gaussian", lower=0.0)
+    with pytest.raises(DataError, match="'shifted' has"):
+        run(odd, factors, rows, slices)
+
+
+def test_a_negative_start_is_refused_under_a_bound():
+    loss, factors, rows, slices = stream("gaussian")
+    with pytest.raises(DataError, match="below the bound 0"):
+        run(loss, factors, rows, slices, lower=0.0)
 
 
 @pytest.mark.parametrize("name", ["poisson", "gaussian", "bernoulli_odds", "bernoulli_logit"])

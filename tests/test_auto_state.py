@@ -24,14 +24,18 @@ def slices_of(name, count, missing=False):
     return made
 
 
-@pytest.mark.parametrize("name", ["poisson", "bernoulli_odds", "gaussian", "gamma"])
+@pytest.mark.parametrize(
+    ("name", "lower"),
+    [("poisson", None), ("bernoulli_odds", None), ("gaussian", None), ("gamma", None),
+     ("gaussian", 0.0), ("huber", 0.0)],
+)  # fmt: skip
 @pytest.mark.parametrize("missing", [False, True])
-def test_a_resumed_state_continues_bit_for_bit(name, missing, monkeypatch):
+def test_a_resumed_state_continues_bit_for_bit(name, lower, missing, monkeypatch):
     monkeypatch.setattr(components, "PAUSE", 2)  # so that a trial is running
     loss, slices = get_loss(name), slices_of(name, 12, missing)
     rng = np.random.default_rng(0)
     state = auto.start(
-        [rng.random((6, 3)), rng.random((5, 3))], rng.random((3, 3)), slices[:3], loss
+        [rng.random((6, 3)), rng.random((5, 3))], rng.random((3, 3)), slices[:3], loss, lower=lower
     )
     for x in slices[3:8]:
         auto.step(state, x, loss)
@@ -40,6 +44,7 @@ def test_a_resumed_state_continues_bit_for_bit(name, missing, monkeypatch):
     for value in flat.values():
         assert isinstance(value, (np.ndarray, float, int, str, bool, np.generic))
     again = AutoState.from_dict({key: np.asarray(value) for key, value in flat.items()})
+    assert again.bounded == (name not in ("gaussian", "huber") or lower == 0.0)
     for x in slices[8:]:
         one, other = auto.step(state, x, loss), auto.step(again, x, loss)
         np.testing.assert_array_equal(one.weights, other.weights)

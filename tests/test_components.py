@@ -81,3 +81,28 @@ def test_a_lost_component_is_found_again_with_signed_factors(name):
     assert sum(i.prequential for i in infos[late]) < sum(
         auto.solve(frozen, x, loss).objective for x in slices[late]
     )
+
+
+@pytest.mark.parametrize("name", ["gaussian", "huber"])
+def test_new_components_respect_the_bound(name):
+    rng = np.random.default_rng(2)
+    factors = [rng.random((n, 3)) * (rng.random((n, 3)) < 0.4) for n in (20, 15)]
+    rows = rng.gamma(2.0, 1.0, (60, 3))
+    slices = [
+        Slice.dense((factors[0] * row) @ factors[1].T + 0.2 * rng.standard_normal((20, 15)))
+        for row in rows
+    ]
+    model = [a.copy() for a in factors]
+    for a in model:
+        a[:, 2] = a[:, 0]
+    loss = get_loss(name)
+    state = auto.start(model, rows[:10], slices[:10], loss, lower=0.0)
+    seeded = 0
+    for x in slices[10:]:
+        last = auto.step(state, x, loss)
+        for part in (state, state.trial):
+            if part is not None:
+                assert all((view >= 0.0).all() for view in part.factors.views())
+        seeded += state.trial is not None
+    assert seeded
+    assert last.prequential < 1.2 * 0.2**2 * 300  # the pattern that was missing is found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,6 @@ __all__ = ["AutoState", "StepInfo", "grow", "solve", "solve_weights", "start", "
 Array = NDArray[Any]
 
 MEAN_STEP = 0.1  # of the running mean of the weights, from which each solve starts
-VOLUME_STEP = 0.05  # of the usual volume of a slice
-LOUDEST = 4.0  # times the usual volume: what one slice may add to it
 STREAM_TOLERANCE = 1e-3
 STREAM_STEPS = 3
 
@@ -74,6 +72,7 @@ def start(
     *,
     forget: float | str = "auto",
     reseed: bool = True,
+    lower: float | None = None,
 ) -> AutoState:
     """Make the state from a model of the first slices.
 
@@ -91,7 +90,10 @@ def start(
         "auto", 1.0 (nothing is forgotten) or a half-life in slices.
     reseed
         Whether components may be replaced or merged, each time on trial.
+    lower
+        0 keeps factors and weights nonnegative, whatever the loss; None takes the loss's own bound.
     """
+    bounded = is_bounded(loss, lower)
     blocks = stack_factors([np.asarray(a, dtype=np.float64) for a in factors])
     rows = np.array(weights_history, dtype=np.float64).reshape(-1, blocks.rank)
     kind = _kind_of(loss, blocks)
@@ -100,9 +102,37 @@ def start(
         size = np.where(size > 0.0, size, 1.0)
         view /= size
         rows *= size
-    state = empty_state(kind, blocks, forgetting.start(forget, blocks.width, 1.0), reseed)
+    smallest = min(float(blocks.data.min(initial=0.0)), float(rows.min(initial=0.0)))
+    if bounded and smallest < 0.0:
+        raise DataError(
+            "The warm start must not lie below the bound 0 on factors and weights, but has an "
+            f"entry {smallest:.6g}. Pass a model fitted under this bound."
+        )
+    memory = forgetting.start(forget, blocks.width, 1.0)
+    state = empty_state(kind, blocks, memory, reseed, bounded)
     _absorb_warm_start(state, rows, list(slices), loss)
     return state
+
+
+def is_bounded(loss: Loss, lower: float | None) -> bool:
+    """Whether factors and weights are kept nonnegative; refuses any other bound.
+
+    Parameters
+    ----------
+    loss
+        The loss; its own bound is -inf or 0.
+    lower
+        The bound asked for; None for the loss's own.
+    """
+    bound = loss.lower if lower is None else lower
+    if bound != 0.0 and not (bound == -math.inf and math.isinf(loss.lower)):
+        whose = f"loss {loss.name!r} has" if lower is None else "was given"
+        possible = "0" if loss.lower > -math.inf else "0 or None (no bound)"
+        raise DataError(
+            f"solver='auto' takes lower = {possible} with loss {loss.name!r}, but lower={bound!r} "
+            f"{whose}. Choose one of these, or solver='sgd', which takes any bound."
+        )
+    return bool(bound == 0.0)
 
 
 def _kind_of(loss: Loss, factors: Blocks) -> str:
@@ -132,8 +162,6 @@ def _absorb_warm_start(state: AutoState, rows: Array, slices: list[Slice], loss:
             "Give the slices the factors were fitted to."
         )
     form = odds_form(loss)
-    if _scale_is_free(loss):
-        state.volume = float(np.mean([_volume(x) for x in slices]))
     logs, count = 0.0, 0
     exposure = np.zeros_like(blocks.data)
     for x, row in zip(slices, rows, strict=True):
@@ -147,16 +175,17 @@ def _absorb_warm_start(state: AutoState, rows: Array, slices: list[Slice], loss:
             state.conjugate.mass = cap * state.conjugate.mass + weights
             logs, count = logs + float(np.log(cells.value).sum()), count + cells.value.size
         elif state.kind == "square" and x.n_observed == x.size:
-            share = tempered(state, x)
-            state.square.products = cap * state.square.products + share * np.outer(row, row)
+            products = state.square.products
+            state.square.products = cap * products + np.outer(row, row)
             residual = _square_loss(state, x, row) / x.size
             state.square.variance += (residual - state.square.variance) / state.n_slices
         else:
             if state.kind == "square":
                 to_rows(state)
-            seen = fisher_rows.weighted_cells(x, 0, state.n_slices)
-            seen = replace(seen, weight=tempered(state, x) * seen.weight)
-            fisher_rows.absorb_at(blocks, seen, loss, weights, state.rows, cap)
+            fisher_rows.absorb_at(
+                blocks, fisher_rows.weighted_cells(x, 0, state.n_slices), loss, weights,
+                state.rows, cap,
+            )  # fmt: skip
         state.last_weights = weights
     state.mean_weights = pad_vector(rows.mean(axis=0))
     state.usage = pad_vector(np.abs(rows).mean(axis=0))
@@ -168,25 +197,6 @@ def _absorb_warm_start(state: AutoState, rows: Array, slices: list[Slice], loss:
         state.memory.bend *= state.unit
         state.memory.bends *= state.unit
         conjugate.apply_floor(blocks, state.conjugate.mass, state.unit)
-
-
-def _scale_is_free(loss: Loss) -> bool:
-    """Whether the noise of the data may have any size, so that loud slices need tempering."""
-    return loss.code >= 0 and loss.name in ("gaussian", "huber")
-
-
-def _volume(x: Slice) -> float:
-    return x.norm_squared / max(x.n_observed, 1)
-
-
-def tempered(state: AutoState, x: Slice) -> float:
-    """Weight of a slice in the factors: less than one if it is louder than usual.
-
-    Squared error grows with the square of the data. One storm would count for months of quiet days
-    and take components from all they have learned, though losses are compared per squared norm.
-    """
-    own = _volume(x)
-    return min(1.0, state.volume / own) if state.volume > 0.0 and own > 0.0 else 1.0
 
 
 def _square_loss(state: AutoState, x: Slice, row: Array) -> float:
@@ -215,6 +225,8 @@ def to_rows(state: AutoState) -> None:
         else:
             history.curvature[rows, : blocks.rank, : blocks.rank] = matrix
     history.sensitivity = shared.sensitivity
+    if state.bounded:
+        history.slope = 2.0 * shared.slope
     history.mean = state.mean_weights.copy()
     # Twice the variance is the dispersion of (x - m)^2.
     history.dispersion = 2.0 * max(shared.variance, 1e-300)
@@ -268,9 +280,6 @@ def _step_once(state: AutoState, x: Slice, loss: Loss, seed: int) -> components.
         state.mean_weights += MEAN_STEP * (outcome.weights - state.mean_weights)
         state.usage += MEAN_STEP * (np.abs(outcome.weights) - state.usage)
         state.last_weights = outcome.weights
-        if state.volume > 0.0:
-            heard = min(_volume(x), LOUDEST * state.volume)
-            state.volume += max(1.0 - cap, VOLUME_STEP) * (heard - state.volume)
     else:
         # A slice that says nothing about the factors must not age what they were learned from.
         state.n_slices -= 1
@@ -308,7 +317,7 @@ def _step_conjugate(
 
 def _step_square(state: AutoState, x: Slice, cap: float) -> components.Outcome:
     weights, before, after, lam = quadratic.step(
-        state.factors, x, state.square, state.memory, cap, tempered(state, x)
+        state.factors, x, state.square, state.memory, cap, bounded=state.bounded
     )
     return components.Outcome(pad_vector(weights), before, after, 1, lam)
 
@@ -319,23 +328,25 @@ def _step_rows(state: AutoState, x: Slice, loss: Loss, cap: float, seed: int) ->
     if cells.value.size == 0:
         nothing = np.zeros(factors.width)
         return components.Outcome(nothing, 0.0, 0.0, 0, nothing, informative=False)
-    starts = _row_starts(state, loss)
-    solution = fisher_rows.solve_weights(factors, cells, loss, starts, history, tolerance=1e-8)
-    share = tempered(state, x)
-    if share < 1.0:
-        cells = replace(cells, weight=share * cells.weight)
+    bounded = state.bounded
+    solution = fisher_rows.solve_weights(
+        factors, cells, loss, _row_starts(state), history, bounded=bounded, tolerance=1e-8
+    )
     if memory.learned:
         fisher_rows.learn_forgetting(factors, cells, loss, solution.weights, history, memory, cap)
     lam, _ = forgetting.factors(memory, cap)
-    after = fisher_rows.update(factors, cells, loss, solution.weights, history, memory, cap)
+    after = fisher_rows.update(
+        factors, cells, loss, solution.weights, history, memory, cap, bounded=bounded
+    )
     return components.Outcome(
-        after.weights, solution.objective, after.objective / share, solution.steps, lam
+        after.weights, solution.objective, after.objective, solution.steps, lam
     )
 
 
-def _row_starts(state: AutoState, loss: Loss) -> list[Array]:
-    bounded = not math.isinf(loss.lower)
-    return fisher_rows.start_candidates(state.rows, state.last_weights, bounded, state.factors.rank)
+def _row_starts(state: AutoState) -> list[Array]:
+    return fisher_rows.start_candidates(
+        state.rows, state.last_weights, state.bounded, state.factors.rank
+    )
 
 
 def solve_weights(state: AutoState, x: Slice, loss: Loss, *, seed: int = 0) -> Array:
@@ -369,16 +380,18 @@ def solve(
         first = factors.views()[0]
         right = (products[: len(first), : factors.rank] * first).sum(axis=0)
         gram = np.prod(quadratic.grams(factors), axis=0)
-        weights = quadratic.solve_weights(gram, right)
+        weights = quadratic.solve_weights(gram, right, bounded=state.bounded)
         loss_there = x.norm_squared - 2.0 * float(weights @ right) + float(weights @ gram @ weights)
         return Solution(pad_vector(weights), loss_there, 1, 0.0)
     cells_ = fisher_rows.weighted_cells(x, seed, 0)
     if state.kind == "square":
-        return fisher_rows.solve_weights(factors, cells_, loss, [state.mean_weights])
-    starts = _row_starts(state, loss)
+        return fisher_rows.solve_weights(
+            factors, cells_, loss, [state.mean_weights], bounded=state.bounded
+        )
     return fisher_rows.solve_weights(
-        factors, cells_, loss, starts, state.rows, tolerance=min(tolerance, 1e-10)
-    )
+        factors, cells_, loss, _row_starts(state), state.rows, bounded=state.bounded,
+        tolerance=min(tolerance, 1e-10),
+    )  # fmt: skip
 
 
 def _solve_conjugate(

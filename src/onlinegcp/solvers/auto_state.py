@@ -43,12 +43,12 @@ class AutoState:
         Running means of the weights and of their size, and the latest weights (width,).
     unit
         Size of one event in the data's units.
-    volume
-        Usual squared norm per observed cell, against which loud slices are tempered.
     n_slices
         Slices learned, warm start included.
     reseed
         Whether components may be replaced on trial.
+    bounded
+        Whether factors and weights are kept at or above zero.
     trial
         A second model with one component replaced, while it is on trial.
     trial_slot, trial_merge
@@ -69,9 +69,9 @@ class AutoState:
     usage: Array
     last_weights: Array
     unit: float = 1.0
-    volume: float = 0.0
     n_slices: int = 0
     reseed: bool = True
+    bounded: bool = False
     trial: AutoState | None = None
     trial_slot: int = -1
     trial_merge: int = -1
@@ -163,28 +163,34 @@ class AutoState:
         self.conjugate.rate = spread(self.conjugate.rate)
         self.conjugate.sensitivity = spread(self.conjugate.sensitivity)
         self.square.sensitivity = spread(self.square.sensitivity)
+        self.square.slope = spread(self.square.slope)
         self.rows.curvature = spread(self.rows.curvature)
         self.rows.slope = spread(self.rows.slope)
         self.rows.sensitivity = spread(self.rows.sensitivity)
 
 
-def empty_state(kind: str, factors: Blocks, memory: Forgetting, reseed: bool) -> AutoState:
+def empty_state(
+    kind: str, factors: Blocks, memory: Forgetting, reseed: bool, bounded: bool
+) -> AutoState:
     """State that has learned nothing; only the history in use gets memory."""
     rows, width = factors.data.shape
     none = np.zeros((0, width))
     conjugate = History(none, np.zeros(width), none)
-    square = SquareHistory(np.zeros((0, 0)), none, 0.0)
+    square = SquareHistory(np.zeros((0, 0)), none, 0.0, none)
     per_row = RowHistory(np.zeros((0, width, 1)), none, none, np.zeros(width), np.zeros(width), 1.0)
     if kind == "conjugate":
         conjugate = History(np.zeros((rows, width)), np.zeros(width), np.zeros((rows, width)))
     elif kind == "square":
-        square = SquareHistory(np.zeros((factors.rank, factors.rank)), np.zeros((rows, width)), 0.0)
+        products = np.zeros((factors.rank, factors.rank))
+        slope = np.zeros((rows if bounded else 0, width))
+        square = SquareHistory(products, np.zeros((rows, width)), 0.0, slope)
     else:
         per_row = empty_history(factors)
     mean, usage, last = np.zeros(width), np.zeros(width), np.zeros(width)
     return AutoState(
-        kind, factors, memory, conjugate, square, per_row, mean, usage, last, reseed=reseed
-    )
+        kind, factors, memory, conjugate, square, per_row, mean, usage, last, reseed=reseed,
+        bounded=bounded,
+    )  # fmt: skip
 
 
 def _own(value: Any, kind: Any) -> Any:

@@ -207,6 +207,7 @@ def _forget_slot(twin: AutoState, slot: int, size: float) -> None:
         twin.square.products[:, slot] = 0.0
         twin.square.products[slot, slot] = size * size
         twin.square.sensitivity[:, slot] = 0.0
+        twin.square.slope[:, slot] = 0.0
     else:
         history = twin.rows
         history.curvature[:, slot, :] = 0.0
@@ -260,6 +261,8 @@ def _seed_square(
     factors = twin.factors
     views, rank = factors.views(), factors.rank
     one = _random_columns(factors, twin.n_slices, slot)
+    if twin.bounded:
+        np.abs(one.data, out=one.data)
     size = 0.0
     products = np.zeros_like(one.data)
     for _ in range(SEED_STEPS):
@@ -271,6 +274,8 @@ def _seed_square(
                 if j != k:
                     inner *= views[j].T @ other[:, 0]
             fresh = products[rows, 0] - views[k] @ (weights[:rank] * inner)
+            if twin.bounded:
+                np.maximum(fresh, 0.0, out=fresh)
             size = float(np.sqrt(fresh @ fresh))
             if not size > 0.0:
                 return None
@@ -289,15 +294,14 @@ def _seed_slopes(
     pull = -cells.weight * loss.deriv(cells.value, m)
     bend = cells.weight * np.maximum(loss.fisher(cells.value, m), 0.0)
     one = _random_columns(factors, twin.n_slices, slot)
-    bounded = not math.isinf(loss.lower)
-    if bounded:
+    if twin.bounded:
         np.abs(one.data, out=one.data)
     unit, slopes = pad_vector(np.ones(1)), np.zeros_like(one.data)
     for _ in range(SEED_STEPS):
         for k, column in enumerate(one.views()):
             fisher_sums.row_slopes(one.data, one.offsets, cells.index, unit, pull, slopes)
             fresh = slopes[one.offsets[k] : one.offsets[k + 1], 0].copy()
-            if bounded:
+            if twin.bounded:
                 np.maximum(fresh, 0.0, out=fresh)
             length = float(np.sqrt(fresh @ fresh))
             if not length > 0.0:

@@ -22,12 +22,11 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers import forgetting
 from onlinegcp.solvers.forgetting import Forgetting
 from onlinegcp.solvers.newton import Solution
+from onlinegcp.solvers.row_steps import solve_damped, times
 
 Array = NDArray[Any]
 
 SWEEPS = 2
-RELATIVE_RIDGE = 1e-8
-TRACE_RIDGE = 1e-10
 ARMIJO = 1e-4
 HALVINGS = 20
 # Numbers the row curvatures may take (2^26 doubles are 512 MiB); above, diagonals are kept.
@@ -128,6 +127,7 @@ def solve_weights(
     starts: list[Array],
     history: RowHistory | None = None,
     *,
+    bounded: bool,
     tolerance: float = 1e-10,
     max_steps: int = 50,
 ) -> Solution:
@@ -141,13 +141,14 @@ def solve_weights(
         Candidates (width,); the best one is the start.
     history
         Where the prior on the weights comes from; None for none.
+    bounded
+        Keep the weights at or above zero.
     tolerance
         Newton decrement at which to stop, relative to 1 + |objective|.
     max_steps
         Steps at most.
     """
     width, rank = factors.width, factors.rank
-    bounded = not math.isinf(loss.lower)
     center, precision = _weight_prior(history, loss, rank, width)
     m = np.empty(cells.value.size)
 
@@ -262,6 +263,8 @@ def update(
     history: RowHistory,
     memory: Forgetting,
     cap: float,
+    *,
+    bounded: bool,
 ) -> Solution:
     """Absorb one slice into the factors; return the weights solved for the new ones.
 
@@ -277,6 +280,8 @@ def update(
         Updated in place.
     cap
         The schedule's forgetting factor for this slice.
+    bounded
+        Keep factors and weights at or above zero.
     """
     lam_of, lift_of = forgetting.factors(memory, cap)
     lam, lift = float(lam_of[0]), float(lift_of[0])
@@ -288,13 +293,16 @@ def update(
         for k in range(factors.ndim):
             _visit(
                 factors, cells, loss, solution.weights, history, lam, lift, old, k, orders[k],
-                last=sweep == SWEEPS - 1, learned=memory.learned,
+                last=sweep == SWEEPS - 1, learned=memory.learned, bounded=bounded,
             )  # fmt: skip
         # From where it is: between sweeps the weights move little.
         solution = solve_weights(
-            factors, cells, loss, [solution.weights], history, tolerance=1e-6, max_steps=10
-        )
+            factors, cells, loss, [solution.weights], history, bounded=bounded, tolerance=1e-6,
+            max_steps=10,
+        )  # fmt: skip
     kept = prior / max(_trace(history.curvature), 1e-300)
+    if bounded:
+        solution.weights[_restore_lost(factors, history, old)] = 0.0
     scaled = _normalise(factors, history, solution.weights)
     if memory.learned:
         memory.lift[:] = lift * kept
@@ -349,10 +357,11 @@ def _visit(
     *,
     last: bool,
     learned: bool,
+    bounded: bool,
 ) -> None:
     """Move all rows of one mode by one damped Fisher step; on the last visit, store the history."""
     rows = slice(factors.offsets[k], factors.offsets[k + 1])
-    rank, bounded = factors.rank, not math.isinf(loss.lower)
+    rank = factors.rank
     current, base = factors.data[rows], old[rows]
     prior = lam * history.curvature[rows]
     left = lam * history.slope[rows]
@@ -376,14 +385,21 @@ def _visit(
         f = cells.weight * loss.value(cells.value, m)
         data = np.bincount(cells.index[:, k], weights=f, minlength=len(at))
         away = at - base
-        quadratic = 0.5 * np.einsum("ir,ir->i", _times(prior, away), away)
+        quadratic = 0.5 * np.einsum("ir,ir->i", times(prior, away), away)
         linear = np.einsum("ir,ir->i", left, away)
         return np.asarray(data + quadratic + linear + 0.5 * (hold * at**2).sum(axis=1))
 
     slopes, hessians = evaluate()
-    gradient = slopes + _times(prior, current - base) + left + hold * current
+    gradient = slopes + times(prior, current - base) + left + hold * current
     system = hessians + prior
-    step = _solve_rows(system, hold, gradient, current, bounded, rank)
+    # Losses with a bound of their own seldom touch it; one put on a loss makes many zeros.
+    zeroing = bounded and math.isinf(loss.lower)
+    held = np.zeros(current.shape, dtype=np.bool_)
+    if bounded:
+        held = (current <= 1e-8 * current.max(axis=1, keepdims=True)) & (gradient > 0.0)
+    if zeroing:
+        current[held] = 0.0
+    step = solve_damped(system, hold, gradient, held, rank)
     start, value = current.copy(), row_objective(current)
     length = np.ones(len(start))
     waiting = np.ones(len(start), dtype=np.bool_)
@@ -405,20 +421,12 @@ def _visit(
     if last:
         slopes, hessians = evaluate()
         if learned:
-            moved = _times(prior, current - base) + left
-            right = _times(prior, history.sensitivity[rows]) - lift * moved
-            history.sensitivity[rows] = _solve_rows(
-                hessians + prior, hold, right, current, False, rank
-            )
-        history.slope[rows] = slopes + _times(prior, current - base) + left
+            moved = times(prior, current - base) + left
+            right = times(prior, history.sensitivity[rows]) - lift * moved
+            still = (current <= 0.0) & zeroing  # what is held at zero does not follow the memory
+            history.sensitivity[rows] = solve_damped(hessians + prior, hold, right, still, rank)
+        history.slope[rows] = slopes + times(prior, current - base) + left
         history.curvature[rows] = prior + hessians
-
-
-def _times(matrices: Array, vectors: Array) -> Array:
-    """Each row's matrix (or diagonal) times its vector."""
-    if matrices.shape[2] == 1:
-        return np.asarray(matrices[:, :, 0] * vectors)
-    return np.asarray(np.einsum("irc,ic->ir", matrices, vectors))
 
 
 def _row_prior(base: Array, loss: Loss, history: RowHistory, rank: int) -> Array:
@@ -431,31 +439,16 @@ def _row_prior(base: Array, loss: Loss, history: RowHistory, rank: int) -> Array
     return hold
 
 
-def _solve_rows(
-    system: Array, hold: Array, right: Array, current: Array, bounded: bool, rank: int
-) -> Array:
-    """Solve (system + hold + ridge) step = right row by row; entries held at zero stay."""
-    width = right.shape[1]
-    fixed = np.zeros(right.shape, dtype=np.bool_)
-    fixed[:, rank:] = True
-    if bounded:
-        top = current.max(axis=1, keepdims=True)
-        fixed |= (current <= 1e-8 * top) & (right > 0.0)
-    if system.shape[2] == 1:
-        diagonal = system[:, :, 0] + hold
-        ridge = TRACE_RIDGE * diagonal.mean(axis=1, keepdims=True) + 1e-300
-        damped = diagonal * (1.0 + RELATIVE_RIDGE) + ridge
-        return np.asarray(np.where(fixed, 0.0, right / damped))
-    matrix = system.copy()
-    where = np.arange(width)
-    diagonal = matrix[:, where, where] + hold
-    ridge = TRACE_RIDGE * diagonal.sum(axis=1, keepdims=True) / rank + 1e-300
-    matrix[:, where, where] = diagonal * (1.0 + RELATIVE_RIDGE) + ridge
-    matrix[fixed] = 0.0
-    matrix.transpose(0, 2, 1)[fixed] = 0.0
-    unit = np.maximum(diagonal.max(axis=1, keepdims=True), 1e-300)
-    matrix[:, where, where] = np.where(fixed, unit, matrix[:, where, where])
-    return np.asarray(np.linalg.solve(matrix, np.where(fixed, 0.0, right)[:, :, None])[:, :, 0])
+def _restore_lost(factors: Blocks, history: RowHistory, old: Array) -> Array:
+    """Give columns that fell to zero, whence they could not return, their old pattern back."""
+    gone = np.zeros(factors.width, dtype=np.bool_)
+    for k in range(factors.ndim):
+        rows = slice(factors.offsets[k], factors.offsets[k + 1])
+        lost = np.flatnonzero(~(factors.data[rows] ** 2).any(axis=0))
+        factors.data[rows, lost] = old[rows, lost]
+        history.slope[rows, lost] = 0.0
+        gone[lost] = True
+    return gone
 
 
 def _normalise(factors: Blocks, history: RowHistory, weights: Array) -> Array:

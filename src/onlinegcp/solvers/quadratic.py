@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-import scipy.optimize
 from numpy.typing import NDArray
 
 from onlinegcp.kernels import dense_products, responsibilities
@@ -20,6 +18,7 @@ from onlinegcp.kernels.layout import Blocks
 from onlinegcp.slices import Slice
 from onlinegcp.solvers import forgetting
 from onlinegcp.solvers.forgetting import Forgetting
+from onlinegcp.solvers.nonnegative import solve_free, solve_positive, solve_rows, solve_vector
 
 Array = NDArray[Any]
 
@@ -40,11 +39,15 @@ class SquareHistory:
         Derivative of the factors with respect to the log-memory (rows, width).
     variance
         Running mean of the squared residual per cell, the unit in which slopes are measured.
+    slope
+        Half the slope that the bound held back in past slices (rows, width); without a bound
+        there is none and the array is empty. It keeps noise from lifting entries off zero.
     """
 
     products: Array
     sensitivity: Array
     variance: float
+    slope: Array
 
 
 def slice_products(x: Slice, factors: Blocks, mode: int, out: Array) -> None:
@@ -66,7 +69,7 @@ def grams(factors: Blocks) -> list[Array]:
     return [view.T @ view for view in factors.views()]
 
 
-def solve_weights(gram: Array, right: Array, *, nonnegative: bool = False) -> Array:
+def solve_weights(gram: Array, right: Array, *, bounded: bool = False) -> Array:
     """Minimise s' gram s - 2 right' s, over s >= 0 where asked.
 
     Parameters
@@ -75,26 +78,13 @@ def solve_weights(gram: Array, right: Array, *, nonnegative: bool = False) -> Ar
         Z'Z (R, R).
     right
         Z'x (R,).
-    nonnegative
-        Solve by active sets with exact zeros.
+    bounded
+        Solve over s >= 0, by active sets with exact zeros.
     """
     rank = len(right)
     ridge = WEIGHT_RIDGE * max(float(np.trace(gram)) / rank, 1e-300)
     ridged = gram + ridge * np.eye(rank)
-    if nonnegative:
-        root = scipy.linalg.cholesky(ridged, lower=True, check_finite=False)
-        target = scipy.linalg.solve_triangular(root, right, lower=True, check_finite=False)
-        return np.asarray(scipy.optimize.nnls(root.T, target)[0])
-    return solve_positive(ridged, right)
-
-
-def solve_positive(matrix: Array, right: Array) -> Array:
-    """Solve a symmetric positive definite system, by least squares where rounding spoils it."""
-    try:
-        factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return np.asarray(np.linalg.lstsq(matrix, right, rcond=None)[0])
-    return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
+    return solve_vector(ridged, right) if bounded else solve_positive(ridged, right)
 
 
 def step(
@@ -103,7 +93,8 @@ def step(
     history: SquareHistory,
     memory: Forgetting,
     cap: float,
-    share: float = 1.0,
+    *,
+    bounded: bool = False,
 ) -> tuple[Array, float, float, Array]:
     """Score one slice, then absorb it.
 
@@ -117,8 +108,8 @@ def step(
         Updated in place.
     cap
         The schedule's forgetting factor for this slice.
-    share
-        Weight of the slice in the factors.
+    bounded
+        Keep factors and weights at or above zero.
 
     Returns
     -------
@@ -131,17 +122,17 @@ def step(
     right = np.einsum("ir,ir->r", _rows(factors, products, 0), views[0])
     gram = grams(factors)
     everything = np.prod(gram, axis=0)
-    weights = solve_weights(everything, right)
+    weights = solve_weights(everything, right, bounded=bounded)
     square = x.norm_squared
     before = square - 2.0 * float(weights @ right) + float(weights @ everything @ weights)
     if memory.learned:
-        _learn(factors, history, memory, weights, gram, products, cap, share)
+        _learn(factors, history, memory, weights, gram, products, cap)
         history.variance += VARIANCE_STEP * (before / x.size - history.variance)
     lam_of, lift_of = forgetting.factors(memory, cap)
     lam, lift = float(lam_of[0]), float(lift_of[0])
 
     prior = lam * history.products
-    outer = share * np.outer(weights, weights)
+    outer = np.outer(weights, weights)
     scale, lengths = np.ones(rank), []
     crossed = [g.copy() for g in gram]  # old'new of every mode
     for k, view in enumerate(views):
@@ -150,25 +141,45 @@ def step(
         others = _product_without(gram, k)
         system = (prior + outer) * others
         kept = prior * _product_without(crossed, k)
-        target = _rows(factors, products, k) * (share * weights) + old[k] @ kept
+        target = _rows(factors, products, k) * weights + old[k] @ kept
         ridge = RIDGE * max(float(np.trace(system)) / rank, 1e-300)
         system = system + ridge * np.eye(rank)
-        new = solve_positive(system, (target + ridge * old[k]).T).T
+        target += ridge * old[k]
+        if bounded:
+            held = _rows(factors, history.slope, k)
+            target -= lam * held
+            new = solve_rows(system, target, old[k])
+            held[...] = np.where(new > 0.0, 0.0, np.maximum(new @ system - target, 0.0))
+        else:
+            new = solve_positive(system, target.T).T
         if memory.learned:
             change = _rows(factors, history.sensitivity, k) + lift * (old[k] - new)
-            _rows(factors, history.sensitivity, k)[...] = solve_positive(
-                system, (change @ (prior * others)).T
-            ).T
+            moved = change @ (prior * others)
+            # Entries held at zero do not follow the memory.
+            _rows(factors, history.sensitivity, k)[...] = (
+                solve_free(system, moved, new > 0.0)
+                if bounded
+                else solve_positive(system, moved.T).T
+            )
         view[...] = new
         gram[k], crossed[k] = new.T @ new, old[k].T @ new
     for k, view in enumerate(views):
         length = np.sqrt(np.diag(gram[k]))
+        if bounded and not length.all():
+            # A column of zeros could never come back: the pattern stays, its weight will be zero.
+            lost = length <= 0.0
+            view[:, lost] = old[k][:, lost]
+            _rows(factors, history.slope, k)[:, lost] = 0.0
+            gram[k] = view.T @ view
+            length[lost] = 1.0
         length = np.where(length > 0.0, length, 1.0)
         view /= length
         slopes = _rows(factors, history.sensitivity, k)
         slopes /= length
         # The part along the column only changes its length, which the weights absorb.
         slopes -= view * np.einsum("ir,ir->r", view, slopes)
+        if bounded:
+            _rows(factors, history.slope, k)[...] *= length
         gram[k] /= np.outer(length, length)
         scale *= length
         lengths.append(length)
@@ -181,9 +192,9 @@ def step(
     ending = _rows(factors, products, last) * (lengths[last] / scale)
     right = np.einsum("ir,ir->r", ending, views[last])
     everything = np.prod(gram, axis=0)
-    weights = solve_weights(everything, right)
+    weights = solve_weights(everything, right, bounded=bounded)
     after = square - 2.0 * float(weights @ right) + float(weights @ everything @ weights)
-    history.products = prior * np.outer(scale, scale) + share * np.outer(weights, weights)
+    history.products = prior * np.outer(scale, scale) + np.outer(weights, weights)
     return weights, before, after, lam_of
 
 
@@ -195,7 +206,6 @@ def _learn(
     gram: list[Array],
     products: Array,
     cap: float,
-    share: float,
 ) -> None:
     """Move the common memory by the slope of the squared error, in units of its variance."""
     views = factors.views()
@@ -215,7 +225,7 @@ def _learn(
         for l in range(k):
             rest = np.prod([g for j, g in enumerate(gram) if j not in (k, l)], axis=0)
             bend += 2.0 * float((outer * rest * mixed[k].T * mixed[l]).sum())
-    variance = max(history.variance, 1e-300) / share
+    variance = max(history.variance, 1e-300)
     per_component = np.zeros_like(memory.own)
     per_component[0] = slope / variance
     forgetting.learn(memory, per_component, np.zeros_like(memory.own), bend / variance, cap)

@@ -34,11 +34,14 @@ def check_forget(forget: float | Literal["auto"]) -> None:
         )
 
 
-def begin(start: WarmStart, loss: Loss, forget: float | Literal["auto"]) -> ModelState:
+def begin(
+    start: WarmStart, loss: Loss, forget: float | Literal["auto"], lower: float | None
+) -> ModelState:
     """The state after the warm start."""
     rows = start.rows if start.n_rows else start.mean[None, :]
     slices = start.slices or _pseudo_slices(start.factors, rows, loss)
-    return _wrap(auto.start(start.factors, rows, slices, loss, forget=forget), rows[-1])
+    live = auto.start(start.factors, rows, slices, loss, forget=forget, lower=lower)
+    return _wrap(live, rows[-1])
 
 
 def learn(

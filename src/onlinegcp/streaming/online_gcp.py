@@ -11,6 +11,7 @@ from onlinegcp.kernels import get_kernels
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto import is_bounded
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.record import StepRecord
@@ -44,8 +45,8 @@ class OnlineGCP(StreamingModel):
     loss
         Name of a loss, or a `Loss` (f).
     solver
-        "auto", or "sgd", the paper's method. All parameters from `weight_solver` to `step` belong
-        to "sgd" alone.
+        "auto", or "sgd", the paper's method. All parameters from `weight_solver` to `step`, but
+        for `lower`, belong to "sgd" alone.
     forget
         For "auto": "auto" learns along the stream how much of the past to keep, 1.0 keeps all of
         it, a larger number is a half-life in slices.
@@ -62,7 +63,8 @@ class OnlineGCP(StreamingModel):
     factor_penalty, weight_penalty
         lambda and mu.
     lower
-        Bound on factors and weights (l); None takes the loss's own.
+        Bound on factors and weights (l); None takes the loss's own. "auto" takes 0, which makes
+        any model nonnegative, with exact zeros.
     sampler
         "stratified", "uniform", "semi_stratified", "all", or "dense": the exact gradient from the
         special structure of the Gaussian loss.
@@ -196,6 +198,7 @@ class OnlineGCP(StreamingModel):
         auto_solver.check_forget(self.forget)
         if self.solver == "auto":
             self._refuse_unused()
+            is_bounded(loss, self.lower)
             return loss
         if self.weight_solver not in ("sgd", "least_squares"):
             raise DataError(
@@ -240,7 +243,7 @@ class OnlineGCP(StreamingModel):
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         if self.solver == "auto":
-            return auto_solver.begin(start, self._get_loss(), self.forget)
+            return auto_solver.begin(start, self._get_loss(), self.forget, self.lower)
         return paper_solver.begin(self, start, self._get_lower(), seed)
 
     def _learn(
@@ -269,6 +272,7 @@ SGD_ONLY = {
         "loss",
         "solver",
         "forget",
+        "lower",
         "init",
         "init_slices",
         "init_starts",
