@@ -34,6 +34,8 @@ def demo(
     quiet
         No bar.
     """
+    from rich.markup import escape
+
     from onlinegcp.cli.flight_names import spoken
     from onlinegcp.cli.learning import learn
     from onlinegcp.cli.terminal import say
@@ -64,7 +66,7 @@ def demo(
     made = make_report(output, slices=flights)
     _tell(made.view)
     report = made.write()
-    say(f"\nReport: [b]{report}[/b]")
+    say(f"\nReport: [b]{escape(str(report))}[/b]")
     if open:
         import webbrowser
 

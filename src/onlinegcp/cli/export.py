@@ -30,6 +30,8 @@ def export(
     output
         The file: .csv, .parquet or .jsonl for a table, .npz for arrays.
     """
+    from rich.markup import escape
+
     from onlinegcp.cli.components import check_learned
     from onlinegcp.cli.terminal import say
     from onlinegcp.errors import DataError
@@ -53,7 +55,7 @@ def export(
         _write_arrays(target, _arrays(view, what))
     else:
         _write_table(target, _rows(view, what))
-    say(str(target))
+    say(escape(str(target)))
 
 
 def _rows(view: RunView, what: What) -> list[dict[str, Any]]:

@@ -75,9 +75,12 @@ def learn(
 
 
 def _tell(run: Run, outcome: dict[str, Any]) -> None:
+    from rich.markup import escape
+
     n_slices, seconds = outcome["slices"], outcome["seconds"]
     if not n_slices:
-        say(f"Nothing new for {run.path}: no time bin was closed after {outcome['last']}.")
+        name = escape(str(run.path))
+        say(f"Nothing new for {name}: no time bin was closed after {outcome['last']}.")
         return
     noun = "slice" if n_slices == 1 else "slices"
     say(
@@ -95,7 +98,7 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
     if outcome["flagged"]:
         shown = ", ".join(map(str, outcome["flagged"][-5:]))
         say(f"[b]{len(outcome['flagged'])}[/b] were flagged, the latest: {shown}.")
-    name = shlex.quote(str(run.path))
+    name = escape(shlex.quote(str(run.path)))
     say(f"[dim]Next: onlinegcp report {name} | components {name} | anomalies {name}[/dim]")
 
 

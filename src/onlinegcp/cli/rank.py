@@ -44,6 +44,8 @@ def rank(
     quiet
         No bar.
     """
+    from rich.markup import escape
+
     from onlinegcp.atomic import replacing
     from onlinegcp.cli.compare import read_slices
     from onlinegcp.cli.options import parse_loss, suitable_loss
@@ -91,4 +93,4 @@ def rank(
         right="rrr",
     )
     say(f"[b]{study.advice}[/b]")
-    say(f"Plot: {output}")
+    say(f"Plot: {escape(output)}")

@@ -36,6 +36,8 @@ def report(
     quiet
         Say where it is, and nothing else.
     """
+    from rich.markup import escape
+
     from onlinegcp.cli.terminal import Bar, note, say, say_json
     from onlinegcp.report import make_report
     from onlinegcp.report.fit import divisor, say_means
@@ -53,7 +55,7 @@ def report(
         losses = {"per": unit, **made.mean_losses}
         say_json({"report": path, "mean_loss": losses, "no_global_loss": made.missing or None})
     else:
-        say(str(path))
+        say(escape(str(path)))
         if not quiet:
             for text in (say_means(made.view), made.missing and f"No global loss: {made.missing}"):
                 if text:

@@ -33,7 +33,9 @@ def say(text: str = "") -> None:
 
 def note(text: str) -> None:
     """A line beside the answer, on standard error."""
-    console(stderr=True).print(text, style="dim")
+    from rich.text import Text
+
+    console(stderr=True).print(Text(text, style="dim"))
 
 
 def say_error(text: str) -> None:

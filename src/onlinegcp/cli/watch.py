@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from onlinegcp.cli.options import Flag
 
 
@@ -19,10 +21,14 @@ def watch(run: str, *, host: str = "127.0.0.1", port: int = 8765, open: Flag = F
     open
         Show it in the browser.
     """
+    from rich.markup import escape
+
     from onlinegcp.cli.terminal import say
     from onlinegcp.dashboard import serve
 
     def started(address: str) -> None:
-        say(f"Following {run} at [b]{address}[/b] (Ctrl-C ends it)")
+        say(f"Following {escape(run)} at [b]{escape(address)}[/b] (Ctrl-C ends it)")
+        sys.stdout.flush()  # a pipe would keep it until the end
 
     serve(run, host=host, port=port, open_browser=open, on_start=started)
+    say("Stopped.")

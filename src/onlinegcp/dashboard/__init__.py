@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import resources
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from onlinegcp.dashboard.follow import Follower
@@ -84,7 +87,7 @@ def create_app(run_path: str | os.PathLike[str], *, host: str = "127.0.0.1") -> 
         readers.add(reader)
         try:
             yield b"retry: 1000\n\n"
-            while True:
+            while not app.state.stopping:
                 found = await asyncio.to_thread(reader.look)
                 for name, content in found:
                     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
@@ -103,7 +106,9 @@ def create_app(run_path: str | os.PathLike[str], *, host: str = "127.0.0.1") -> 
     if host in LOOPBACK:
         allowed = [*LOOPBACK, "[::1]", "testserver"]
         middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=allowed))
-    return Starlette(routes=routes, middleware=middleware)
+    app = Starlette(routes=routes, middleware=middleware)
+    app.state.stopping = False
+    return app
 
 
 def serve(
@@ -113,7 +118,7 @@ def serve(
     open_browser: bool = False,
     on_start: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve the live page of a run until interrupted.
+    """Serve the live page of a run until Ctrl-C or SIGTERM, which are its proper end.
 
     Parameters
     ----------
@@ -134,8 +139,27 @@ def serve(
     listener = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listener.getsockname()[1]}/"
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            app.state.stopping = True  # readers never leave by themselves
+            super().handle_exit(sig, frame)
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            # Not sent on to the program once the server has stopped, as the original does.
+            if threading.current_thread() is not threading.main_thread():
+                yield
+                return
+            signals = (signal.SIGINT, signal.SIGTERM)
+            before = [signal.signal(number, self.handle_exit) for number in signals]
+            try:
+                yield
+            finally:
+                for number, handler in zip(signals, before, strict=True):
+                    signal.signal(number, handler)
+
+    server = Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
 
     def announce() -> None:
         # The socket listens already, so a browser that comes early only waits.
@@ -149,6 +173,8 @@ def serve(
     threading.Thread(target=announce, daemon=True).start()
     try:
         server.run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass  # before the server was up
     finally:
         listener.close()
 
