@@ -141,3 +141,37 @@ def test_seeds_make_starts_repeatable():
     first, second = (begin(slices, rank=3, name="poisson") for _ in range(2))
     for a, b in zip(first.factors, second.factors, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "poisson", "bernoulli_odds"])
+def test_of_several_starts_the_best_goes_on(name):
+    """Seeds differ in which start is good; the chosen one must not be the worst of them."""
+    loss = get_loss(name)
+    slices = planted_stream(loss, shape=(15, 11), n_slices=6).slices
+
+    def fitted(start):
+        models = [KTensor(row, start.factors).full() for row in start.rows]
+        return sum(loss.value(x.to_dense(), m).sum() for x, m in zip(slices, models, strict=True))
+
+    several = fitted(begin(slices, 3, name, starts=3))
+    alone = [
+        fitted(static_start(slices, 3, loss, lower=loss.lower, starts=1, seed=seed))
+        for seed in range(3)
+    ]
+    assert several <= np.median(alone) + 0.01 * abs(np.median(alone))
+
+
+def test_counts_too_many_for_newton_steps_are_fitted_by_multiplicative_ones(monkeypatch):
+    slices = planted_stream(get_loss("poisson"), shape=(15, 11), n_slices=6).slices
+    newton = begin(slices, 3, "poisson", starts=3)
+    monkeypatch.setattr("onlinegcp.streaming.warm_start.NEWTON_WORK", 0.0)
+    cheap = begin(slices, 3, "poisson", starts=3)
+    loss = get_loss("poisson")
+    values = []
+    for start in (newton, cheap):
+        models = [KTensor(row, start.factors).full() for row in start.rows]
+        values.append(
+            sum(loss.value(x.to_dense(), m).sum() for x, m in zip(slices, models, strict=True))
+        )
+    assert not np.array_equal(newton.rows, cheap.rows)
+    assert values[1] == pytest.approx(values[0], rel=0.02)
