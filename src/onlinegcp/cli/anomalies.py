@@ -57,7 +57,8 @@ def anomalies(
     if json:
         say_json([_row(step) for step in chosen])
     else:
-        say(f"{len(flagged)} of {len(scored)} scored slices were flagged.")
+        verb = "was" if len(flagged) == 1 else "were"
+        say(f"{len(flagged)} of {len(scored)} scored slices {verb} flagged.")
         if chosen:
             headings = ["slice", "time", "why", "p", "events", "expected", "stands out"]
             say_table(headings, map(_texts, chosen), right="r  rrr")

@@ -26,11 +26,19 @@ def inspect(run: str, *, json: Json = False) -> None:
         say_json(facts)
         return
     for name, value in facts.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{key} {item}" for key, item in value.items() if item is not None)
-        elif isinstance(value, list):
-            value = " ".join(map(str, value))
-        say(f"[b]{name.replace('_', ' '):>16}[/b]  {escape(str(value))}")
+        say(f"[b]{name.replace('_', ' '):>16}[/b]  {escape(_text(value))}")
+
+
+def _text(value: Any) -> str:
+    """A fact for people."""
+    if isinstance(value, dict):
+        told = ((key, item) for key, item in value.items() if item not in (None, [], {}))
+        return ", ".join(f"{key} {_text(item)}" for key, item in told)
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    return f"{value:,.10g}" if isinstance(value, int | float) else str(value)
 
 
 def facts_of(run: str) -> dict[str, Any]:
