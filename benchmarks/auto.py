@@ -57,7 +57,8 @@ def _compare(name: str, aim: Aim, quick: bool) -> list[Row]:
     problem = replace(aim.make(), start_seed=SEEDS[0])
     count = min(4, problem.streamed) if quick else aim.few or problem.streamed
     judged = problem.slices[problem.warm + count :][:20]
-    _ours(problem, 2)  # compiles
+    _ours(problem, 2)  # compiles, as does the next line
+    _streamed(paper_model(problem), problem, 1)
     # Every other warm start gives a further round of our times, before and after pygenten's.
     seeds = SEEDS[1:2] if quick else SEEDS[1:]
     ours = [_ours(problem, count)]
