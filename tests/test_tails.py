@@ -11,8 +11,10 @@ from scipy import stats
 from onlinegcp.tails import (
     LOWEST_LOG,
     log_of,
+    median,
     normal_quantile,
     pearson_log_tail,
+    quantiles,
     recent_log_tail,
     student_log_tail,
 )
@@ -69,3 +71,11 @@ def test_students_tail_is_heavier_with_a_short_past():
     assert student_log_tail(3.0, 10) > student_log_tail(3.0, 100) > stats.norm.logsf(3.0)
     assert math.exp(student_log_tail(2.0, 100)) == pytest.approx(stats.t.sf(2.0, 37))
     assert log_of(0.0) == LOWEST_LOG
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 365])
+def test_quantiles_and_medians_are_those_of_numpy(count):
+    values = np.random.default_rng(count).normal(size=count)
+    shares = (0.0, 0.16, 0.5, 0.84, 0.9, 0.98, 1.0)
+    np.testing.assert_allclose(quantiles(values, *shares), np.quantile(values, shares))
+    assert median(values.tolist()) == pytest.approx(np.median(values))

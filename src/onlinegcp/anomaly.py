@@ -22,10 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.anomaly_tracker import LEAST, AnomalyTracker, Evidence, volume_of
-from onlinegcp.calibration import Misfit, has_null, measure
+from onlinegcp.calibration import Misfit, measure
 from onlinegcp.errors import DataError
+from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.losses import Loss
+from onlinegcp.null_table import has_null
 from onlinegcp.slices import Slice, as_slice
+from onlinegcp.solvers import auto
+from onlinegcp.solvers.auto_state import AutoState
 from onlinegcp.streaming.model import StreamingModel, widen
 from onlinegcp.tails import LOWEST_LOG, log_of, normal_quantile
 
@@ -35,6 +39,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = Sequence[Sequence[str]]
 
 TOP_ROWS = 5
+TOLERANCE = 3e-3  # of the weights a slice is judged with
 
 
 @dataclass(frozen=True)
@@ -136,8 +141,9 @@ def score_slice(
     score = unit = math.nan
     log_pattern, misfit = 0.0, None
     if known.n_observed:
-        weights = np.asarray(model.transform([known])[0])
-        misfit = measure(known, factors, weights, loss, top=top)
+        with blas_threads():  # small products, which threads would only slow down
+            weights = _fitted_weights(model, known, loss)
+            misfit = measure(known, factors, weights, loss, top=top)
         score, unit = _score(misfit, loss)
         log_pattern = _pattern_log_p(misfit, loss, score, unit, history)
 
@@ -187,6 +193,20 @@ def drift(old: Sequence[FloatArray], new: Sequence[FloatArray]) -> FloatArray:
         same = np.where(norms[0] + norms[1] > 0.0, 0.0, 1.0)
         product *= np.divide(inner, length, out=same, where=length > 0.0)
     return np.asarray(np.clip(1.0 - product, 0.0, 1.0))
+
+
+def _fitted_weights(model: StreamingModel, x: Slice, loss: Loss) -> FloatArray:
+    """What `transform` gives, but no closer than the misfit can tell.
+
+    On 110 days of Chicago this leaves the deviance above its least value by 0.005 standard
+    deviations, 0.08 at most, for half the time.
+    """
+    (checked,), _ = model._read([x])
+    state = model._ready()
+    if not isinstance(state.live, AutoState):
+        return np.asarray(model._weigh_all([checked])[0])
+    solution = auto.solve(state.live, checked, loss, tolerance=TOLERANCE, seed=model._seed)
+    return np.array(solution.weights[: state.live.factors.rank])
 
 
 def _known_part(x: Slice, shape: tuple[int, ...]) -> Slice:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
-from onlinegcp.tails import recent_log_tail, student_log_tail
+from onlinegcp.tails import median, quantiles, recent_log_tail, student_log_tail
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -164,7 +164,7 @@ class AnomalyTracker:
 
     def level(self) -> float:
         """Median of the recent volumes; NaN when there are none."""
-        return float(np.median(self.volumes)) if self.volumes else math.nan
+        return median(self.volumes) if self.volumes else math.nan
 
     def forecast(self) -> float:
         """Expected volume of the next slice, NaN before there are three."""
@@ -173,7 +173,7 @@ class AnomalyTracker:
         # Departures end with the last slice, so the next one's phase is period places back.
         same = np.array(self.departures[::-1][self.period - 1 :: self.period])
         same = same[np.isfinite(same)] if self.period > 1 else same[:0]
-        return self.level() + (float(np.median(same)) if len(same) >= 3 else 0.0)
+        return self.level() + (median(same) if len(same) >= 3 else 0.0)
 
     def volume_log_p(self, error: float, noise: float) -> float:
         """Log-probability of a forecast error at least as large, either way."""
@@ -185,7 +185,7 @@ class AnomalyTracker:
             return recent_log_tail(
                 errors, size, 1.645 * noise, 0.882 * noise
             )  # those of |N(0, noise)|
-        spread = max(1.4826 * float(np.median(errors)), noise, 1e-12 * (1.0 + self.level()))
+        spread = max(1.4826 * median(errors), noise, 1e-12 * (1.0 + self.level()))
         return min(0.0, math.log(2.0) + student_log_tail(size / spread, len(errors)))
 
     def pattern_log_p(self, score: float, unit: float) -> float:
@@ -193,20 +193,20 @@ class AnomalyTracker:
         if len(self.scores) < LEAST:
             return 0.0
         scores, units = np.array(self.scores), np.array(self.units)
-        usual = float(np.median(scores / units))
+        usual = median(scores / units)
         past, new = scores - usual * units, score - usual * unit
         if len(past) >= ENOUGH:
             return recent_log_tail(past, new, -math.inf, 0.0)
-        centre = float(np.median(past))
-        spread = 1.4826 * float(np.median(np.abs(past - centre)))
-        spread = max(spread, float(np.quantile(past, 0.84)) - centre, 1e-12 * (1.0 + abs(centre)))
+        centre = median(past)
+        spread = 1.4826 * median(np.abs(past - centre))
+        spread = max(spread, quantiles(past, 0.84)[0] - centre, 1e-12 * (1.0 + abs(centre)))
         return student_log_tail(
             (new - centre) / spread / math.sqrt(1.0 + 1.57 / len(past)), len(past)
         )
 
     def usual_dispersion(self) -> float:
         """Median of exp(score), for losses whose score is the log of the dispersion."""
-        return math.exp(float(np.median(self.scores)))
+        return math.exp(median(self.scores))
 
     def weight_changes(self, weights: FloatArray) -> FloatArray:
         """Changes against the recent mean in standard deviations; 0 before there are five."""

@@ -4,9 +4,9 @@ The weights of a slice are fitted to it, and the null distribution is taken at t
 first order that removes from every cell's deviance D its regression on the slopes of the loss, so
 that the variance is sum Var(D) - C' I^-1 C, with C the covariances of D with the slopes and I the
 Fisher information of the weights; to second order it lowers the mean. Both are accounted for.
-Moments of one cell depend on its model value alone and come from a table per loss. Sums over cells
-are exact for slices of moderate size; for larger ones cells are drawn from the model, and the
-error of the draws is added to the variance.
+Moments of one cell depend on its model value alone (`null_table`). Sums over cells are exact for
+slices of moderate size; for larger ones cells are drawn from the model, and the error of the draws
+is added to the variance. Second moments are summed over a sample of the cells in either case.
 """
 
 from __future__ import annotations
@@ -14,146 +14,36 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import EPS, Loss
+from onlinegcp.losses import Loss
+from onlinegcp.null_table import (
+    CUBE_3,
+    MEAN,
+    SIZE,
+    VARIANCE,
+    NullTable,
+    cost,
+    has_null,
+    null_table,
+    zero_cost,
+)  # fmt: skip
 from onlinegcp.slices import Slice
 from onlinegcp.tails import pearson_log_tail
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 
-# Name -> (whether the table runs over log m, its ends, whether data are yes or no).
-TABLED = {
-    "poisson": (True, math.log(1e-9), math.log(1e3), False),
-    "poisson_log": (False, math.log(1e-9), math.log(1e3), False),
-    "bernoulli_odds": (True, math.log(1e-9), math.log(1e9), True),
-    "bernoulli_logit": (False, math.log(1e-9), math.log(1e9), True),
-    "negative_binomial": (True, math.log(1e-9), math.log(1e2), False),
-    "zero_truncated_poisson": (True, math.log(1e-9), math.log(1e3), False),
-}
-STEP = 0.02  # of the table; linear interpolation is then good to 1e-4
-MEAN, VARIANCE, COVARIANCE, SECOND, BIAS, CUBE, CUBE_1, CUBE_2, CUBE_3 = range(9)
-
-LOGIT_POWER = 0.5  # |x - p| over its standard deviation; at 1/4 fitting removes nearly all of it
-
+# Temporaries of a whole slice would be fresh memory every time, which costs more than the sums.
 BLOCK = 8192
 DENSE_CELLS = 2_000_000  # up to here every cell of a sparse slice is looked at
-SECOND_ORDER_CELLS = 2048  # cells that variance and skewness are summed over
+SAMPLE_PER_WEIGHT, SMALLEST_SAMPLE, LARGEST_SAMPLE = 24, 1024, 2048
 FEWEST_DRAWS, MOST_DRAWS = 20_000, 200_000
-RELATIVE_RANK = 1e-10  # directions of the weights with less information than this are not fitted
-
-
-@dataclass(frozen=True)
-class NullTable:
-    """Moments of a cell's deviance D under the model, as functions of the model value.
-
-    Columns, each divided by `size(m)`: mean and variance; with t the slope of the loss scaled to
-    variance `size(m)`: E[D t]; what fitting changes in the mean to second order, per leverage; the
-    pull of the cell on the bias of fitted weights (Cox and Snell 1968); third central moments
-    E[D^3], E[D^2 t], E[D t^2], E[t^3].
-    """
-
-    log_scale: bool
-    binary: bool
-    start: float
-    columns: FloatArray  # (9, K)
-    slopes: FloatArray  # (9, K), differences of neighbours
-
-    def size(self, m: FloatArray) -> FloatArray:
-        """m / (1 + m), or m / (1 + m)^2 for yes-or-no data: about the variance of a small count."""
-        odds = m if self.log_scale else np.exp(np.clip(m, -50.0, 50.0))
-        share = odds / (1.0 + odds)
-        return np.asarray(share / (1.0 + odds) if self.binary else share)
-
-    def at(self, m: FloatArray, *wanted: int) -> list[FloatArray]:
-        """`size` and the wanted columns at model values m."""
-        found = [np.empty(m.shape) for _ in range(1 + len(wanted))]
-        flat, *out = (array.reshape(-1) for array in (np.ascontiguousarray(m), *found))
-        # In blocks: temporaries of a whole slice would be fresh memory every time.
-        for first in range(0, len(flat), BLOCK):
-            part = slice(first, first + BLOCK)
-            u = np.log(np.maximum(flat[part], 1e-300)) if self.log_scale else flat[part]
-            place = (u - self.start) / STEP
-            np.clip(place, 0.0, self.columns.shape[1] - 1.000001, out=place)
-            cell = place.astype(np.intp)
-            place -= cell
-            size = self.size(flat[part])
-            out[0][part] = size
-            for c, column in zip(wanted, out[1:], strict=True):
-                between = self.columns[c].take(cell) + self.slopes[c].take(cell) * place
-                np.multiply(between, size, out=column[part])
-        return found
-
-
-def has_null(loss: Loss) -> bool:
-    """Whether the loss alone fixes the distribution of the data, without a scale to estimate."""
-    return loss.code >= 0 and loss.name in TABLED
-
-
-@lru_cache(maxsize=16)
-def null_table(loss: Loss) -> NullTable:
-    """The table of a loss, summed over every count that is not out of the question."""
-    log_scale, start, end, binary = TABLED[loss.name]
-    u = np.arange(start, end + STEP, STEP)
-    m = np.exp(u) if log_scale else u
-    bare = NullTable(log_scale, binary, start, np.empty((9, 0)), np.empty((9, 0)))
-    size = bare.size(m)
-    columns = np.empty((9, len(u)))
-    for first in range(0, len(u), 50):  # in runs, so that small means sum over few counts
-        part = slice(first, first + 50)
-        columns[:, part] = _moments(loss, m[part], size[part], binary)
-    fisher, per_m = loss.fisher(np.zeros_like(m), m), m if log_scale else np.ones_like(m)
-    # Second derivatives are in m: for m = e^u, m^2 d2/dm2 = d2/du2 - d/du.
-    rise = np.gradient(columns[MEAN], STEP)
-    bend = np.gradient(rise, STEP) - (rise if log_scale else 0.0)
-    columns[SECOND] -= 0.5 * bend * size / fisher / per_m**2
-    steeper = np.gradient(fisher, STEP) / per_m * (size / fisher) ** 1.5
-    columns[BIAS] = 0.25 * (columns[CUBE_3] - steeper)
-    columns /= size
-    for c in (SECOND, BIAS):  # one-sided differences are off
-        columns[c, :2], columns[c, -2:] = columns[c, 2], columns[c, -3]
-    slopes = np.diff(columns, axis=1, append=columns[:, -1:])
-    return NullTable(log_scale, binary, start, columns, slopes)
-
-
-def _moments(loss: Loss, m: FloatArray, size: FloatArray, binary: bool) -> FloatArray:
-    first = 1.0 if loss.name == "zero_truncated_poisson" else 0.0
-    top = float(loss.mean(m[-1:])[0])
-    last = top + 12.0 * math.sqrt(top) + 30.0
-    if loss.name == "negative_binomial":
-        last = top + 40.0 * (1.0 + float(m[-1]))  # its tail falls by e every 1 + m
-    x = np.arange(first, (2.0 if binary else math.ceil(last)))[:, None]
-    # The likelihood takes m + EPS for m; data have m.
-    shifted = m - EPS if loss.lower == 0.0 else m
-    logs = loss.log_likelihood(x, shifted[None, :])
-    assert logs is not None
-    chance = np.exp(logs)
-    chance /= chance.sum(axis=0)
-    paid = cost(loss, x, m[None, :])
-    mean = (chance * paid).sum(axis=0)
-    rest = paid - mean
-    slope = loss.deriv(x, m[None, :])
-    slope = slope - (chance * slope).sum(axis=0)
-    stretch = size / loss.fisher(np.zeros_like(m), m)
-    slope *= np.sqrt(stretch)
-    if loss.name == "bernoulli_logit":
-        steep, bent = LOGIT_POWER * (1.0 - 2.0 * x) * paid, LOGIT_POWER**2 * mean
-        second = 0.5 * bent * stretch - (chance * steep * slope).sum(axis=0) * np.sqrt(stretch)
-    else:  # cost 2 f: slope 2 f', expected curvature twice the information
-        second = -size
-    sums = [
-        (chance * product).sum(axis=0)
-        for product in (
-            rest**2, rest * slope, rest**3, rest**2 * slope, rest * slope**2, slope**3,
-        )
-    ]  # fmt: skip
-    return np.stack([mean, *sums[:2], second, np.zeros_like(mean), *sums[2:]])
+RIDGE = 1e-9  # of the information: directions with much less than this are not fitted
 
 
 @dataclass(frozen=True)
@@ -226,62 +116,100 @@ def measure(
     model = KTensor(weights, factors)
     if x.n_unlisted_zeros == 0 and x.array is None:
         return _measure_listed(x, model, loss, top)
-    if x.array is not None or x.size <= DENSE_CELLS:
-        return _measure_all(x, model, loss, top)
-    return _measure_drawn(x, model, loss, top)
+    if x.array is None and x.size > DENSE_CELLS:
+        return _measure_drawn(x, model, loss, top)
+    if x.array is None and has_null(loss):
+        return _measure_zeros(x, model, loss, top)
+    return _measure_all(x, model, loss, top)
 
 
-def cost(loss: Loss, x: FloatArray, m: FloatArray) -> FloatArray:
-    """What a cell adds to the misfit: its deviance, with two exceptions.
+def _measure_zeros(x: Slice, model: KTensor, loss: Loss, top: int) -> Misfit:
+    """Every cell of a sparse slice: all as zeros first, then what the listed ones change."""
+    table, length = null_table(loss), x.shape[-1]
+    last, n_rows = np.ascontiguousarray(model.factors[-1].T), x.size // length
+    values, worth = np.empty(x.size), np.empty(x.size)
+    row_sums, last_sums = np.empty(n_rows), np.zeros(length)
+    high: list[IntArray] = []  # cells where a zero costs more than usual
+    high_excess: list[FloatArray] = []
+    block = max(1, BLOCK // length)
+    for begin in range(0, n_rows, block):
+        rows = slice(begin, min(begin + block, n_rows))
+        cells = slice(rows.start * length, rows.stop * length)
+        m = values[cells]
+        np.matmul(_rows(model, rows), last, out=m.reshape(-1, length))
+        if not math.isinf(loss.lower):
+            np.maximum(m, loss.lower, out=m)
+        excess = np.empty(len(m))
+        table.of_zeros(m, excess, worth[cells])
+        square = excess.reshape(-1, length)
+        row_sums[rows] = square.sum(axis=1)
+        last_sums += square.sum(axis=0)
+        found = np.flatnonzero(excess > 0.0)
+        high.append(found + cells.start)
+        high_excess.append(excess[found])
 
-    The deviance of yes-or-no data with logits depends on the fitted weights alone (the likelihood
-    equations make it so) and says nothing of the fit. There a cell costs the odds against what was
-    observed, to the power 1/2. Losses whose least value is not known cost what they are.
-    """
-    if loss._minimum is None:
-        return loss.value(x, m)
-    if loss.name == "bernoulli_logit" and loss.code >= 0:
-        return np.asarray(np.exp(LOGIT_POWER * (1.0 - 2.0 * x) * np.clip(m, -50.0, 50.0)))
-    return loss.deviance(x, m)
+    listed = np.ravel_multi_index(tuple(x.index.T), x.shape)
+    m = values[listed]
+    rest = cost(loss, x.value, m) - table.at(m, MEAN)[0]
+    as_zero = np.empty(len(m))
+    table.of_zeros(m, as_zero, np.empty(len(m)))
+    rise = rest - as_zero
+    modes = [
+        row_sums.reshape(x.shape[:-1]).sum(axis=tuple(j for j in range(x.ndim - 1) if j != k))
+        for k in range(x.ndim - 1)
+    ]
+    modes = [
+        sums + _sums(x.index[:, k], rise, x.shape[k]) for k, sums in enumerate([*modes, last_sums])
+    ]
+    zeros, zeros_excess = np.concatenate(high), np.concatenate(high_excess)
+    unlisted = ~np.isin(zeros, listed, assume_unique=True)
+    candidates = np.concatenate([listed, zeros[unlisted]])
+    data = np.concatenate([x.value, np.zeros(len(candidates) - len(listed))])
+    rest = np.concatenate([rest, zeros_excess[unlisted]])
+    best = _largest(rest, top)
+    picked, scale = _pick(worth, model.rank)
+    null = _null(table, model, loss, _index(picked, x.shape), values[picked], scale)
+    return Misfit(
+        float(row_sums.sum() + rise.sum()), *null, _index(candidates[best], x.shape), data[best],
+        values[candidates[best]], rest[best], float(np.maximum(rest, 0.0).sum()), modes,
+    )  # fmt: skip
 
 
-def _zero_cost(loss: Loss, m: FloatArray) -> FloatArray:
-    """Deviance of zeros; the general formula would take two logarithms a cell for nothing."""
-    if loss.name == "poisson":
-        return 2.0 * m
-    if loss.name == "bernoulli_odds":
-        return 2.0 * np.log1p(m)
-    return cost(loss, np.zeros_like(m), m)
+def _rows(model: KTensor, rows: slice) -> FloatArray:
+    """Products over all modes but the last, of some combinations of their rows in C order."""
+    product = np.repeat(model.weights[None, :], rows.stop - rows.start, axis=0)
+    shape = model.shape[:-1]
+    if shape:
+        places = np.unravel_index(np.arange(rows.start, rows.stop), shape)
+        for factor, place in zip(model.factors, places, strict=False):
+            product *= factor.take(place, axis=0)
+    return product
+
+
+def _index(cells: NDArray[np.integer], shape: tuple[int, ...]) -> IntArray:
+    return np.stack(np.unravel_index(cells, shape), axis=1).astype(np.int64, copy=False)
 
 
 def _measure_all(x: Slice, model: KTensor, loss: Loss, top: int) -> Misfit:
     """Every cell, as a dense array."""
     m = _bounded(model.full(), loss)
     data = x.array if x.array is not None else x.to_dense()
+    rest = cost(loss, data, m)
     if has_null(loss):
         table = null_table(loss)
-        if x.array is None:
-            rest, listed = _zero_cost(loss, m), tuple(x.index.T)
-            rest[listed] = cost(loss, x.value, m[listed])
-        else:
-            rest = cost(loss, data, m)
-        size, mean, variance = table.at(m, MEAN, VARIANCE)
+        size, mean, worth = table.at(m, SIZE, MEAN, VARIANCE)
         rest -= mean
-        variance += size
-        picked, scale = _pick(variance.reshape(-1))
-        index = np.stack(np.unravel_index(picked, x.shape), axis=1)
-        null = _null(table, model, loss, index, m.reshape(-1)[picked], scale)
+        worth += size
+        picked, scale = _pick(worth.reshape(-1), model.rank)
+        null = _null(table, model, loss, _index(picked, x.shape), m.reshape(-1)[picked], scale)
     else:
-        deviance = cost(loss, data, m)
-        null = _scale_only(float(deviance.sum()), x, model, loss)
-        rest = deviance - null[4]
+        null = _scale_only(float(rest.sum()), x, model, loss)
+        rest -= null[4]
     flat = rest.reshape(-1)
     best = _largest(flat, top)
     return Misfit(
-        float(flat.sum()), *null,
-        np.stack(np.unravel_index(best, x.shape), axis=1),
-        np.asarray(data).reshape(-1)[best], m.reshape(-1)[best], flat[best],
-        float(np.maximum(flat, 0.0).sum()),
+        float(flat.sum()), *null, _index(best, x.shape), np.asarray(data).reshape(-1)[best],
+        m.reshape(-1)[best], flat[best], float(np.maximum(flat, 0.0).sum()),
         [rest.sum(axis=tuple(j for j in range(x.ndim) if j != k)) for k in range(x.ndim)],
     )  # fmt: skip
 
@@ -292,9 +220,9 @@ def _measure_listed(x: Slice, model: KTensor, loss: Loss, top: int) -> Misfit:
     deviance = cost(loss, x.value, m)
     if has_null(loss):
         table = null_table(loss)
-        size, mean, variance = table.at(m, MEAN, VARIANCE)
+        size, mean, variance = table.at(m, SIZE, MEAN, VARIANCE)
         rest = deviance - mean
-        picked, scale = _pick(variance + size)
+        picked, scale = _pick(variance + size, model.rank)
         null = _null(table, model, loss, x.index[picked], m[picked], scale)
     else:
         null = _scale_only(float(deviance.sum()), x, model, loss)
@@ -323,11 +251,11 @@ def _measure_drawn(x: Slice, model: KTensor, loss: Loss, top: int) -> Misfit:
     table = null_table(loss)
     index, scale = _draw(x, model, loss)
     drawn = _bounded(model.values(index), loss)
-    mean, listed_mean = table.at(drawn, MEAN)[1], table.at(m, MEAN)[1]
-    zero_cost = _zero_cost(loss, drawn)
-    rise = deviance - _zero_cost(loss, m)  # what a listed cell adds to a slice of zeros
-    parts = (mean - zero_cost) * scale
-    few = slice(0, 4 * SECOND_ORDER_CELLS)
+    mean, listed_mean = table.at(drawn, MEAN)[0], table.at(m, MEAN)[0]
+    drawn_cost = zero_cost(loss, drawn)
+    rise = deviance - zero_cost(loss, m)  # what a listed cell adds to a slice of zeros
+    parts = (mean - drawn_cost) * scale
+    few = slice(0, 4 * _sample(model.rank))
     thin = scale[few] * (len(scale) / len(scale[few]))
     shift, spread, skewness, _, _, freedom = _null(table, model, loss, index[few], drawn[few], thin)
     noise = len(parts) * float(np.var(parts))
@@ -337,7 +265,7 @@ def _measure_drawn(x: Slice, model: KTensor, loss: Loss, top: int) -> Misfit:
     # Zeros where much was expected are worth naming, too: the draws fall on them.
     zeros = _unlisted(index, x)
     everywhere = np.concatenate([x.index, index[zeros]]).astype(np.int64)
-    rest = np.concatenate([deviance - listed_mean, (zero_cost - mean)[zeros]])
+    rest = np.concatenate([deviance - listed_mean, (drawn_cost - mean)[zeros]])
     values = np.concatenate([x.value, np.zeros(len(zeros))])
     model_values = np.concatenate([m, drawn[zeros]])
     best = _largest(rest, top)
@@ -365,26 +293,37 @@ def _null(
 
     `scale` says for how many cells each of them stands.
     """
-    free = _free(model, loss)
-    moments = table.at(m, *range(MEAN, CUBE_3 + 1))
+    moments = table.at(m, *range(SIZE, CUBE_3 + 1))
     size, mean, variance, covariance, second, bias, cube, cube_1, cube_2, cube_3 = moments
     # Cells without any chance of an event say nothing about the weights.
     stretch = np.sqrt(loss.fisher(np.zeros_like(m), m) / np.where(size > 1e-15, size, np.inf))
-    basis = np.repeat(stretch[:, None], len(free), axis=1)
-    for k, factor in enumerate(model.factors):
-        basis *= factor[:, free][index[:, k]]
-    # Directions in which the weights can move, each with unit information.
-    information = basis.T @ (basis * (scale * size)[:, None])
+    free = _free(model, loss)
+    factors = [factor[:, free] for factor in model.factors]
+    basis, information = np.empty((len(m), len(free))), np.zeros((len(free), len(free)))
+    half = np.sqrt(scale * size)[:, None]
+    blocks = [slice(begin, begin + 256) for begin in range(0, len(m), 256)]
+    for part in blocks:
+        rows = basis[part]
+        factors[0].take(index[part, 0], axis=0, out=rows, mode="clip")
+        for k, factor in enumerate(factors[1:], start=1):
+            rows *= factor.take(index[part, k], axis=0)
+        rows *= stretch[part, None]
+        weighted = rows * half[part]
+        information += weighted.T @ weighted
+    # A little is added to the information, because weights that cannot be told apart have none.
     length = np.sqrt(np.maximum(information.diagonal(), 1e-300))
-    values, vectors = np.linalg.eigh(information / length / length[:, None])
-    kept = values > RELATIVE_RANK * max(1, len(free))
-    basis = basis @ (vectors[:, kept] / np.sqrt(values[kept]) / length[:, None])
-    slope = basis @ (basis.T @ (scale * covariance))
-    fitted = basis.shape[1]
+    information /= length * length[:, None]
+    information[np.diag_indices(len(free))] += RIDGE
+    inverse = np.linalg.inv(information)
+    fitted = len(free) - RIDGE * float(np.trace(inverse))
+    inverse /= length * length[:, None]
+    slope = basis @ (inverse @ (basis.T @ (scale * covariance)))
     total = float(scale @ (variance - 2.0 * slope * covariance + slope**2 * size))
     third = float(scale @ (cube - slope * (3.0 * cube_1 - slope * (3.0 * cube_2 - slope * cube_3))))
-    leverage = scale * np.einsum("nr,nr->n", basis, basis)
-    shift = float(leverage @ (slope * bias + second))
+    pulled, pull = np.zeros_like(information), (scale * (slope * bias + second))[:, None]
+    for part in blocks:
+        pulled += basis[part].T @ (basis[part] * pull[part])
+    shift = float((pulled * inverse).sum())  # leverages times pulls
     if len(m) > 2 * fitted and not np.all(scale == 1.0):
         total *= len(m) / (len(m) - fitted)  # regressions on a sample explain too much
     spread = math.sqrt(max(total, 0.0))
@@ -428,18 +367,28 @@ def _bounded(m: FloatArray, loss: Loss) -> FloatArray:
     return m if math.isinf(loss.lower) else np.maximum(m, loss.lower)
 
 
-def _pick(importance: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
-    """Cells to sum over, and how many each stands for: all, or one from each equal share."""
-    if len(importance) <= SECOND_ORDER_CELLS:
-        return np.arange(len(importance)), np.ones(len(importance))
-    running = np.cumsum(importance)
-    share = running[-1] / SECOND_ORDER_CELLS
+def _sample(rank: int) -> int:
+    """Cells that second moments are summed over."""
+    return min(max(SAMPLE_PER_WEIGHT * rank, SMALLEST_SAMPLE), LARGEST_SAMPLE)
+
+
+def _pick(worth: FloatArray, rank: int) -> tuple[NDArray[np.intp], FloatArray]:
+    """Cells to sum over, and how many each stands for: all, or one from each equal share.
+
+    `worth` is overwritten.
+    """
+    count = _sample(rank)
+    if len(worth) <= count:
+        return np.arange(len(worth)), np.ones(len(worth))
+    running = np.cumsum(worth, out=worth)
+    share = running[-1] / count
     if not share > 0.0:
         return np.arange(0), np.ones(0)
     # A place in each share at random: a fixed one could beat with the lengths of the modes.
-    places = np.arange(SECOND_ORDER_CELLS) + np.random.default_rng(0).random(SECOND_ORDER_CELLS)
+    places = np.arange(count) + np.random.default_rng(0).random(count)
     picked = np.minimum(np.searchsorted(running, places * share), len(running) - 1)
-    return picked, share / np.maximum(importance[picked], 1e-300)
+    own = running[picked] - np.where(picked > 0, running[picked - 1], 0.0)
+    return picked, share / np.maximum(own, 1e-300)
 
 
 def _draw(x: Slice, model: KTensor, loss: Loss) -> tuple[IntArray, FloatArray]:
@@ -476,10 +425,11 @@ def _sums(row: NDArray[np.integer], values: FloatArray, length: int) -> FloatArr
 
 
 def _largest(values: FloatArray, top: int) -> NDArray[np.intp]:
-    """Positions of the largest positive values, largest first."""
+    """Positions of the largest positive values, largest first, of equal ones the first first."""
     count = min(top, len(values))
     if count <= 0:
         return np.arange(0)
-    best = np.argpartition(-values, count - 1)[:count]
-    best = best[np.lexsort((best, -values[best]))]
+    least = max(float(np.partition(values, len(values) - count)[-count]), 0.0)
+    best = np.flatnonzero(values >= least)
+    best = best[np.argsort(-values[best], kind="stable")[:count]]
     return best[values[best] > 0.0]
