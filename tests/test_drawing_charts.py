@@ -48,6 +48,16 @@ def test_activations_losses_and_drift_carry_their_numbers():
     np.testing.assert_array_equal(plot_drift(weights).data[0].z, weights.T)
 
 
+def test_hours_days_and_dates_are_drawn_in_their_order():
+    labels = [["Sun", "Mon", "Wed"], ["17", "5", "09"], ["2013-02-01", "2013-01-15", "2014-01-01"]]
+    factors = [np.array([[1.0], [2.0], [3.0]])] * 3
+    figure = plot_components(KTensor(None, factors, labels=labels), modes=["day", "hour", "when"])
+    assert list(figure.data[0].x) == ["Mon", "Wed", "Sun"]
+    assert list(figure.data[1].x) == ["5", "09", "17"]
+    assert list(figure.data[2].x) == ["2013-01-15", "2013-02-01", "2014-01-01"]
+    np.testing.assert_array_equal(figure.data[1].y, [2.0, 3.0, 1.0])
+
+
 def test_what_does_not_fit_is_named():
     with pytest.raises(DataError, match="2 of them, but has 1"):
         plot_activations(np.ones((2, 2)), ["2013-01-01"])

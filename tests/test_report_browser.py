@@ -95,7 +95,8 @@ def test_clicking_a_slice_shows_its_cells(page):
         button.click()
         assert names[place] in page.inner_text("#detail h3")
         assert page.locator("#detail tbody tr").count() == 10
-    assert page.locator("#detail th").all_inner_texts()[:3] == ["dest", "carrier", "hour"]
+    shown = page.locator("#detail th:visible").all_inner_texts()
+    assert shown == ["dest", "carrier", "hour", "Observed", "Expected", "Ratio", "p"]
     flag = page.locator("#timeline .flag").first
     number = flag.get_attribute("data-number")
     flag.scroll_into_view_if_needed()
@@ -132,15 +133,57 @@ def test_it_fits_a_phone_and_the_dark(browser, url):
     options = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
     with BROWSER["open_page"](browser, url, **options) as (page, problems):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        # Nothing has to be pushed sideways to be read.
+        wide = "[...document.querySelectorAll('.scroll, .chart')]"
+        assert page.evaluate(f"{wide}.filter((n) => n.scrollWidth > n.clientWidth + 1).length") == 0
+        assert page.locator("#detail th:visible").first.inner_text() == "dest, carrier, hour"
         assert page.locator("#activations path.series").count() == 3
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 22, 28)"
     assert problems == []
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(page):
+    script = """() => {
+      const node = document.activeElement, style = getComputedStyle(node);
+      return [node.tagName, node.closest("section, header, figure")?.id ?? "", style.outlineStyle];
+    }"""
+    seen = set()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        name, place, outline = page.evaluate(script)
+        if name == "BODY":
+            break
+        assert outline == "solid", (name, place)
+        seen.add(place)
+    for place in ("activations", "losses", "heat", "timeline", "volume", "unusual", "settings"):
+        assert place in seen
 
 
 def test_it_prints_on_a_few_pages(page, tmp_path):
     page.pdf(path=tmp_path / "report.pdf", format="A4")
     content = (tmp_path / "report.pdf").read_bytes()
     assert 2 <= content.count(b"/Type /Page\n") + content.count(b"/Type /Page/") <= 9
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_lines_can_be_told_from_what_is_behind_them(browser, url, scheme):
+    # WCAG AA: 3 to 1 for what is drawn.
+    script = """() => {
+      const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+        .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+      const probe = document.createElement('i'); document.body.append(probe);
+      const of = (name) => { probe.style.color = `var(${name})`;
+        return light(getComputedStyle(probe).color.match(/[\\d.]+/g).map(Number)); };
+      const names = [...Array(8).keys()].map((k) => `--c${k}`);
+      names.push('--alert', '--volume', '--accent');
+      const card = of('--card');
+      return names.map((name) => [name, of(name)])
+        .map(([name, v]) => [name, (Math.max(v, card) + 0.05) / (Math.min(v, card) + 0.05)])
+        .filter(([, ratio]) => ratio < 3);
+    }"""
+    with BROWSER["open_page"](browser, url, color_scheme=scheme) as (page, _):
+        assert page.evaluate(script) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

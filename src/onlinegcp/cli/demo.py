@@ -54,7 +54,7 @@ def demo(
     with Run.create(
         output,
         OnlineGCP(rank, "poisson", init_slices=28, random_state=0),
-        modes=["to", "carrier", "hour"],
+        modes=["destination", "carrier", "hour"],
         labels=spoken(flights.labels, MODES),
         command=["onlinegcp", *sys.argv[1:]],
         period=7,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from onlinegcp.drawing.profiles import guess_kind, scale
+from onlinegcp.drawing.profiles import Kind, guess_kind, natural_order, scale
 from onlinegcp.drawing.text import number, percent
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
@@ -185,9 +185,12 @@ def _column(model: KTensor, k: int, name: str, column: np.ndarray, color: str, t
     given = model.labels[k] if model.labels is not None else None
     labels = list(given) if given is not None else [str(i) for i in range(len(column))]
     # Rows without names have the order they came in.
-    if given is None or guess_kind(name, labels) != "category":
+    kind: Kind = "ordered" if given is None else guess_kind(name, labels)
+    if kind != "category":
+        order = natural_order(kind, labels)
         line = {"color": color, "width": 2}
-        return Scatter(x=labels, y=column, mode="lines", line=line, fill="tozeroy", name=name)
+        x, y = [labels[i] for i in order], column[order]
+        return Scatter(x=x, y=y, mode="lines", line=line, fill="tozeroy", name=name)
     best = np.argsort(-np.abs(column), kind="stable")[:top]
     hover = [f"{labels[i]}: {number(float(column[i]))}" for i in best]
     return Bar(

@@ -84,13 +84,35 @@ def guess_kind(name: str, labels: Sequence[str]) -> Kind:
     return "ordered" if bins or dates or numbered else "category"
 
 
+def natural_order(kind: Kind, labels: Sequence[str]) -> list[int]:
+    """Positions of the labels as a clock or calendar has them; vocabularies grow as data come.
+
+    Examples
+    --------
+    >>> natural_order("hour", ["17", "5", "09"]), natural_order("weekday", ["Sun", "Mon"])
+    ([1, 2, 0], [1, 0])
+    """
+    places: list[Any] = list(range(len(labels)))
+    if kind == "hour":
+        places = [int(label) for label in labels]
+    elif kind in ("weekday", "month"):
+        names = [name[:3].lower() for name in (WEEKDAYS if kind == "weekday" else MONTHS)]
+        places = [names.index(label[:3].lower()) for label in labels]
+    elif kind == "ordered" and all(moments := [parse_time(label) for label in labels]):
+        places = moments
+    return sorted(range(len(labels)), key=places.__getitem__)
+
+
 def mode_profiles(view: RunView) -> tuple[ModeProfile, ...]:
-    """The modes of the model as it is now."""
+    """The modes of the model as it is now; hours and dates in their order."""
     profiles = []
     for name, labels, factor in zip(view.modes, view.labels, view.factors, strict=False):
         total = np.abs(factor).sum(axis=0)
         shares = np.divide(factor, total, out=np.zeros_like(factor), where=total > 0)
-        profiles.append(ModeProfile(name, guess_kind(name, labels), labels, shares))
+        kind = guess_kind(name, labels)
+        order = natural_order(kind, labels)
+        sorted_labels = tuple(labels[i] for i in order)
+        profiles.append(ModeProfile(name, kind, sorted_labels, shares[order]))
     return tuple(profiles)
 
 

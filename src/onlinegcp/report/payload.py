@@ -33,7 +33,7 @@ TOP = 8
 # Written down here, because asking the class would load the whole model.
 OF_AUTO = (
     *("rank", "loss", "solver", "forget", "init", "init_slices", "init_starts", "random_state"),
-    *("n_jobs", "device"),
+    *("lower", "n_jobs", "device"),
 )
 
 Json = dict[str, Any]

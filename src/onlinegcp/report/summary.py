@@ -13,6 +13,7 @@ from onlinegcp.report.fit import Fit, loss_name, say_means
 from onlinegcp.report.words import Pattern
 from onlinegcp.runlog import RunView, Step
 
+_PEOPLE = ("poisson", "gaussian", "bernoulli", "huber", "rayleigh")
 _COUNTED = ("poisson", "poisson_log", "zero_truncated_poisson", "negative_binomial")
 
 
@@ -48,9 +49,8 @@ def _data(view: RunView) -> str:
     steps = view.steps
     total = sum(step.get("total") or 0 for step in steps)
     every = say_interval(view.times)
-    shape = " × ".join(
-        f"{len(names):,} {mode}" for names, mode in zip(view.labels, view.modes, strict=False)
-    )
+    lengths = " × ".join(f"{len(names):,}" for names in view.labels)
+    shape = f"{' × '.join(view.modes)} ({lengths})" if lengths else ""
     slices = plural(len(steps), f"{every} slice".strip())
     what = f"{number(total)} events" if loss_name(view) in _COUNTED else "Data"
     span = f"{say_time(steps[0].get('time'))} to {say_time(steps[-1].get('time'))}"
@@ -66,6 +66,8 @@ def _model(view: RunView) -> str:
     held = sum(1 for step in view.steps if step.get("held"))
     skipped = f" {plural(held, 'flagged slice')} not learned." if held else ""
     loss = loss_name(view).replace("_", " ")
+    if loss.split()[0] in _PEOPLE:
+        loss = loss.capitalize()
     return (
         f"{model.get('method', 'A model')} of rank {rank} with the {loss} loss, learned one slice "
         f"at a time{start}.{skipped}"
@@ -133,7 +135,8 @@ def _change(view: RunView, patterns: Sequence[Pattern]) -> str:
         order = {pattern.component: place for place, pattern in enumerate(patterns, start=1)}
         most = int(drift.sum(axis=0).argmax())
         when = view.times[int(drift[:, most].argmax())]
-        texts.append(f"Pattern {order[most]} moved most, fastest around {say_time(when)}.")
+        name = _lower(patterns[order[most] - 1].headline.replace(" · ", ", "))
+        texts.append(f"Pattern {order[most]} ({name}) moved most, fastest around {say_time(when)}.")
     if births or deaths:
         texts.append(f"{plural(births, 'pattern')} appeared, {deaths} went.")
     return " ".join(texts)

@@ -28,7 +28,8 @@ const known = (value) => value !== null && value !== undefined && Number.isFinit
 
 function say(value, digits = 3) {
   if (!known(value)) return "–";
-  const size = Math.abs(value);
+  if (value < 0) return `−${say(-value, digits)}`;
+  const size = value;
   if (size !== 0 && (size < 1e-3 || size >= 1e12)) {
     const [mantissa, power] = value.toExponential(1).split("e");
     return `${mantissa.replace(/\.0$/, "")}·10${superscript(+power)}`;
@@ -55,8 +56,9 @@ function compact(value) {
 
 function percent(share, digits = 0) {
   if (!known(share)) return "–";
+  if (share < 0) return `−${percent(-share, digits)}`;
   const value = 100 * share;
-  return value !== 0 && Math.abs(value) < 0.95 ? `${value.toFixed(1)}\u00a0%` : `${value.toFixed(digits)}\u00a0%`;
+  return value !== 0 && value < 0.95 ? `${value.toFixed(1)}\u00a0%` : `${value.toFixed(digits)}\u00a0%`;
 }
 
 // A number and its percent sign stay on one line.

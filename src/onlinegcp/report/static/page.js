@@ -21,8 +21,9 @@ function renderHero() {
   document.title = `${page.name} · onlinegcp`;
   byId("eyebrow").textContent = page.live ? "Live run" : "Run report";
   const span = rows.length && rows[0].t !== null ? `${sayTime(rows[0])} – ${sayTime(rows[rows.length - 1])}` : "";
-  const shape = model.modes.filter((mode) => mode.length).map((mode) => `${mode.length.toLocaleString("en-US")} ${mode.name}`).join(" × ");
-  byId("lede").textContent = [span, shape && `${shape} per slice`].filter(Boolean).join(" · ") || "Waiting for the first slices.";
+  const sized = model.modes.filter((mode) => mode.length), names = sized.map((mode) => mode.name).join(" × ");
+  const shape = names && `${names}, ${sized.map((mode) => mode.length.toLocaleString("en-US")).join(" × ")}`;
+  byId("lede").textContent = [span, shape].filter(Boolean).join(" · ") || "Waiting for the first slices.";
   const counts = /poisson|binomial/.test(run.loss);
   const figures = [
     [steps.count.toLocaleString("en-US"), "slices learned"],
@@ -41,7 +42,7 @@ function renderOverview() {
   const { components } = page.model, most = components[0]?.share || 1;
   byId("overview").hidden = !components.length;
   byId("overview").replaceChildren(make("h3", {}, "Share of each pattern"), make("ol", {}, ...components.slice(0, 10).map((component, place) =>
-    make("li", { style: `--c:${color(place)}` }, make("a", { href: `#pattern-${place + 1}` }, component.headline), make("em", {}, percent(component.share)),
+    make("li", { style: `--c:${color(place)}` }, make("a", { href: `#pattern-${place + 1}`, title: component.headline }, component.headline), make("em", {}, percent(component.share)),
       make("i", { style: `width:${(component.share / most * 100).toFixed(1)}%` })))));
   if (components.length > 10) {
     const rest = components.slice(10).reduce((sum, c) => sum + c.share, 0);
@@ -147,7 +148,7 @@ function renderLosses() {
     legend: told.map((curve) => swatch(curve.color, curve.long, curve.style)),
     lines: (i) => [...told.map((curve) => [curve.name, say(curve.values[i], 4)]), ["Total", say(rows[i].total)]],
     paint(group, X, Y) {
-      if (span > 1) for (const curve of curves) group.append(draw("path", { d: linePath(curve.values, X, Y), style: `fill:none;stroke:${curve.color};stroke-width:1;opacity:.28` }));
+      if (span > 1) for (const curve of curves) group.append(draw("path", { d: linePath(curve.values, X, Y), style: `fill:none;stroke:${curve.color};stroke-width:1;opacity:.2` }));
       for (const curve of curves) group.append(draw("path", { d: linePath(smooth(curve.values, span), X, Y), class: "series", style: `fill:none;stroke:${curve.color};stroke-width:2;stroke-dasharray:${curve.dash};stroke-linejoin:round` }));
     },
   });
@@ -228,7 +229,7 @@ function renderUnusual() {
   const high = Math.max(4, ...rows.map((row) => surprise(worst(row)))) * 1.08;
   frame(holder, {
     height: 240, y: [0, high], yTicks: niceTicks(0, high, 5).map((v) => [v, v === 0 ? "1" : `10${superscript(-Math.round(v * 10) / 10)}`]).filter(([v]) => Number.isInteger(v)), label: "How unlikely each slice was",
-    legend: [swatch("var(--alert)", "Pattern", "dot"), swatch("var(--volume)", "Volume", "square"), swatch("var(--faint)", "Not flagged", "dot"), make("span", {}, "y: chance of a slice this odd")],
+    legend: [swatch("var(--alert)", "Pattern", "dot"), swatch("var(--volume)", "Volume", "square"), swatch("var(--faint)", "Not flagged", "dot"), make("span", {}, "Height: p-value, the chance of a slice this odd")],
     lines: (i) => (rows[i].a ? [["Pattern p", saySmall(rows[i].a.p)], ["Volume p", saySmall(rows[i].a.volume_p)], ["Total", say(rows[i].a.total)], ["Expected", say(rows[i].a.expected_total)]] : [["Warm start", "not scored"]]),
     onpick: (i) => nearbyPick(i),
     paint(group, X, Y, { left, right }) {
@@ -315,16 +316,17 @@ function renderDetail() {
     parts.push(make("p", { class: "note" }, `Total ${say(row.a.total)}, expected ${say(row.a.expected_total)}. Volume p ${saySmall(row.a.volume_p)} (z ${say(row.a.volume_z, 2)}), pattern p ${saySmall(row.a.p)} (z ${say(row.a.z, 2)}).`));
     if (row.a.cells?.length) {
       const modes = page.model.modes;
-      const head = [...modes.map((mode) => make("th", { scope: "col" }, mode.name)), ...["Observed", "Expected", "Ratio", "p"].map((text) => make("th", { class: "num", scope: "col" }, text))];
-      parts.push(make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...row.a.cells.map(([labels, observed, wanted, p]) =>
-        make("tr", {}, ...labels.map((label) => make("td", {}, label)), make("td", { class: "num" }, say(observed)), make("td", { class: "num" }, say(wanted, 2)),
-          make("td", { class: "num" }, wanted > 0 ? `${say(observed / wanted, 2)}×` : "–"), make("td", { class: "num" }, saySmall(p))))))));
+      // On a phone the labels of a cell share one column.
+      const head = [make("th", { class: "small", scope: "col" }, modes.map((mode) => mode.name).join(", ")), ...modes.map((mode) => make("th", { class: "large", scope: "col" }, mode.name)), ...["Observed", "Expected", "Ratio", "p"].map((text) => make("th", { class: text === "Ratio" ? "num large" : "num", scope: "col" }, text))];
+      parts.push(make("h4", {}, "Cells that stand out"), make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Cells that stand out" }, make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...row.a.cells.map(([labels, observed, wanted, p]) =>
+        make("tr", {}, make("td", { class: "small" }, labels.join(", ")), ...labels.map((label) => make("td", { class: "large" }, label)), make("td", { class: "num" }, say(observed)), make("td", { class: "num" }, say(wanted, 2)),
+          make("td", { class: "num large" }, wanted > 0 ? `${say(observed / wanted, 2)}×` : "–"), make("td", { class: "num" }, saySmall(p))))))));
     } else if (!row.a.cells) parts.push(make("p", { class: "note" }, "The cells of this slice are not in this report, which keeps those of the oddest slices; the run directory has them all."));
     const why = (row.a.modes ?? []).map((mode, k) => make("div", { class: "cell", style: "--c:var(--c7)" }, make("h4", {}, `Where it differs: ${page.model.modes[k]?.name ?? k + 1}`), bars(mode.map((entry) => entry[0]), mode.map((entry) => entry[1]))));
     if (row.a.components?.some((change) => change)) {
       const ranked = row.a.components.map((change, r) => [change, page.model.components.findIndex((c) => c.id === r)]).filter(([change, place]) => known(change) && change !== 0 && place >= 0).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, 5);
       why.push(make("div", { class: "cell", style: "--c:var(--c7)" }, make("h4", {}, "Patterns against their recent mean, in standard deviations"),
-        bars(ranked.map(([, place]) => `Pattern ${place + 1}`), ranked.map(([change]) => change), { format: (change) => `${change < 0 ? "−" : "+"}${say(Math.abs(change), 2)}` })));
+        bars(ranked.map(([, place]) => `Pattern ${place + 1}`), ranked.map(([change]) => change), { format: (change) => (change > 0 ? "+" : "") + say(change, 2) })));
     }
     if (why.length) parts.push(make("div", { class: "why" }, ...why));
   } else parts.push(make("p", { class: "note" }, "Slices of the warm start are learned together and not scored."));
@@ -332,8 +334,16 @@ function renderDetail() {
 }
 
 function facts(id, entries) {
-  const told = Object.entries(entries).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  byId(id).replaceChildren(...(told.length ? told : [["–", "not recorded"]]).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value))]));
+  const told = Object.entries(entries).map(([name, value]) => [name, plainly(value)]).filter(([, text]) => text !== "");
+  byId(id).replaceChildren(...(told.length ? told : [["–", "not recorded"]]).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+}
+
+// Settings as people write them: lists with commas, groups with equals signs.
+function plainly(value) {
+  if (value === null || value === undefined) return "";
+  if (Array.isArray(value)) return value.map((item) => (Array.isArray(item) ? item.join(" = ") : plainly(item))).join(", ");
+  if (typeof value === "object") return Object.entries(value).map(([name, item]) => `${name} ${plainly(item)}`).join(", ");
+  return String(value);
 }
 
 const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
@@ -346,7 +356,9 @@ function renderSettings() {
   facts("further", Object.fromEntries(main.length > 1 ? all.filter(([name]) => !MAIN.includes(name)) : []));
   byId("further").parentNode.hidden = main.length < 2 || main.length === all.length;
   facts("events", { ...run.events, modes: model.modes.map((mode) => `${mode.name} (${mode.length})`).join(", ") });
-  facts("environment", { onlinegcp: run.version, ...run.environment, started: run.created, slices: steps.count });
+  const created = typeof run.created === "string" ? parseTime(run.created) : NaN;
+  const started = Number.isNaN(created) ? run.created : `${sayTime({ t: run.created })}${/(Z|\+00:00)$/.test(run.created) ? " UTC" : ""}`;
+  facts("environment", { onlinegcp: run.version, ...run.environment, started, slices: steps.count.toLocaleString("en-US") });
   const box = byId("reproduce");
   const command = Array.isArray(run.command) ? run.command.map(quoted).join(" ") : run.command;
   box.replaceChildren(make("h3", {}, command ? "The same run again" : "This run was started from Python"));

@@ -97,12 +97,14 @@ function frame(holder, { height = 220, y, yTicks, label, legend, paint, lines, o
   const inner = draw("g", { "clip-path": `url(#${id})` });
   const warm = clock.rows.findIndex((row) => !row.warm);
   const end = warm < 0 ? clock.rows.length : warm;
+  let mark = null;
   if (end > 0 && band) {
     const edge = end < clock.x.length ? (clock.x[end - 1] + clock.x[end]) / 2 : high;
     if (X(edge) > left) {
       inner.append(draw("rect", { x: left, y: top - 6, width: Math.max(X(edge) - left, 0), height: bottom - top + 6, style: "fill:var(--wash)" }),
-        draw("line", { x1: X(edge), x2: X(edge), y1: top - 6, y2: bottom, style: "stroke:var(--faint);stroke-dasharray:3 3" }),
-        draw("text", { x: X(edge) + 6, y: top + 5, "font-size": 11.5 }, "warm start ends"));
+        draw("line", { x1: X(edge), x2: X(edge), y1: top - 6, y2: bottom, style: "stroke:var(--faint);stroke-dasharray:3 3" }));
+      const late = X(edge) > right - 110;
+      mark = draw("text", { x: X(edge) + (late ? -6 : 6), y: top + 5, "font-size": 11.5, "text-anchor": late ? "end" : "start", class: "halo" }, "warm start ends");
     }
   }
   svg.append(inner);
@@ -113,6 +115,7 @@ function frame(holder, { height = 220, y, yTicks, label, legend, paint, lines, o
   }
   svg.append(draw("line", { x1: left, x2: right, y1: bottom, y2: bottom, style: "stroke:var(--faint)" }));
   paint(inner, X, Y, { left, right, top, bottom, width });
+  if (mark) svg.append(mark);
   const cross = draw("line", { y1: top - 6, y2: bottom, style: "stroke:var(--ink);opacity:.45;display:none" });
   const brush = draw("rect", { y: top - 6, height: bottom - top + 6, style: "fill:var(--accent);opacity:.15;display:none" });
   svg.append(brush, cross);
