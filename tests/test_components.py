@@ -62,6 +62,47 @@ def test_a_failed_trial_doubles_the_waiting_time():
     assert waits > components.PAUSE
 
 
+def test_splits_fill_the_pauses_and_never_delay_another_trial(monkeypatch):
+    loss, model, weights, slices = make("good", count=150)
+    begun = {}
+    for pause in (components.SPLIT_PAUSE, 10**6):
+        monkeypatch.setattr(components, "SPLIT_PAUSE", pause)
+        state = auto.start(model, weights, slices[:10], loss)
+        begun[pause] = []
+        for x in slices[10:]:
+            auto.step(state, x, loss)
+            if state.trial is not None and state.trial_started == state.n_slices:
+                begun[pause].append((state.n_slices, state.trial_split))
+    with_splits, without = begun.values()
+    assert any(split for _, split in with_splits)
+    assert [when for when, split in with_splits if not split] == [when for when, _ in without]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["poisson", "gaussian"])
+def test_frequent_trials_do_no_harm_on_a_stationary_stream(name, monkeypatch):
+    monkeypatch.setattr(components, "LONGEST_PAUSE", 20)
+    monkeypatch.setattr(components, "SPLIT_PAUSE", 15)
+    loss, model, weights, slices = make("good", name, count=200)
+    sums = {}
+    for reseed in (True, False):
+        _, infos = counts(loss, model, weights, slices, reseed=reseed)
+        sums[reseed] = sum(info.prequential for info in infos)
+    assert sums[True] <= sums[False] + 1e-3 * abs(sums[False])
+
+
+def test_signed_components_that_are_joined_leave_the_history_of_their_sum():
+    loss, model, weights, slices = make("lacking", "gaussian", count=20)
+    state = auto.start(model, weights, slices[:10], loss)
+    before = state.square.products.copy()
+    row = np.zeros(state.factors.width)
+    row[:3] = [3.0, 1.0, -2.0]
+    components._merge(state, 0, 2, row)
+    total = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    np.testing.assert_allclose(state.square.products, total @ before @ total.T)
+    assert row[0] == 1.0
+
+
 def test_no_trial_runs_when_reseeding_is_off():
     loss, model, weights, slices = make("lacking", count=50)
     state, infos = counts(loss, model, weights, slices, reseed=False)

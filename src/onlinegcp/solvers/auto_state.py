@@ -51,12 +51,15 @@ class AutoState:
         Whether factors and weights are kept at or above zero.
     trial
         A second model with one component replaced, while it is on trial.
-    trial_slot, trial_merge
-        The component it replaced, and the one that was merged with (-1: none).
+    trial_slot, trial_merge, trial_split
+        The component it replaced, the one that was merged with (-1: none), and whether the free
+        slot got half of another component.
     trial_gains
         Number, sum and sum of squares of its prequential gains.
     trial_started, trial_next, trial_failures
         When the trial began, when the next may begin, and failures in a row.
+    split_next, split_failures
+        The same for trials that split a component.
     """
 
     kind: str
@@ -75,10 +78,13 @@ class AutoState:
     trial: AutoState | None = None
     trial_slot: int = -1
     trial_merge: int = -1
+    trial_split: bool = False
     trial_gains: Array | None = None
     trial_started: int = 0
     trial_next: int = 0
     trial_failures: int = 0
+    split_next: int = 0
+    split_failures: int = 0
 
     def clone(self) -> AutoState:
         """Copy everything but the trial."""

@@ -1,7 +1,8 @@
 """Births, deaths and merges of components, each accepted only if it predicts better.
 
 Now and then a twin of the model is made in which the least needed component (the weakest, or the
-second of two alike) is replaced by a pattern fitted to what the current slice leaves unexplained.
+second of two alike) is replaced by a pattern fitted to what the current slice leaves unexplained,
+or, less often, by half of the component that fits the slice worst.
 Both models then see the same slices; the twin takes over if its prequential losses are lower by
 more than their standard error, else it is dropped and the next trial waits twice as long. So no
 threshold decides what is dead: only prediction does.
@@ -22,7 +23,7 @@ from onlinegcp.kernels.layout import Blocks, pad_vector, stack_factors
 from onlinegcp.kernels.random import stream_key, uniform
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers import conjugate, fisher_rows, forgetting, quadratic
+from onlinegcp.solvers import conjugate, fisher_rows, forgetting, quadratic, splits
 from onlinegcp.solvers.auto_state import AutoState
 from onlinegcp.solvers.cells import cells_of, odds_form
 
@@ -31,6 +32,7 @@ Array = NDArray[Any]
 BURN_IN = 3  # slices a new pattern gets to settle before it is judged
 TRIAL = 12  # slices that are judged
 PAUSE = 15  # slices between trials, doubled with every failure
+SPLIT_PAUSE = 60  # the same for splits, which pay less often: they cost as much as other trials
 LONGEST_PAUSE = 960
 ALIKE = 0.5  # congruence above which two components are joined rather than one given up
 SEED_STEPS = 10
@@ -79,17 +81,23 @@ def supervise(
     """
     if state.trial_next == 0:
         state.trial_next = state.n_slices + PAUSE
+        state.split_next = state.n_slices + SPLIT_PAUSE
     if state.trial is not None:
         gain = outcome.prequential - step_twin(state.trial).prequential
         return _judge(state, gain)
-    if state.n_slices >= state.trial_next and state.factors.rank > 1:
-        _propose(state, x, loss, outcome.weights)
+    if state.factors.rank > 1:
+        now = state.n_slices
+        if now >= state.trial_next:
+            _propose(state, x, loss, outcome.weights)
+        elif now >= state.split_next and now + BURN_IN + TRIAL < state.trial_next:
+            # Splits fill the pauses of the other trials and never delay one.
+            _propose(state, x, loss, outcome.weights, split=True)
     return 0, 0, 0
 
 
 def drop_trial(state: AutoState) -> None:
     """Give up the trial that is running, if any."""
-    state.trial, state.trial_slot, state.trial_merge = None, -1, -1
+    state.trial, state.trial_slot, state.trial_merge, state.trial_split = None, -1, -1, False
     state.trial_gains = np.zeros(3)
 
 
@@ -112,39 +120,66 @@ def _judge(state: AutoState, gain: float) -> tuple[int, int, int]:
         merged = state.trial_merge >= 0
         _take_over(state)
         return 1, int(not merged), int(merged)
-    state.trial_failures += 1
-    wait = min(PAUSE * 2.0**state.trial_failures, LONGEST_PAUSE)
-    state.trial_next = state.n_slices + int(wait)
+    if state.trial_split:
+        state.split_failures += 1
+        state.split_next = state.n_slices + _wait(SPLIT_PAUSE, state.split_failures)
+    else:
+        state.trial_failures += 1
+        state.trial_next = state.n_slices + _wait(PAUSE, state.trial_failures)
     drop_trial(state)
     return 0, 0, 0
+
+
+def _wait(pause: int, failures: int) -> int:
+    return int(min(pause * 2.0**failures, LONGEST_PAUSE))
 
 
 def _take_over(state: AutoState) -> None:
     twin = state.trial
     assert twin is not None
-    kept = {"reseed", "trial", "trial_slot", "trial_merge", "trial_gains", "trial_started"}
     for item in fields(AutoState):
-        if item.name not in kept:
+        if item.name != "reseed" and not item.name.startswith(("trial", "split")):
             setattr(state, item.name, getattr(twin, item.name))
-    state.trial_failures = 0
-    state.trial_next = state.n_slices + PAUSE
+    if state.trial_split:
+        state.split_failures, state.split_next = 0, state.n_slices + SPLIT_PAUSE
+    else:
+        state.trial_failures, state.trial_next = 0, state.n_slices + PAUSE
     drop_trial(state)
 
 
-def _propose(state: AutoState, x: Slice, loss: Loss, weights: Array) -> None:
-    """Make the twin: free a slot, and fill it from what the slice leaves unexplained."""
+def _propose(
+    state: AutoState, x: Slice, loss: Loss, weights: Array, *, split: bool = False
+) -> None:
+    """Make the twin: free a slot, and fill it with a new pattern or with half of another."""
     rank = state.factors.rank
-    slot, partner = _least_needed(state)
+    # Every other replacement gives up the weakest, so that one bad idea is not tried for ever.
+    slot, partner = _least_needed(state, may_join=split or state.trial_failures % 2 == 0)
     twin = state.clone()
     twin.reseed = False
     weights = weights.copy()
     if partner >= 0:
         _merge(twin, partner, slot, weights)
     weights[slot] = 0.0
+    fill = splits.split if split else _fill
+    if not fill(twin, x, loss, weights, slot):
+        if split:
+            state.split_next = state.n_slices + SPLIT_PAUSE
+        else:
+            state.trial_next = state.n_slices + PAUSE
+        return
+    if twin.kind == "conjugate":
+        conjugate.apply_floor(twin.factors, twin.conjugate.mass, twin.unit)
+    state.trial, state.trial_slot, state.trial_merge = twin, slot, partner
+    state.trial_split = split
+    state.trial_gains, state.trial_started = np.zeros(3), state.n_slices
+    assert slot < rank
+
+
+def _fill(twin: AutoState, x: Slice, loss: Loss, weights: Array, slot: int) -> bool:
+    """Put into a free slot what the others leave unexplained of the slice, if anything."""
     seed = _seed(twin, x, loss, weights, slot)
     if seed is None:
-        state.trial_next = state.n_slices + PAUSE
-        return
+        return False
     columns, size = seed
     for view, column in zip(twin.factors.views(), columns, strict=True):
         view[:, slot] = column
@@ -153,14 +188,10 @@ def _propose(state: AutoState, x: Slice, loss: Loss, weights: Array) -> None:
     twin.usage[slot] = abs(size)
     twin.last_weights[slot] = size
     forgetting.reset_component(twin.memory, slot, twin.unit)
-    if twin.kind == "conjugate":
-        conjugate.apply_floor(twin.factors, twin.conjugate.mass, twin.unit)
-    state.trial, state.trial_slot, state.trial_merge = twin, slot, partner
-    state.trial_gains, state.trial_started = np.zeros(3), state.n_slices
-    assert slot < rank
+    return True
 
 
-def _least_needed(state: AutoState) -> tuple[int, int]:
+def _least_needed(state: AutoState, *, may_join: bool) -> tuple[int, int]:
     """The component to give up, and the one it is joined with (-1: none)."""
     rank = state.factors.rank
     weakest = int(np.argmin(state.usage[:rank]))
@@ -171,8 +202,7 @@ def _least_needed(state: AutoState) -> tuple[int, int]:
         alike *= unit.T @ unit
     np.fill_diagonal(alike, -1.0)
     first, second = np.unravel_index(int(np.argmax(alike)), alike.shape)
-    # Every other trial gives up the weakest, so that one bad idea is not tried for ever.
-    if alike[first, second] > ALIKE and state.trial_failures % 2 == 0:
+    if alike[first, second] > ALIKE and may_join:
         if state.usage[first] < state.usage[second]:
             first, second = second, first
         return int(second), int(first)
@@ -184,7 +214,8 @@ def _merge(twin: AutoState, kept: int, given: int, weights: Array) -> None:
     for vector in (twin.mean_weights, twin.usage, twin.last_weights, weights):
         vector[kept] += vector[given]
     if twin.kind != "conjugate":
-        return  # signed factors: the other columns take over what the given one explained
+        _merge_signed(twin, kept, given)
+        return
     data, history = twin.factors.data, twin.conjugate
     counts = history.rate[:, kept] * data[:, kept] + history.rate[:, given] * data[:, given]
     history.rate[:, kept] += history.rate[:, given]
@@ -194,6 +225,24 @@ def _merge(twin: AutoState, kept: int, given: int, weights: Array) -> None:
         view[:, kept] /= max(float(view[:, kept].sum()), 1e-300)
     history.mass[kept] += history.mass[given]
     history.sensitivity[:, kept] = 0.0
+
+
+def _merge_signed(twin: AutoState, kept: int, given: int) -> None:
+    """Join the histories as if the past weights had been the sum of both.
+
+    Two components alike may have grown large with opposite signs: only the sum is small then.
+    """
+    if twin.kind == "square":
+        products = twin.square.products
+        for matrix in (products, products.T):
+            matrix[kept] += matrix[given]
+        return
+    history = twin.rows
+    if history.curvature.shape[2] > 1:
+        for side in (history.curvature, history.curvature.transpose(0, 2, 1)):
+            side[:, kept] += side[:, given]
+    history.slope[:, kept] += history.slope[:, given]
+    history.mean[kept] += history.mean[given]
 
 
 def _forget_slot(twin: AutoState, slot: int, size: float) -> None:
