@@ -104,7 +104,7 @@ def replay(
     settings: Mapping[str, Any],
     sources: Sequence[Source],
     n_slices: int,
-    labels: tuple[tuple[str, ...], ...] | None = None,
+    labels: Sequence[Sequence[str]] = (),
 ) -> Iterator[Slice]:
     """The slices of a run, from its files again, with the same codes for the same labels.
 
@@ -120,7 +120,7 @@ def replay(
     n_slices
         Slices the run has taken.
     labels
-        Names of the rows of each mode after the last of them, if they are to be compared.
+        First names of the rows of each mode after the last of them, if they are to be compared.
     """
     state: dict[str, Any] | None = None
     ends = [*(source["after"] for source in sources[1:]), n_slices]
@@ -134,7 +134,7 @@ def replay(
                 x = next(stream, None)
                 if x is None:
                     return
-                if number == n_slices and labels is not None and stream.labels != labels:
+                if number == n_slices and not _begin_with(stream.labels, labels):
                     return
                 yield x
             if source is not sources[-1]:
@@ -144,3 +144,8 @@ def replay(
                     state = stream.state()
         finally:
             stream.close()
+
+
+def _begin_with(labels: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> bool:
+    pairs = zip(labels, wanted, strict=False)
+    return all(tuple(found[: len(names)]) == tuple(names) for found, names in pairs)

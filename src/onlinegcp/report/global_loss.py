@@ -86,7 +86,7 @@ def measure_global(
                 reason = why_not(run)
                 if reason:
                     return GlobalLoss(unknown, reason)
-                found = _measure(run, view.steps, _again(run), progress)
+                found = _measure(run, view.steps, _again(run, view.labels), progress)
                 if found is None:
                     return GlobalLoss(unknown, _what_changed(run))
             else:
@@ -130,11 +130,11 @@ def why_not(run: Run) -> str:
     return ""
 
 
-def _again(run: Run) -> Iterable[Slice]:
+def _again(run: Run, labels: Sequence[Sequence[str]]) -> Iterable[Slice]:
     from onlinegcp.run_sources import read_sources, replay
 
     sources = read_sources(run.path, run.n_sources)
-    return replay(run.info["events"], sources, run.n_steps, run._labels)
+    return replay(run.info["events"], sources, run.n_steps, labels)
 
 
 def _measure(
