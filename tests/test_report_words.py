@@ -189,3 +189,11 @@ def test_calendars_need_dates_and_enough_of_them():
     profile = time_profile(hourly, load)
     assert profile.hour[:, 0].argmax() == 8
     np.testing.assert_allclose(np.nanmean(profile.hour), 1)
+
+
+def test_numbers_are_names_when_they_come_from_data_and_places_when_nobody_named_the_rows():
+    zones = [str(i) for i in range(30)]
+    assert guess_kind("pu", zones, from_data=True) == "category"
+    assert guess_kind("mode 1", zones) == "ordered"
+    assert guess_kind("hour", [str(i) for i in range(24)], from_data=True) == "hour"
+    assert guess_kind("fare", ["<0", "0 to 5", ">=5"], from_data=True) == "ordered"

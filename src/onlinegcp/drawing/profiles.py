@@ -59,8 +59,16 @@ class TimeProfile:
     hour: FloatArray | None = None
 
 
-def guess_kind(name: str, labels: Sequence[str]) -> Kind:
+def guess_kind(name: str, labels: Sequence[str], *, from_data: bool = False) -> Kind:
     """How the labels of a mode are ordered.
+
+    Parameters
+    ----------
+    name, labels
+        The mode.
+    from_data
+        Whether the labels are values of a column. Whole numbers are then identifiers (zones,
+        shops, users); of rows that nobody named they are positions.
 
     Examples
     --------
@@ -79,8 +87,8 @@ def guess_kind(name: str, labels: Sequence[str]) -> Kind:
         return "month"
     bins = all(_BIN.match(label) for label in labels)
     dates = all(len(label) >= 8 and parse_time(label) for label in labels)
-    # Rows without names are numbered from 0; names that are numbers seldom come in this order.
     numbered = len(labels) > 2 and all(label == str(i) for i, label in enumerate(labels))
+    numbered = numbered and not from_data
     return "ordered" if bins or dates or numbered else "category"
 
 
@@ -109,7 +117,7 @@ def mode_profiles(view: RunView) -> tuple[ModeProfile, ...]:
     for name, labels, factor in zip(view.modes, view.labels, view.factors, strict=False):
         total = np.abs(factor).sum(axis=0)
         shares = np.divide(factor, total, out=np.zeros_like(factor), where=total > 0)
-        kind = guess_kind(name, labels)
+        kind = guess_kind(name, labels, from_data=view.info.get("events") is not None)
         order = natural_order(kind, labels)
         sorted_labels = tuple(labels[i] for i in order)
         profiles.append(ModeProfile(name, kind, sorted_labels, shares[order]))
