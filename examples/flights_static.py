@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 import onlinegcp
+from onlinegcp.cli.flight_names import CARRIERS, CITIES
 from onlinegcp.problems import Stream
 from onlinegcp.static.result import Progress as Pass
 from onlinegcp.static.result import StaticFit
@@ -34,27 +35,6 @@ BARS = "▁▂▃▄▅▆▇█"
 TOLERANCE = 1e-2
 # Bars of weekdays and months start at this share of the average, or they would all look alike.
 FLOOR = 0.6
-
-# The codes most often seen; any other is shown as it is.
-CARRIERS = {
-    "9E": "Endeavor", "AA": "American", "AS": "Alaska", "B6": "JetBlue", "DL": "Delta",
-    "EV": "ExpressJet", "F9": "Frontier", "FL": "AirTran", "HA": "Hawaiian", "MQ": "Envoy",
-    "OO": "SkyWest", "UA": "United", "US": "US Airways", "VX": "Virgin America",
-    "WN": "Southwest", "YV": "Mesa",
-}  # fmt: skip
-CITIES = {
-    "ATL": "Atlanta", "BNA": "Nashville", "BOS": "Boston", "BUF": "Buffalo", "CHS": "Charleston",
-    "CLE": "Cleveland", "CLT": "Charlotte", "CMH": "Columbus", "CVG": "Cincinnati",
-    "DCA": "Washington", "DEN": "Denver", "DFW": "Dallas", "DTW": "Detroit",
-    "FLL": "Fort Lauderdale", "HNL": "Honolulu", "HOU": "Houston Hobby", "IAD": "Dulles",
-    "IAH": "Houston", "IND": "Indianapolis", "LAS": "Las Vegas", "LAX": "Los Angeles",
-    "MCO": "Orlando", "MDW": "Chicago Midway", "MIA": "Miami", "MKE": "Milwaukee",
-    "MSP": "Minneapolis", "MSY": "New Orleans", "ORD": "Chicago O'Hare", "PBI": "Palm Beach",
-    "PHL": "Philadelphia", "PHX": "Phoenix", "PIT": "Pittsburgh", "RDU": "Raleigh",
-    "RIC": "Richmond", "RSW": "Fort Myers", "SAN": "San Diego", "SEA": "Seattle",
-    "SFO": "San Francisco", "SJU": "San Juan", "SLC": "Salt Lake City", "STL": "St. Louis",
-    "TPA": "Tampa",
-}  # fmt: skip
 
 
 def main() -> None:

@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import Any
 
 INTRODUCTION = """\
----
-orphan: true
----
-
 # Anomalies
 
 *This page is written by `python -m experiments.anomalies --page` from
