@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from onlinegcp.kernels import tangent
 from onlinegcp.kernels.layout import pad_vector, stack_factors
+from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers import auto
 from onlinegcp.solvers.cells import OddsForm, cells_of
 from onlinegcp.solvers.zeros import Zeros
 
@@ -67,3 +70,82 @@ def test_draws_are_repeated_until_refreshed(monkeypatch):
     assert zeros.tangent(pad_vector(weights))[0] == first[0]
     other = Zeros(blocks, cells_of(Slice.dense(x)), FORMS["bernoulli"], key=6)
     assert other.tangent(pad_vector(weights))[0] != first[0]
+
+
+LARGE = (500, 500, 400)  # 10^8 cells
+
+
+def large_model(seed=0):
+    """Popular rows in every mode, so that odds range from nothing to 50."""
+    rng = np.random.default_rng(seed)
+    return rng, [rng.dirichlet(np.full(n, 0.3), 4).T for n in LARGE], [3e5, 1e5, 3e4, 5e3]
+
+
+def draw_large(rng, factors, weights):
+    """A yes-or-no slice with odds m: Poisson points, thinned from 1 - exp(-m) to m / (1 + m)."""
+    points = [
+        np.stack([rng.choice(len(a), int(w), p=a[:, r]) for a in factors], axis=1)
+        for r, w in enumerate(weights)
+    ]
+    linear = np.unique(np.ravel_multi_index(np.concatenate(points).T, LARGE))
+    index = np.stack(np.unravel_index(linear, LARGE), axis=1)
+    m = np.prod([a[index[:, k]] for k, a in enumerate(factors)], axis=0) @ weights
+    kept = index[rng.random(len(index)) < m / (1.0 + m) / -np.expm1(-m)]
+    return Slice(kept, np.ones(len(kept)), LARGE)
+
+
+def by_tiles(blocks, zeros, weights, rates=False):
+    pull, rate = np.zeros(blocks.width), np.zeros_like(blocks.data)
+    total = tangent.tangent_sums(
+        blocks.data, blocks.offsets, zeros.split, weights, -1 if rates else -2, pull, rate
+    )
+    return total, pull, rate
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scattered", [False, True])
+def test_samples_of_a_hundred_million_cells_agree_with_their_sum(scattered, monkeypatch):
+    rng, factors, weights = large_model()
+    blocks, padded = stack_factors(factors), pad_vector(np.array(weights))
+    x = draw_large(rng, factors, weights)
+    assert x.size == 10**8
+    zeros = Zeros(blocks, cells_of(x), FORMS["bernoulli"], key=3)
+    assert zeros.sampled
+    total, pull, rate = by_tiles(blocks, zeros, padded, rates=True)
+    value, slope = zeros.tangent(padded)
+    assert value == pytest.approx(total, rel=0.01)
+    np.testing.assert_allclose(slope, pull, rtol=0.03)
+    if scattered:
+        monkeypatch.setattr("onlinegcp.solvers.zeros.RATE_BUDGET", 4e5)
+    found = np.empty_like(rate)
+    zeros.rates(padded, -1, found)
+    error = found / rate - 1.0
+    for k in range(3):
+        rows = slice(blocks.offsets[k], blocks.offsets[k + 1])
+        # Each row counts by its part of the component.
+        spread = np.sqrt((blocks.data[rows] * error[rows] ** 2).sum(axis=0))
+        assert spread.max() < 0.03
+
+
+@pytest.mark.slow
+def test_a_slice_of_a_hundred_million_cells_is_learned_from_samples():
+    rng, factors, weights = large_model(1)
+    slices = [draw_large(rng, factors, weights) for _ in range(3)]
+    loss = get_loss("bernoulli_odds")
+    rough = [a * (1.0 + rng.random(a.shape)) for a in factors]
+    state = auto.start(rough, [weights], slices[:1], loss)
+    losses = []
+    for _ in range(2):
+        found = auto.solve(state, slices[2], loss)
+        zeros = Zeros(state.factors, cells_of(slices[2]), FORMS["bernoulli"])
+        total, pull, _ = by_tiles(state.factors, zeros, found.weights)
+        index = slices[2].index
+        parts = np.prod([v[index[:, k]] for k, v in enumerate(state.factors.views())], axis=0)
+        m = parts @ found.weights[:4]
+        # The optimality conditions, with sums over all cells: slopes small, against either part.
+        slope = pull - (parts / m[:, None]).sum(axis=0)
+        assert np.abs(slope / pull).max() < 0.03
+        losses.append(total - np.log(m).sum())
+        assert found.objective == pytest.approx(losses[-1], rel=0.01)
+        auto.step(state, slices[1], loss)
+    assert losses[1] < losses[0]

@@ -23,8 +23,10 @@ Array = NDArray[Any]
 EXACT_BUDGET = 5e7
 # Draws per component. 100 left an error of 1e-4 in the streamed loss of the 24 x 77 x 32 problem.
 DRAWS = 128
-# Multiply-adds for the rates of one mode from draws; above, each draw informs its own row only.
+# Multiply-adds for the rates of one mode from draws; above, each draw informs its own row only, and
+# as many draws are made as the budget allows.
 RATE_BUDGET = 3e7
+MOST_DRAWS = 8192
 PURPOSE = 11
 
 
@@ -49,11 +51,11 @@ class Zeros:
         work = math.prod(factors.shape) * factors.width
         self.sampled = not form.linear and cells.full and work > EXACT_BUDGET
         self._z = np.zeros(factors.width)
-        self._draws: Array | None = None
+        self._draws: dict[int, Array] = {}
 
     def refresh(self) -> None:
         """Forget draws made from factors that have changed since."""
-        self._draws = None
+        self._draws = {}
 
     def column_sums(self) -> Array:
         """Sum of z over the observed cells, for linear h."""
@@ -73,7 +75,7 @@ class Zeros:
         if self.sampled:
             logs = np.zeros(factors.width)
             tangent.sampled_tangent(
-                factors.data, factors.offsets, weights, self._cells(), DRAWS, factors.rank,
+                factors.data, factors.offsets, weights, self._cells(DRAWS), DRAWS, factors.rank,
                 self._products(), pull, logs,
             )  # fmt: skip
             value = float(weights @ logs)
@@ -139,28 +141,36 @@ class Zeros:
             weights, form.linear, base, form.slope, mode, out, self._z,
         )  # fmt: skip
 
-    def _cells(self) -> Array:
-        if self._draws is None:
+    def _cells(self, draws: int) -> Array:
+        if draws not in self._draws:
             factors = self.factors
             cumulative = np.empty_like(factors.data)
             for k in range(factors.ndim):
                 rows = slice(factors.offsets[k], factors.offsets[k + 1])
                 np.cumsum(factors.data[rows], axis=0, out=cumulative[rows])
-            self._draws = np.empty((factors.rank * DRAWS, factors.ndim), dtype=np.int64)
+            cells = np.empty((factors.rank * draws, factors.ndim), dtype=np.int64)
             tangent.draw_cells(
-                cumulative, factors.offsets, factors.rank, DRAWS, np.uint64(self.key), self._draws
+                cumulative, factors.offsets, factors.rank, draws, np.uint64(self.key), cells
             )
-        return self._draws
+            self._draws[draws] = cells
+        return self._draws[draws]
 
     def _sampled_rates(self, weights: Array, mode: int, out: Array) -> None:
         factors, sums = self.factors, self._products(without=mode)
-        arguments = (
-            factors.data, factors.offsets, weights, self._cells(), DRAWS, factors.rank, sums, mode,
+        work = factors.rank * factors.width
+        if factors.shape[mode] * work * DRAWS <= RATE_BUDGET:
+            tangent.sampled_rates(
+                factors.data, factors.offsets, weights, self._cells(DRAWS), DRAWS, factors.rank,
+                sums, mode, out,
+            )  # fmt: skip
+            return
+        # A row is met by few draws, so that what it lacks is lent by its component's mean: many
+        # draws are needed before a popular row is known by its own.
+        draws = int(min(MOST_DRAWS, max(DRAWS, RATE_BUDGET / (work * factors.ndim))))
+        tangent.scattered_rates(
+            factors.data, factors.offsets, weights, self._cells(draws), draws, factors.rank, sums,
+            mode, 2.0, out,
         )  # fmt: skip
-        if factors.shape[mode] * factors.rank * DRAWS * factors.width <= RATE_BUDGET:
-            tangent.sampled_rates(*arguments, out)
-        else:
-            tangent.scattered_rates(*arguments, 2.0, out)
 
 
 _NO_RATE = np.zeros((0, 0))
