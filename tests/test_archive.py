@@ -113,7 +113,7 @@ def test_newer_formats_other_kinds_and_missing_files_are_named(path, monkeypatch
     monkeypatch.setattr(archive, "FORMAT_VERSION", archive.FORMAT_VERSION + 1)
     write_archive(path, "thing", ARRAYS, RECORD)
     monkeypatch.undo()
-    with pytest.raises(StateError, match=r"has format 2\. Upgrade onlinegcp"):
+    with pytest.raises(StateError, match=r"has format 3\. Upgrade onlinegcp"):
         read_archive(path, "thing")
 
 
@@ -159,3 +159,47 @@ def test_a_full_disk_leaves_the_old_file(path):
     assert "already there is unchanged" in run.stdout
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["model"]
+
+
+def test_files_of_the_first_format_are_read(path, tmp_path):
+    meta = {"kind": "thing", "format": 1, "arrays": sorted(ARRAYS), "record": RECORD}
+    np.savez(tmp_path / "old.npz", onlinegcp_meta=np.array(json.dumps(meta)), **ARRAYS)
+    arrays, record = read_archive(tmp_path / "old.npz", "thing")
+    assert record == read_archive(path, "thing")[1]
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(arrays[name], array)
+
+
+def test_large_files_are_the_same_as_small_ones(path, monkeypatch):
+    before = read_archive(path, "thing")
+    monkeypatch.setattr(archive, "_SMALL", 0)
+    write_archive(path, "thing", ARRAYS, RECORD, durable=False)
+    after = read_archive(path, "thing")
+    assert before[1] == after[1]
+    for name, array in before[0].items():
+        np.testing.assert_array_equal(array, after[0][name])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.float64(1.5),
+        np.zeros((0, 3)),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(10)[::-3],
+        np.array([True, False]),
+        np.array(["text", "\u2013"]),
+        np.array(["2018-01-01"], dtype="M8[D]"),
+        np.arange(3, dtype=">i4"),
+        np.zeros(2, dtype=[("a", "i4"), ("b", "f8")]),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+def test_numpy_and_zip_programs_read_what_is_written(tmp_path, array):
+    write_archive(tmp_path / "a.npz", "thing", {"it": np.asarray(array), "n\xe4me": np.ones(2)}, {})
+    with np.load(tmp_path / "a.npz") as stored:
+        assert stored["it"].dtype == array.dtype
+        np.testing.assert_array_equal(stored["it"], array)
+        np.testing.assert_array_equal(stored["n\xe4me"], np.ones(2))
+    with zipfile.ZipFile(tmp_path / "a.npz") as file:
+        assert file.testzip() is None

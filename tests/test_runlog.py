@@ -43,7 +43,7 @@ def test_what_is_written_is_read(run):
     runlog.append_step(run, step(1, weights=np.ones(2), time=datetime.date(2013, 1, 1)))
     runlog.append_step(run, step(2, weights=[math.nan, np.float64(1.5)], flagged=np.bool_(True)))
     view = runlog.read_run(run)
-    assert view.info["format"] == 1
+    assert view.info["format"] == 2
     assert view.modes == ("dest", "hour")
     assert view.times == ["2013-01-01", "2013-01-02"]
     assert view.steps[0]["weights"] == [1.0, 1.0]
@@ -101,8 +101,8 @@ def test_a_damaged_run_json_is_named(run, content):
 
 
 def test_a_newer_format_asks_for_an_upgrade(run):
-    (run / runlog.RUN).write_text(json.dumps({"format": 2}))
-    with pytest.raises(StateError, match=r"format 2\. Upgrade"):
+    (run / runlog.RUN).write_text(json.dumps({"format": 3}))
+    with pytest.raises(StateError, match=r"format 3\. Upgrade"):
         runlog.read_run(run)
 
 

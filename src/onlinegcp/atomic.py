@@ -13,12 +13,20 @@ from onlinegcp.errors import StateError
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the place of `path` when the block ends well.
 
     The bytes go to a temporary name in the same directory, are flushed to disk, and the file is
     renamed: whatever happens meanwhile (an exception, a kill, a full disk, a power cut), `path` is
     whole.
+
+    Parameters
+    ----------
+    path
+        The file.
+    durable
+        Whether to wait for the disk. Without, a power cut within the next seconds may leave `path`
+        in pieces; a kill still may not.
 
     Examples
     --------
@@ -34,10 +42,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     try:
         with beside.open("xb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         beside.replace(target)
-        _sync_directory(target.parent)
+        if durable:
+            _sync_directory(target.parent)
     except OSError as error:
         kept = "The file already there is unchanged. " if target.exists() else ""
         raise StateError(

@@ -1,7 +1,8 @@
 """A run: a model, its stream and its directory, wired so that a kill loses nothing.
 
-Per slice: score it, learn it, replace the checkpoint, append the line. The checkpoint holds the
-line as well, so that whatever is cut off in between can be put right when the run is opened again.
+Per slice: score it, learn it, append new labels, replace the checkpoint, append the line. The
+checkpoint holds the line as well and says which labels count, so that whatever is cut off in
+between can be put right when the run is opened again.
 """
 
 from __future__ import annotations
@@ -17,23 +18,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
 
-from numpy.typing import NDArray
-
 from onlinegcp import __version__, runlog
 from onlinegcp.anomaly import AnomalyTracker, score_slice
-from onlinegcp.archive import read_archive, write_archive
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events.stream import EventStream
 from onlinegcp.losses import Loss
+from onlinegcp.run_checkpoint import (
+    Checkpoint,
+    Labels,
+    open_checkpoint,
+    with_vocabularies,
+    write_checkpoint,
+)
+from onlinegcp.run_disk import DiskSync
+from onlinegcp.run_labels import LABELS
 from onlinegcp.run_lines import Line, held_line, learned_line, warm_lines, written
-from onlinegcp.run_settings import event_settings, fresh_model, model_settings
+from onlinegcp.run_settings import event_settings, model_settings
 from onlinegcp.run_sources import SOURCES, Source, describe, note
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming import StreamingModel
-from onlinegcp.streaming.storage import pack_model, unpack_model
-from onlinegcp.times import pack_time, unpack_time
 
-Labels = tuple[tuple[str, ...], ...]
+# In this order whatever is left when they are removed can be opened.
+_FILES = (runlog.STEPS, SOURCES, runlog.SYNCED, runlog.CHECKPOINT, LABELS, runlog.RUN)
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,8 @@ class Run:
         Slices that have a line.
     n_sources : int
         Lines of sources.jsonl that count.
+    labels : tuple of tuples of str, or None
+        Names of the rows of each mode, if there are any.
     busy : bool
         Whether a slice is in flight, rather than waited for.
 
@@ -95,19 +103,32 @@ class Run:
     (2, 7)
     """
 
-    def __init__(self, path: Path, model: StreamingModel, info: dict[str, Any]) -> None:
-        self.path, self.model, self.info = path, model, info
-        self.n_steps = 0
+    def __init__(self, path: Path, point: Checkpoint, info: dict[str, Any]) -> None:
+        self.path, self.info = path, info
         self.busy = False
-        self._labels: Labels | None = None
-        self._events: dict[str, Any] | None = None  # state of the stream of events
-        self._tracker = AnomalyTracker(info["anomaly"]["period"])
-        self._last_time: Any = None
-        self._last_lines: list[Line] = []
-        self.n_sources = 0
+        self._point = point
+        self._disk = DiskSync(path)
         self._source: Source | None = None  # of the stream at hand, until it is written down
         self._lock: runlog.Lock | None = None
         self._begun = self._broken = self._overwrite = False
+
+    @property
+    def model(self) -> StreamingModel:
+        return self._point.model
+
+    @property
+    def n_steps(self) -> int:
+        return self._point.n_steps
+
+    @property
+    def n_sources(self) -> int:
+        return self._point.n_sources
+
+    @property
+    def labels(self) -> Labels | None:
+        return self._point.labels
+
+    _labels = labels
 
     # ---- making and opening
 
@@ -171,10 +192,11 @@ class Run:
             },
             "command": None if command is None else list(command),
         }
-        run = cls(folder, model, info)
-        run._overwrite = overwrite
+        point = Checkpoint(model, AnomalyTracker(period))
         if labels is not None:
-            run._labels = tuple(tuple(map(str, names)) for names in labels)
+            point.labels = tuple(tuple(map(str, names)) for names in labels)
+        run = cls(folder, point, info)
+        run._overwrite = overwrite
         return run
 
     @classmethod
@@ -195,27 +217,28 @@ class Run:
         folder = Path(path)
         info = runlog.read_run_json(folder)
         if not write:
-            run = cls(folder, fresh_model(info, loss), info)
-            run._load(loss)
+            run = cls(folder, open_checkpoint(folder, info, loss, repair=False), info)
+            run._begun = True
             return run
         lock = runlog.Lock(folder)
         lock.acquire()
         try:
-            run = cls(folder, fresh_model(info, loss), info)
-            run._lock = lock
-            run._load(loss)
-            runlog.recover(folder, run.n_steps, run._last_lines)
+            run = cls(folder, open_checkpoint(folder, info, loss, repair=True), info)
             _sweep(folder)
         except BaseException:
             lock.release()
             raise
+        run._lock, run._begun = lock, True
         return run
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Wait until all is on disk, and give the lock back."""
         if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+            try:
+                self._disk.sync()
+            finally:
+                self._lock.release()
+                self._lock = None
 
     def __enter__(self) -> Self:
         return self
@@ -249,8 +272,9 @@ class Run:
                 "slices. Open it in Python, Run.open(path).learn(slices)."
             )
         stream = from_events(source, **settings, **options)
-        if self._events is not None:
-            stream.restore(self._events, again=True)
+        if self._point.events is not None:
+            state = with_vocabularies(self._point.events, self._point.labels)
+            stream.restore(state, again=True)
         return stream
 
     def learn(
@@ -290,9 +314,11 @@ class Run:
             self.busy = True
             try:
                 if events is not None:
-                    self._labels = events.labels
+                    self._point.labels = events.labels
                 lines = self._advance(x, hold)
-                self._store(lines, self._events if events is None else events.state())
+                if events is not None:
+                    self._point.events = events.state(vocabularies=False)
+                self._store(lines)
             finally:
                 self.busy = False
             n_slices += 1
@@ -304,11 +330,13 @@ class Run:
                 return n_slices
         if events is not None:
             # The rows of a bin that is still open are known only now.
-            state = events.state()
-            if state != self._events and (self._begun or state["open"] is not None):
+            state = events.state(vocabularies=False)
+            if state != self._point.events and (self._begun or state["open"] is not None):
                 self.busy = True
-                self._store([], state)
+                self._point.events = state
+                self._store([])
                 self.busy = False
+        self._disk.sync()
         return n_slices
 
     @property
@@ -319,10 +347,10 @@ class Run:
     @property
     def last_time(self) -> Any:
         """Time of the last slice learned: ISO text, a number, or None."""
-        return written(self._last_time)
+        return written(self._point.last_time)
 
     def _unseen(self, stream: Iterable[Any], *, skip: bool) -> Iterator[Slice]:
-        last = self._last_time if skip else None
+        last = self._point.last_time if skip else None
         for item in stream:
             x = item if isinstance(item, Slice) else as_slice(item)
             if last is not None:
@@ -341,7 +369,7 @@ class Run:
             if x.time is None:
                 raise
             raise DataError(f"In the slice of {written(x.time)}: {error}") from error
-        self._last_time = x.time
+        self._point.last_time = x.time
         seconds = time.perf_counter() - start
         return [{**line, "seconds": round(seconds / len(lines), 6)} for line in lines]
 
@@ -350,7 +378,7 @@ class Run:
         buffer = _buffer(model)
         if buffer is not None:
             model.partial_fit([x])
-            self._tracker.update_volume(x, signed=model._get_loss().domain == "real")
+            self._point.tracker.update_volume(x, signed=model._get_loss().domain == "real")
             if _buffer(model) is not None:
                 return []
             if model.init is None:
@@ -360,10 +388,10 @@ class Run:
         anomaly = score_slice(
             model,
             x,
-            self._labels,
+            self._point.labels,
             top=options["top"],
             level=options["level"],
-            history=self._tracker,
+            history=self._point.tracker,
         )
         old = model.factors_
         if hold and anomaly.flagged:
@@ -371,39 +399,29 @@ class Run:
         else:
             model.partial_fit([x])
             lines = [learned_line(x, number, model, old, anomaly.to_json())]
-        self._tracker.update(anomaly)
+        self._point.tracker.update(anomaly)
         return lines
 
     # ---- the directory
 
-    def _store(self, lines: list[Line], events: dict[str, Any] | None) -> None:
+    def _store(self, lines: list[Line]) -> None:
         """The checkpoint first, the lines second: see `runlog`."""
-        self._broken = True  # until all of it is on disk
+        self._broken = True  # until all of it is written
         self._begin()
+        if self.info["format"] != runlog.FORMAT:
+            self.info = runlog.upgrade_run_json(self.path, self.info)
+        point = self._point
         if self._source is not None:
-            self.n_sources = note(self.path, self.n_sources, self._source)
+            point.n_sources = note(self.path, point.n_sources, self._source)
             self._source = None
+        texts = [runlog.encode_step(line) for line in lines]
+        point.n_steps += len(texts)
         # Through JSON, so that what a resumed run reads is what this one goes on with.
-        kept = [json.loads(runlog.encode_step(line)) for line in lines]
-        n_steps = self.n_steps + len(kept)
-        arrays: dict[str, NDArray[Any]] = {}
-        packed: dict[str, Any] | None = None
-        if self.model.__sklearn_is_fitted__():
-            arrays, packed = pack_model(self.model)
-        record = {
-            "model": packed,
-            "n_steps": n_steps,
-            "n_sources": self.n_sources,
-            "labels": self._labels,
-            "events": events,
-            "tracker": self._tracker.to_dict(),
-            "last_time": pack_time(self._last_time, or_text=True),
-            "last_step": kept or self._last_lines,
-        }
-        write_archive(self.path / runlog.CHECKPOINT, runlog.CHECKPOINT_KIND, arrays, record)
-        for line in kept:
-            runlog.append_step(self.path, line)
-        self.n_steps, self._last_lines, self._events = n_steps, record["last_step"], events
+        point.last_lines = [json.loads(text) for text in texts] or point.last_lines
+        write_checkpoint(self.path, point)
+        if texts:
+            runlog.append_lines(self.path, texts)
+        self._disk.written()
         self._broken = False
 
     def _begin(self) -> None:
@@ -412,8 +430,7 @@ class Run:
             return
         if self._overwrite and (self.path / runlog.RUN).exists():
             with runlog.Lock(self.path):
-                # In this order whatever a kill leaves can be opened.
-                for name in (runlog.STEPS, SOURCES, runlog.CHECKPOINT, runlog.RUN):
+                for name in _FILES:
                     (self.path / name).unlink(missing_ok=True)
         runlog.write_run_json(self.path, self.info)
         self.info = runlog.read_run_json(self.path)
@@ -421,36 +438,6 @@ class Run:
         self._lock.acquire()
         _sweep(self.path)
         self._begun = True
-
-    def _load(self, loss: Loss | None) -> None:
-        self._begun = True
-        checkpoint = self.path / runlog.CHECKPOINT
-        if not checkpoint.exists():
-            steps = self.path / runlog.STEPS
-            if steps.exists() and steps.stat().st_size:
-                raise StateError(
-                    f"{self.path} has lines in {runlog.STEPS} and must have {runlog.CHECKPOINT}, "
-                    "too, but there is none. Restore it from a copy, or fit again elsewhere."
-                )
-            return
-        arrays, record = read_archive(checkpoint, runlog.CHECKPOINT_KIND)
-        try:
-            self.n_steps = int(record["n_steps"])
-            self.n_sources = int(record.get("n_sources", 0))  # none before version 0.1
-            self._events = record["events"]
-            if record["labels"] is not None:
-                self._labels = tuple(map(tuple, record["labels"]))
-            self._tracker = AnomalyTracker.from_dict(record["tracker"])
-            self._last_time = unpack_time(record["last_time"])
-            self._last_lines = list(record["last_step"])
-            packed = record["model"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                f"a whole checkpoint was needed, but {checkpoint} lacks a part ({error!r}). "
-                "Restore it from a copy, or fit again elsewhere."
-            ) from error
-        if packed is not None:
-            self.model = unpack_model(arrays, packed, loss=loss, source=checkpoint)
 
     def _check_usable(self) -> None:
         if self._broken:
@@ -483,7 +470,7 @@ def _check_new(folder: Path, overwrite: bool) -> None:
 
 def _sweep(folder: Path) -> None:
     """Remove the half-written files a kill leaves. Hold the lock."""
-    for name in (runlog.RUN, SOURCES, runlog.CHECKPOINT):
+    for name in _FILES:
         for stray in folder.glob(f".{name}.*.tmp"):
             with contextlib.suppress(OSError):
                 stray.unlink()

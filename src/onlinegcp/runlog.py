@@ -1,41 +1,52 @@
 """The run directory: its format, and reading, appending, recovering, following and locking it.
 
-A run is a directory with four files::
+A run is a directory with these files::
 
-    run.json         written once: format, settings, environment, names of the modes
-    steps.jsonl      one line of JSON per slice, only ever appended to
-    checkpoint.npz   the model and the last lines, replaced all at once after every slice
-    lock             held by the process that writes
+    run.json                written once: format, settings, environment, names of the modes
+    steps.jsonl             one line of JSON per slice, only ever appended to
+    labels.jsonl            names of the rows, appended to when there are new ones (`run_labels`)
+    sources.jsonl           what was read (`run_sources`)
+    checkpoint.npz          the model and the last lines, replaced all at once after every slice
+    checkpoint.synced.npz   the last one that is surely on disk (`run_disk`)
+    lock                    held by the process that writes
 
-The writer stores the checkpoint first and appends the line second. A kill between the two leaves
-a line that is only in the checkpoint; `recover` puts it back.
+The writer appends labels, then stores the checkpoint, which says how many of them count, then
+appends the line. A kill in between leaves labels that do not count, or a line that is only in the
+checkpoint; `recover` puts it back.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import platform
-import socket
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.archive import read_archive
+from onlinegcp.appending import append, unreadable, unwritable
+from onlinegcp.archive import DamagedFile, read_archive
 from onlinegcp.atomic import replacing
 from onlinegcp.errors import StateError
+from onlinegcp.run_labels import read_labels
+from onlinegcp.run_lock import LOCK, Lock, is_locked
 
-FORMAT = 1
-RUN, STEPS, CHECKPOINT, LOCK = "run.json", "steps.jsonl", "checkpoint.npz", "lock"
+FORMAT = 2  # 1 had all labels in every checkpoint
+RUN, STEPS = "run.json", "steps.jsonl"
+CHECKPOINT, SYNCED = "checkpoint.npz", "checkpoint.synced.npz"
 CHECKPOINT_KIND = "run checkpoint"
+
+__all__ = [
+    "CHECKPOINT", "CHECKPOINT_KIND", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED", "Lock", "Position",
+    "RunView", "Step", "Tail", "append_lines", "append_step", "encode_step", "environment",
+    "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json", "recover", "tail",
+    "upgrade_run_json", "write_run_json",
+]  # fmt: skip
 
 PathLike = str | os.PathLike[str]
 Step = dict[str, Any]
@@ -128,17 +139,24 @@ def write_run_json(path: PathLike, record: Mapping[str, Any]) -> None:
         taken = (folder / RUN).exists()
     except OSError as error:
         raise StateError(
-            f"a run directory was to be made at {folder}, but that failed: {_why(error)}. Choose "
-            "a directory you may write to."
+            f"a run directory was to be made at {folder}, but that failed: "
+            f"{error.strerror or error}. Choose a directory you may write to."
         ) from error
     if taken:
         raise StateError(
             f"a new run needs a directory without one, but {folder} holds a run already. Continue "
             "it with update, or choose another directory."
         )
-    text = json.dumps(_plain({**record, "format": FORMAT}), indent=1, allow_nan=False)
-    with replacing(folder / RUN) as file:
+    upgrade_run_json(folder, record)
+
+
+def upgrade_run_json(path: PathLike, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace run.json by these settings in the present format, before anything else is in it."""
+    found = {**record, "format": FORMAT}
+    text = json.dumps(_plain(found), indent=1, allow_nan=False)
+    with replacing(Path(path) / RUN) as file:
         file.write(text.encode() + b"\n")
+    return found
 
 
 def read_run_json(path: PathLike) -> dict[str, Any]:
@@ -154,7 +172,7 @@ def read_run_json(path: PathLike) -> dict[str, Any]:
             "with -o."
         ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(source, error) from error
+        raise unreadable(source, error) from error
     try:
         info = json.loads(text)
         version = int(info["format"])
@@ -199,16 +217,16 @@ def read_run(path: PathLike) -> RunView:
 
 def read_model(path: PathLike) -> Model:
     """The factors, weights and labels of the checkpoint, empty where there is none yet."""
-    file = Path(path) / CHECKPOINT
+    folder = Path(path)
     try:
-        # Asked for before reading, as a run that only just began has none.
-        if not file.stat().st_size:
-            return (), np.zeros(0), ()
-    except FileNotFoundError:
+        found = read_checkpoint(folder)
+    except DamagedFile:
+        found = read_checkpoint(folder, SYNCED)
+        if found is None:
+            raise
+    if found is None:
         return (), np.zeros(0), ()
-    except OSError as error:
-        raise _unreadable(file, error) from error
-    arrays, record = read_archive(file, CHECKPOINT_KIND)
+    arrays, record = found
     factors: list[FloatArray] = []
     while f"factor.{len(factors)}" in arrays:
         factors.append(np.asarray(arrays[f"factor.{len(factors)}"], dtype=np.float64))
@@ -223,9 +241,38 @@ def read_model(path: PathLike) -> Model:
     return tuple(factors), np.asarray(weights, dtype=np.float64), tuple(labels)
 
 
+def read_checkpoint(
+    folder: Path, name: str = CHECKPOINT
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+    """The arrays and the record of a checkpoint, None where there is none yet.
+
+    Whatever the format, "labels" of the record are a list per mode, or None, and "kept_labels" say
+    what labels.jsonl has of them.
+    """
+    file = folder / name
+    try:
+        if not file.exists():
+            return None
+    except OSError as error:
+        raise unreadable(file, error) from error
+    arrays, record = read_archive(file, CHECKPOINT_KIND)
+    kept = record.get("labels")
+    record["kept_labels"] = None
+    if isinstance(kept, Mapping):
+        found = read_labels(folder, dict(kept))
+        record["labels"] = [found[home] for home in kept["modes"]]
+        record["kept_labels"] = {"bytes": kept["bytes"], "counts": kept["counts"]}
+    return arrays, record
+
+
 def append_step(path: PathLike, step: Mapping[str, Any]) -> None:
-    """Add one line to steps.jsonl, on disk when this returns; on failure the file is as before."""
-    _append(Path(path) / STEPS, encode_step(step))
+    """Add one line to steps.jsonl; on failure the file is as before."""
+    append_lines(path, [encode_step(step)])
+
+
+def append_lines(path: PathLike, lines: Sequence[bytes]) -> None:
+    """Add lines from `encode_step` to steps.jsonl, all or none."""
+    append(Path(path) / STEPS, b"".join(lines))
 
 
 def encode_step(step: Mapping[str, Any]) -> bytes:
@@ -237,7 +284,10 @@ def encode_step(step: Mapping[str, Any]) -> bytes:
     b'{"number":1,"local":null,"weights":[1.0,1.0]}\\n'
     """
     # Escaped, because a label may hold half a character, which UTF-8 cannot.
-    text = json.dumps(_plain(step), separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(step, separators=(",", ":"), allow_nan=False, default=_plain)
+    except (TypeError, ValueError):  # odd keys, or numbers that are not finite
+        text = json.dumps(_plain(step), separators=(",", ":"), allow_nan=False)
     return text.encode() + b"\n"
 
 
@@ -278,7 +328,7 @@ def recover(
     steps = steps[:n_steps]
     missing = [step for step in ours if len(steps) < step["number"] <= n_steps]
     if len(steps) + len(missing) != n_steps:
-        raise StateError(
+        raise DamagedFile(
             f"the checkpoint of {folder} has learned {n_steps} slices, but {STEPS} holds "
             f"{len(steps)} and the checkpoint itself only {len(missing)} more. Lines were lost; "
             "restore the directory from a copy, or fit again."
@@ -288,9 +338,9 @@ def recover(
         try:
             os.truncate(file, end)
         except OSError as error:
-            raise _unwritable(file, error) from error
+            raise unwritable(file, error) from error
     if missing or not file.exists():
-        _append(file, b"".join(encode_step(step) for step in missing))
+        append_lines(folder, [encode_step(step) for step in missing])
     return steps + [dict(_plain(step)) for step in missing]
 
 
@@ -310,7 +360,7 @@ def tail(path: PathLike, position: Position | None = None) -> Tail:
     except FileNotFoundError:
         return Tail([], Position(), restarted=position.offset > 0)
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     steps = list(_parse(lines := _whole_lines(content), Path(path)))
     lines = lines[: len(steps)]
     before = Position() if restarted else position
@@ -319,108 +369,13 @@ def tail(path: PathLike, position: Position | None = None) -> Tail:
     return Tail(steps, after, restarted)
 
 
-@final
-@dataclass
-class Lock:
-    """The right to write to a run, held by one process at a time.
-
-    The system drops it with the process, however that ends, so a stale one cannot exist.
-
-    Parameters
-    ----------
-    path
-        The run directory.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with Lock(tempfile.mkdtemp()):
-    ...     pass
-    """
-
-    path: PathLike
-    _handle: int | None = field(default=None, init=False, repr=False)
-
-    def acquire(self) -> None:
-        """Take the lock, or raise a StateError that says who has it."""
-        import fcntl
-
-        file = Path(self.path) / LOCK
-        try:
-            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise _unwritable(file, error) from error
-        try:
-            # Repeated, because `is_locked` holds it for a moment.
-            for _ in range(4):
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                time.sleep(0.02)
-            else:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.read(handle, 300).decode("utf-8", "replace").strip() or "another process"
-            os.close(handle)
-            raise StateError(
-                f"only one process may write to a run, but {self.path} is being written by "
-                f"{holder}. Wait for it or stop it; report and watch can read meanwhile."
-            ) from error
-        except OSError as error:
-            os.close(handle)
-            raise _unwritable(file, error) from error
-        self._handle = handle
-        # A full disk leaves the note empty; the lock holds all the same.
-        with contextlib.suppress(OSError):
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-
-    def release(self) -> None:
-        """Give the lock back; the file stays, because removing it would race with the next."""
-        if self._handle is not None:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._handle, 0)
-            os.close(self._handle)
-            self._handle = None
-
-    def __enter__(self) -> Self:
-        self.acquire()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.release()
-
-
-def is_locked(path: PathLike) -> bool:
-    """Whether some process is writing to the run just now."""
-    import fcntl
-
-    try:
-        handle = os.open(Path(path) / LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        # Shared, so that many readers can ask at once.
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(handle)
-    return False
-
-
 def _read_steps(folder: Path) -> bytes:
     try:
         return (folder / STEPS).read_bytes()
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise _unreadable(folder / STEPS, error) from error
+        raise unreadable(folder / STEPS, error) from error
 
 
 def _whole_lines(content: bytes) -> list[bytes]:
@@ -445,26 +400,6 @@ def _parse(lines: Sequence[bytes], folder: Path) -> Iterator[Step]:
         yield step
 
 
-def _append(file: Path, content: bytes) -> None:
-    try:
-        handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise _unwritable(file, error) from error
-    try:
-        before = os.fstat(handle).st_size
-        try:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[os.write(handle, rest) :]
-            os.fsync(handle)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(handle, before)
-            raise _unwritable(file, error) from error
-    finally:
-        os.close(handle)
-
-
 def _plain(value: Any) -> Any:
     """The same in terms of JSON: NumPy made Python, numbers that are not finite made None."""
     if isinstance(value, np.ndarray | np.generic):
@@ -479,20 +414,3 @@ def _plain(value: Any) -> Any:
         return value
     # Dates and the like, whose text is ISO.
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def _why(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error)
-
-
-def _unreadable(file: Path, error: Exception) -> StateError:
-    return StateError(
-        f"{file} was to be read, but that failed: {_why(error)}. Check its permissions."
-    )
-
-
-def _unwritable(file: Path, error: Exception) -> StateError:
-    return StateError(
-        f"{file} was to be written, but that failed: {_why(error)}. Nothing was lost; free some "
-        "space or make the directory writable, then continue with update."
-    )

@@ -136,18 +136,25 @@ class EventStream:
             self._slices.close()  # type: ignore[attr-defined]
         self._finished = True
 
-    def state(self) -> dict[str, Any]:
+    def state(self, *, vocabularies: bool = True) -> dict[str, Any]:
         """Everything that must be kept to go on later, ready for JSON.
 
         After the last slice this also holds the rows of an open bin (``close_last=False``). Before
         that, rows that were read ahead are not in it: give `restore` the same source again, with
         ``again=True``.
+
+        Parameters
+        ----------
+        vocabularies
+            Whether the labels are in it. If not, add them before `restore`, under this name: all
+            `labels` of the first mode of each of the groups in "shared".
         """
-        vocabularies = self._reader.vocabularies
+        known = self._reader.vocabularies
+        labels = {group[0]: [*known[group[0]].labels] for group in self._groups if vocabularies}
         return {
             "version": _VERSION,
             **self._settings(),
-            "vocabularies": {group[0]: [*vocabularies[group[0]].labels] for group in self._groups},
+            **({"vocabularies": labels} if vocabularies else {}),
             "columns": self._reader.state(),
             "closed": self._closed,
             "open": self._open_state(),
