@@ -67,7 +67,9 @@ ten slices. `z` is the normal quantile of the p-value and goes on where p underf
 **Why.** `cells` are those with the largest excess of deviance over its expectation, with the
 p-value of the cell alone; `modes` the rows that collect most of it; `components` the changes of
 weights against their recent mean, in standard deviations. Cells in rows that the model does not
-have yet count for the volume only.
+have yet count for the volume only. When counts are flagged for their volume, `cells` and `modes`
+compare the slice with an ordinary one (the usual weights, the expected total): they say where the
+events are missing, or where they come from.
 """
 
 

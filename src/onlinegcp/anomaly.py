@@ -32,6 +32,7 @@ from onlinegcp.solvers import auto
 from onlinegcp.solvers.auto_state import AutoState
 from onlinegcp.streaming.model import StreamingModel, widen
 from onlinegcp.tails import LOWEST_LOG, log_of, normal_quantile
+from onlinegcp.volume_cells import Difference, compare_volume
 
 __all__ = ["Anomaly", "AnomalyTracker", "Evidence", "drift", "score_slice"]
 
@@ -57,9 +58,10 @@ class Anomaly:
     flagged, kind
         Whether it is an alarm, and whether "pattern" or "volume" raised it.
     cells
-        Cells that depart most: index, labels, observed, expected, p, and share of all excess.
+        Cells that depart most: index, labels, observed, expected, p, and share of all excess. For
+        counts of odd volume they are compared with an ordinary slice of the expected total.
     modes
-        For each mode its rows with the largest shares of the excess.
+        For each mode its rows with the largest shares of the excess, or of what is missing.
     components
         Change of each weight against its recent mean, in standard deviations.
     evidence
@@ -151,16 +153,25 @@ def score_slice(
     flagged = min(log_pattern, log_volume) < limit
     kind = "pattern" if log_pattern <= log_volume else "volume"
     volume_z = normal_quantile(log_volume - math.log(2.0))
+    expected_total = _expected_total(ahead, whole, signed)
+    cells = () if misfit is None else _cells(misfit, loss, labels)
+    modes = _modes([np.empty(0) for _ in factors] if misfit is None else misfit.modes, labels)
+    if flagged and kind == "volume" and loss.name == "poisson" and past.weight_mean:
+        usual = np.array(past.weight_mean)
+        difference = compare_volume(known, factors, usual, expected_total, top=top)
+        if difference is not None:
+            cells = _difference_cells(difference, loss, labels)
+            modes = _modes(difference.modes, labels)
     return Anomaly(
         p=math.exp(max(log_pattern, LOWEST_LOG)),
         z=normal_quantile(log_pattern) if log_pattern < 0.0 else 0.0,
         volume_p=math.exp(max(log_volume, LOWEST_LOG)),
         volume_z=0.0 if math.isnan(error) else math.copysign(volume_z, error),
-        expected_total=_expected_total(ahead, whole, signed),
+        expected_total=expected_total,
         flagged=flagged,
         kind=kind if flagged else None,
-        cells=() if misfit is None else _cells(misfit, loss, labels),
-        modes=tuple(() for _ in factors) if misfit is None else _modes(misfit, labels),
+        cells=cells,
+        modes=modes,
         components=tuple(past.weight_changes(weights).tolist()),
         evidence=Evidence(score, unit, volume, past.level(), error, weights),
     )
@@ -272,23 +283,44 @@ def _cells(misfit: Misfit, loss: Loss, labels: Labels | None) -> tuple[dict[str,
     noisy = loss.name in ("gaussian", "gamma")
     scale = math.sqrt(max(misfit.dispersion, 1e-300)) if noisy else None
     chances = loss.p_value(misfit.observed, misfit.model, scale=scale)
-    expected = loss.mean(misfit.model)
+    expected, shares = loss.mean(misfit.model), misfit.cells / misfit.positive
+    return _cell_records(misfit.index, misfit.observed, expected, chances, shares, labels)
+
+
+def _difference_cells(
+    difference: Difference, loss: Loss, labels: Labels | None
+) -> tuple[dict[str, Any], ...]:
+    observed, expected = difference.observed, difference.expected
+    chances = loss.p_value(observed, expected)
+    return _cell_records(difference.index, observed, expected, chances, difference.shares, labels)
+
+
+def _cell_records(
+    index: NDArray[np.int64],
+    observed: FloatArray,
+    expected: FloatArray,
+    chances: FloatArray | None,
+    shares: FloatArray,
+    labels: Labels | None,
+) -> tuple[dict[str, Any], ...]:
     return tuple(
         {
-            "index": misfit.index[n].tolist(),
-            "labels": [_label(labels, k, int(i)) for k, i in enumerate(misfit.index[n])],
-            "observed": float(misfit.observed[n]),
+            "index": index[n].tolist(),
+            "labels": [_label(labels, k, int(i)) for k, i in enumerate(index[n])],
+            "observed": float(observed[n]),
             "expected": float(expected[n]),
             "p": None if chances is None else float(chances[n]),
-            "share": float(misfit.cells[n] / misfit.positive),
+            "share": float(shares[n]),
         }
-        for n in range(len(misfit.cells))
+        for n in range(len(index))
     )
 
 
-def _modes(misfit: Misfit, labels: Labels | None) -> tuple[tuple[dict[str, Any], ...], ...]:
+def _modes(
+    modes: Sequence[FloatArray], labels: Labels | None
+) -> tuple[tuple[dict[str, Any], ...], ...]:
     found = []
-    for k, rows in enumerate(misfit.modes):
+    for k, rows in enumerate(modes):
         best = np.argsort(-rows, kind="stable")[:TOP_ROWS]
         whole = float(np.maximum(rows, 0.0).sum())
         found.append(
