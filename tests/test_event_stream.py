@@ -69,6 +69,43 @@ def test_stopping_after_any_slice_and_starting_again_changes_nothing(options):
         assert summary(after) == summary(whole)
 
 
+def spoiled(in_order=True):
+    """Rows without a time, also first of all, without a key, late, and outside the limits."""
+    table = drawn(in_order=in_order)
+    rows = np.arange(len(table))
+    t = [None if r < 40 or r % 17 == 0 else moment for r, moment in enumerate(table["t"])]
+    if in_order:  # one in 29 comes a day late
+        late = datetime.timedelta(days=1)
+        t = [m if m is None or r % 29 else m - late for r, m in enumerate(t)]
+    pu = [None if r % 13 == 0 else label for r, label in zip(rows, table["pu"], strict=True)]
+    return table.with_columns(t=pl.Series(t, dtype=pl.Datetime), pu=pl.Series(pu))
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("block_rows", [5, 37, 1000])
+def test_rows_left_out_are_counted_once_however_often_they_are_read(
+    monkeypatch, in_order, block_rows
+):
+    monkeypatch.setattr(tables, "BLOCK_ROWS", block_rows)
+    table = spoiled(in_order)
+    options = OPTIONS | {"in_order": in_order, "since": "2018-01-02", "until": "2018-01-10"}
+    whole = from_events(table, **options)
+    expected = list(whole)
+    assert whole.n_events + whole.n_null + whole.n_late + whole.n_outside == len(table)
+    assert min(whole.n_null, whole.n_outside, whole.n_late + (not in_order)) > 0
+    for stop in (0, 1, 2, 5, len(expected)):
+        before = from_events(table, **options)
+        slices = [next(before) for _ in range(stop)]
+        after = from_events(table, **options).restore(through_json(before.state()), again=True)
+        slices += after
+        assert slices == expected
+        assert summary(after) == summary(whole)
+    # Tomorrow's file holds today's rows, too.
+    after = from_events(table, **options).restore(through_json(whole.state()), again=True)
+    assert list(after) == []
+    assert summary(after) == summary(whole)
+
+
 @pytest.mark.parametrize("options", [{}, {"value": "v", "agg": "sum"}, {"top": 4}])
 def test_tomorrow_goes_on_with_the_same_codes(options):
     table = drawn()

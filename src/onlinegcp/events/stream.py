@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, final
@@ -30,7 +31,7 @@ Empty = Literal["zero", "missing", "skip"]
 Groups = tuple[tuple[str, ...], ...]
 
 _VERSION = 1
-_COUNTERS = ("n_slices", "n_events", "n_late", "n_null", "n_outside")
+_COUNTERS = ("n_slices", "n_events", "n_late", "n_null")
 
 
 @final
@@ -70,10 +71,9 @@ class EventStream:
         Rows dropped because their bin was closed already.
     n_null : int
         Rows dropped because time, key or value was missing.
-    n_outside : int
-        Rows dropped because of `since` and `until`.
-    n_read, n_rows : int or None
-        Rows of this source passed so far, and in all, None if it was not looked through.
+    n_outside, n_read, n_rows : int or None
+        Rows of this source: dropped because of `since` and `until`, passed so far, and in all, None
+        if it was not looked through.
     source : dict
         What it reads, so that it can be read again: `kind` ("files", "table" or "live"), `files`,
         and the `options` that belong to this source alone.
@@ -87,6 +87,10 @@ class EventStream:
         self.source: dict[str, Any] = {}
         self._closed: int | None = None  # key of the last bin handed out or passed over
         self._seen: int | None = None  # rows up to this bin are passed over in silence
+        self._latest: int | None = None  # latest bin of any row of this source so far
+        self._late: Counter[int] = Counter()  # late rows, by the bin that was open then
+        self._late_before = 0
+        self._untimed = 0  # rows without a time before the first that has one
         self._open: tuple[int, Cells] | None = None
         self._restored = False
         self._slices: Iterator[Slice] | None = None
@@ -197,6 +201,7 @@ class EventStream:
         self._open = self._opened(state["open"]) if state["open"] else None
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
+        self._late_before = self.n_late
         return self
 
     def _settings(self) -> dict[str, Any]:
@@ -242,18 +247,27 @@ class EventStream:
 
     def _on_time(self, rows: Rows) -> Rows:
         """Leave out rows whose bin has been closed by a row before them."""
-        if self._seen is not None and len(rows) and rows.keys.min() <= self._seen:
-            rows = rows.take(rows.keys > self._seen)
         if not len(rows):
             return rows
-        floor = int(rows.keys[0])
+        start = int(rows.keys[0]) if self._latest is None else self._latest
+        ordered = rows.keys[0] >= start and bool((rows.keys[1:] >= rows.keys[:-1]).all())
+        latest = rows.keys if ordered else np.maximum(np.maximum.accumulate(rows.keys), start)
+        self._latest = int(latest[-1])
+        if self._seen is not None and latest[0] <= self._seen:
+            # Read before: what was kept and what was late then is in the state.
+            fresh = latest > self._seen
+            rows, latest = rows.take(fresh), latest[fresh]
+            self._untimed = 0
+            if not len(rows):
+                return rows
+        floor = int(latest[0])
         if self._open is not None:
             floor = self._open[0]
         elif self._closed is not None:
             floor = self._closed + 1
-        if rows.keys[0] >= floor and (rows.keys[1:] >= rows.keys[:-1]).all():
+        if ordered and latest[0] >= floor:
             return rows
-        latest = np.maximum(np.maximum.accumulate(rows.keys), floor)
+        latest = np.maximum(latest, floor)
         late = rows.keys < latest
         if not late.any():
             return rows
@@ -265,8 +279,13 @@ class EventStream:
                 f"{bins.time(int(rows.keys[first]))}, which was closed before. Sort the source, or "
                 "use on_late='drop' to leave such rows out and count them."
             )
-        self.n_late += int(np.count_nonzero(late))
+        self._late.update(latest[late].tolist())
         return rows.take(~late)
+
+    def _count_late(self, up_to: int | None = None) -> None:
+        """Count the late rows that came while bins up to this one were open, or all."""
+        for key in [key for key in self._late if up_to is None or key <= up_to]:
+            self.n_late += self._late.pop(key)
 
     def _check_gap(self, key: int, rows: Rows, position: int) -> None:
         """Refuse to make very many empty slices."""
@@ -305,6 +324,7 @@ class EventStream:
         """The slice of the open bin."""
         assert self._open is not None
         (self._closed, cells), self._open = self._open, None
+        self._count_late(self._closed)
         self.n_events += cells.n_events
         self.n_null += cells.n_null
         if cells.empty:
@@ -380,7 +400,7 @@ def _run(stream: EventStream) -> Iterator[Slice]:
     for rows in _rows(stream._tables.parts, stream._reader, stream._options.in_order):
         stream.n_read += len(rows) + rows.n_outside + rows.n_untimed
         stream.n_outside += rows.n_outside
-        stream.n_null += rows.n_untimed
+        stream._untimed += rows.n_untimed
         rows = stream._on_time(rows)
         if not len(rows):
             continue
@@ -399,6 +419,9 @@ def _run(stream: EventStream) -> Iterator[Slice]:
                     if (x := stream._empty_slice()) is not None:
                         yield x
                 stream._open = key, Cells(stream._options.aggregation)
+            # They count with the first row that has a time, as later ones with the row before.
+            stream._open[1].n_null += stream._untimed
+            stream._untimed = 0
             stream._open[1].add(
                 [part[start:end] for part in rows.ids],
                 None if rows.values is None else rows.values[start:end],
@@ -409,9 +432,12 @@ def _run(stream: EventStream) -> Iterator[Slice]:
         and (x := stream._close()) is not None
     ):
         yield x
-    if stream.n_late:
+    stream._count_late()
+    stream.n_null += stream._untimed
+    if stream.n_late > stream._late_before:
         logging.getLogger("onlinegcp").warning(
-            "%d rows came after their time bin was closed and were dropped", stream.n_late
+            "%d rows came after their time bin was closed and were dropped",
+            stream.n_late - stream._late_before,
         )
 
 
