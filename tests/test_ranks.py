@@ -122,6 +122,14 @@ def test_the_advice_tells_how_far_to_trust_the_patterns(stability, words):
     assert figure.data[0].y == pytest.approx(losses.mean(axis=1) / 10)
 
 
+def test_the_advice_says_when_the_largest_rank_tried_is_the_best():
+    losses = np.array([[5.0, 5.0], [3.0, 3.2], [1.1, 1.0]])
+    largest = RankStudy((1, 2, 3), losses, np.ones(3), 10.0, 3, 3)
+    assert "a larger one may do better" in largest.advice
+    inner = RankStudy((1, 2, 3), losses[[0, 2, 1]], np.ones(3), 10.0, 2, 2)
+    assert "larger" not in inner.advice
+
+
 def test_too_few_slices_are_refused():
     with pytest.raises(DataError, match="two slices beyond"):
         study_ranks(poisson_stream(1, 5), [1], "poisson", warm_start=4)

@@ -69,6 +69,8 @@ class RankStudy:
         text = f"Use rank {self.recommended}"
         if self.recommended == self.best:
             text += ": it predicts best."
+            if len(self.ranks) > 1 and self.best == max(self.ranks):
+                text += " It is also the largest tried, and a larger one may do better still."
         else:
             text += f": it predicts as well as rank {self.best}, within the noise."
         agreement = self.stability[at]
