@@ -186,15 +186,32 @@ def test_sparse_and_dense_slices_of_the_same_data_agree(name):
 
 
 @pytest.mark.parametrize("name", ["poisson", "bernoulli_odds", "gaussian", "gamma"])
-def test_one_and_two_threads_give_the_same_bits(name):
-    loss, factors, rows, slices = stream(name, count=8)
-    states = []
+def test_one_and_two_threads_give_the_same_bits(name, monkeypatch):
+    monkeypatch.setattr(components, "PAUSE", 2)  # a trial has work for the second thread
+    monkeypatch.setattr(components, "SPLIT_PAUSE", 2)
+    loss, factors, rows, slices = stream(name, count=30)
+    ends, trials = [], 0
     for jobs in (1, 2):
         state = auto.start(factors, rows[:4], slices[:4], loss)
         for x in slices[4:]:
+            trials += state.trial is not None
             auto.step(state, x, loss, n_jobs=jobs)
-        states.append(state)
-    np.testing.assert_array_equal(states[0].factors.data, states[1].factors.data)
+        ends.append(state.to_dict())
+    assert trials
+    for key, value in ends[0].items():
+        np.testing.assert_array_equal(value, ends[1][key], key)
+
+
+def test_an_error_in_the_second_thread_reaches_the_caller(monkeypatch):
+    monkeypatch.setattr(components, "PAUSE", 2)
+    loss, factors, rows, slices = stream("gaussian", count=30)
+    state = auto.start(factors, rows[:4], slices[:4], loss)
+    for x in slices[4:12]:
+        auto.step(state, x, loss, n_jobs=2)
+    assert state.trial is not None
+    state.trial.square.products = None  # a twin that cannot be stepped
+    with pytest.raises(TypeError):
+        auto.step(state, slices[12], loss, n_jobs=2)
 
 
 @pytest.mark.parametrize("name", ["poisson", "gaussian", "bernoulli_odds", "poisson_log"])

@@ -110,6 +110,7 @@ def test_no_trial_runs_when_reseeding_is_off():
     assert sum(info.births for info in infos) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian", "huber"])
 def test_a_lost_component_is_found_again_with_signed_factors(name):
     loss, model, weights, slices = make("good", name, count=110)

@@ -51,6 +51,7 @@ def solve(factors, x, loss, **options):
     return newton.solve_odds_form(blocks, cells, form, zeros, start, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize(
     ("shape", "missing"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -245,18 +246,26 @@ def step(state: AutoState, x: Slice, loss: Loss, *, n_jobs: int = 1, seed: int =
     loss
         The loss the state was started with.
     n_jobs
-        Threads; results do not depend on it.
+        With 2 or more, a component's trial runs beside the model in a second thread; results do
+        not depend on it.
     seed
         Seed of the draws, where cells are sampled.
     """
     _check_shape(state, x)
-    info = _step_once(state, x, loss, seed)
-    if state.reseed and info.informative:
-        counts = components.supervise(
-            state, x, loss, info, lambda twin: _step_once(twin, x, loss, seed)
-        )
+    twin = state.trial if state.reseed else None
+    if twin is None:
+        info, rival = _step_once(state, x, loss, seed), None
+    elif n_jobs > 1:
+        with ThreadPoolExecutor(1) as beside:
+            waiting = beside.submit(_step_once, twin, x, loss, seed)
+            info = _step_once(state, x, loss, seed)
+            rival = waiting.result()
     else:
-        counts = (0, 0, 0)
+        info = _step_once(state, x, loss, seed)
+        rival = _step_once(twin, x, loss, seed)
+    counts = (0, 0, 0)
+    if state.reseed and info.informative:
+        counts = components.supervise(state, x, loss, info, rival)
     rank = state.factors.rank
     return StepInfo(
         info.weights[:rank].copy(), info.prequential, info.local, info.newton_steps,

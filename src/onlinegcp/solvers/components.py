@@ -11,7 +11,6 @@ threshold decides what is dead: only prediction does.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -64,7 +63,7 @@ def supervise(
     x: Slice,
     loss: Loss,
     outcome: Outcome,
-    step_twin: Callable[[AutoState], Outcome],
+    rival: Outcome | None,
 ) -> tuple[int, int, int]:
     """Run the trial one slice further, or open one; return births, deaths and merges.
 
@@ -76,15 +75,14 @@ def supervise(
         The slice and the loss.
     outcome
         What the model's own step gave.
-    step_twin
-        Steps a model over the same slice.
+    rival
+        What the step of the twin gave, if there is one on trial.
     """
     if state.trial_next == 0:
         state.trial_next = state.n_slices + PAUSE
         state.split_next = state.n_slices + SPLIT_PAUSE
-    if state.trial is not None:
-        gain = outcome.prequential - step_twin(state.trial).prequential
-        return _judge(state, gain)
+    if rival is not None:
+        return _judge(state, outcome.prequential - rival.prequential)
     if state.factors.rank > 1:
         now = state.n_slices
         if now >= state.trial_next:

@@ -2,9 +2,10 @@
 
 Per row and component the history is a Gamma prior, shape old factor times rate, which the slice's
 responsibilities and exposure update: new = (lam rate old + phi) / (lam rate + exposure). There is
-no step size, entries stay positive, and slice loss plus history never increase. For Poisson all
-modes move at once (one EM step for the whole model); other losses move one mode after the other,
-because their exposure changes with every mode.
+no step size, and entries stay positive. For Poisson all modes move at once, as in EM (one step for
+the whole model), and slice loss plus history do not rise, the floor under the factors aside. Other
+losses, and missing cells, move one mode after the other, because their exposure changes with every
+mode; scaling the columns, or sampled exposure, may then raise the sum a little.
 """
 
 from __future__ import annotations

@@ -91,7 +91,8 @@ class OnlineGCP(StreamingModel):
     random_state
         Seed; None draws one.
     n_jobs
-        Threads; the result is the same for any number.
+        Threads; the result is the same for any number. "auto" has work for two, and only while a
+        change of its components is on trial.
     device
         Where to compute: "cpu", or "reference" for plain NumPy.
 
