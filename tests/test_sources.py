@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from onlinegcp.archive import write_archive
-from onlinegcp.errors import DataError, StateError
+from onlinegcp.errors import DataError, MissingFileError, StateError
+from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.sources import load_npz, read_tns, save_npz, write_tns
+from onlinegcp.streaming import OnlineGCP
 
 X = Slice([[0, 1], [2, 0], [2, 2]], [1.0, 2.5, -3.0], (3, 4))
 SAME_FOLDER = settings(
@@ -361,3 +363,16 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
         write(tmp_path / "x", Slice.dense(np.eye(3)))
     assert (tmp_path / "x").read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("read", [read_tns, load_npz, KTensor.load, OnlineGCP.load])
+def test_a_file_that_is_not_there_is_one_error_everywhere(tmp_path, read):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "nothing.npz", tmp_path / "file" / "below"):
+        with pytest.raises(MissingFileError, match="there is no such file") as found:
+            read(path)
+        assert isinstance(found.value, StateError)
+        assert isinstance(found.value, FileNotFoundError)
+        assert str(path) in str(found.value)
+    with pytest.raises(StateError, match="could not be opened: Is a directory"):
+        read(tmp_path)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onlinegcp.errors import BackendError as BackendError
     from onlinegcp.errors import DataError as DataError
+    from onlinegcp.errors import MissingFileError as MissingFileError
     from onlinegcp.errors import OnlineGCPError as OnlineGCPError
     from onlinegcp.errors import StateError as StateError
     from onlinegcp.events import from_events as from_events
@@ -51,6 +52,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "BackendError": "errors",
     "DataError": "errors",
+    "MissingFileError": "errors",
     "OnlineGCPError": "errors",
     "StateError": "errors",
     "Slice": "slices",
@@ -87,6 +89,7 @@ __all__ = [
     "EventStream",
     "KTensor",
     "Loss",
+    "MissingFileError",
     "OnlineCP",
     "OnlineGCP",
     "OnlineGCPError",

@@ -13,13 +13,13 @@ import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.atomic import replacing
-from onlinegcp.errors import DataError, StateError
+from onlinegcp.errors import DataError, MissingFileError, StateError
 
 FORMAT_VERSION = 2  # 1 had its record as an array of characters, four bytes each
 _META = "onlinegcp_meta"
@@ -97,19 +97,18 @@ def read_archive(
     arrays, record
     """
     source = Path(path)
-    if not source.is_file():
-        raise StateError(
-            f"a saved {kind} was needed at {source}, but there is no such file. Check the path."
-        )
     try:
         # Opened here, because np.load leaves a damaged file open when it is given a path.
-        with source.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        file = opened(source, f"a saved {kind}")
+        with file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         packed = arrays.pop(_META)
         meta = json.loads(packed.tobytes() if packed.dtype == np.uint8 else str(packed))
         found, version, record = meta["kind"], int(meta["format"]), dict(meta["record"])
         if meta.get("arrays", sorted(arrays)) != sorted(arrays):
             raise ValueError("some of its arrays are not there")
+    except StateError:
+        raise
     except Exception as error:  # damaged bytes make the zip and array readers raise anything
         raise DamagedFile(
             f"a saved {kind} was needed, but {source} cannot be read as one: {error}. The file is "
@@ -125,6 +124,29 @@ def read_archive(
             f"a saved {kind} was needed, but {source} holds a {found}. Give the path of a {kind}."
         )
     return arrays, record
+
+
+def opened(path: Path, what: str) -> IO[bytes]:
+    """A file to read, or the error that says why there is none.
+
+    Parameters
+    ----------
+    path
+        The file.
+    what
+        What it should be, as in "a saved model".
+    """
+    try:
+        return path.open("rb")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(
+            f"{what} was needed at {path}, but there is no such file. Check the path."
+        ) from error
+    except OSError as error:
+        raise StateError(
+            f"{what} was needed, but {path} could not be opened: {error.strerror or error}. Check "
+            "the path and its permissions."
+        ) from error
 
 
 def _npz(parts: Mapping[str, NDArray[Any]]) -> list[bytes | memoryview]:

@@ -18,5 +18,9 @@ class StateError(OnlineGCPError, RuntimeError):
     """The object or file is not in the state the call needs."""
 
 
+class MissingFileError(StateError, FileNotFoundError):
+    """A file that was to be read is not there."""
+
+
 class BackendError(OnlineGCPError, RuntimeError):
     """A compute device or its compiler cannot do what was asked."""

@@ -1,7 +1,8 @@
 """Tensor files: FROSTT text (.tns, also gzipped) and NumPy archives, to slices and back.
 
-Text that cannot be opened raises the usual OSError, and anything wrong inside it DataError with the
-file's name and the line. An archive that is missing or damaged raises StateError.
+A file that is not there raises MissingFileError, which is a StateError and a FileNotFoundError, and
+one that cannot be opened StateError. Anything wrong inside text raises DataError with the file's
+name and the line, a damaged archive StateError.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import IO, Any, Literal, NamedTuple, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
-from onlinegcp.archive import read_archive, write_archive
+from onlinegcp.archive import opened, read_archive, write_archive
 from onlinegcp.atomic import replacing
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.slices import Slice, Unlisted, as_slice
@@ -222,7 +223,8 @@ class _Text:
 
 
 def _unpacked(path: Path) -> bytes:
-    data = path.read_bytes()
+    with opened(path, "a tensor file") as file:
+        data = file.read()
     if data.startswith(_GZIP_MAGIC):
         try:
             data = gzip.decompress(data)
