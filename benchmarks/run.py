@@ -25,6 +25,7 @@ NAMES = [
     "cp_apr",
     "memory",
     "startup",
+    "events",
     "streaming",
     "auto",
     "auto_quality",

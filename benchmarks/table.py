@@ -20,6 +20,7 @@ HEADINGS = {
     "cp_apr": "CP-APR to a KKT tolerance of 1e-4",
     "memory": "Peak memory of a static solve, beyond the tensor",
     "startup": "Start-up",
+    "events": "A parquet file to slices, on two cores",
     "streaming": "The paper's streaming method, against its authors' code",
     "auto": "The default solver, against the authors' code at the paper's settings",
     "auto_quality": "The default solver, against static fits of everything and under drift",
