@@ -1,9 +1,10 @@
-"""Nonnegative least squares for many rows that share one system: exact zeros, exact optimum.
+"""Nonnegative least squares for many rows that share one system, with exact zeros.
 
 Each row minimises a'Ha / 2 - b'a over a >= 0. Rows whose unbounded optimum is nonnegative are done
 at once. For the rest, coordinate descent guesses which entries are zero and a solve for the others
-ends the row if the guess was right; if not, the row moves towards that solve as far as the bound
-lets it, and goes on.
+ends the row, exactly, if the guess was right; if not, the row moves towards that solve as far as
+the bound lets it, and goes on. Every move lowers the objective, so a row that is stopped (nearly
+singular systems may take more rounds than allowed) is nonnegative and better than its start.
 """
 
 from __future__ import annotations
