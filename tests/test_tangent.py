@@ -21,23 +21,24 @@ def test_tiles_agree_with_the_full_array(shape):
     blocks = stack_factors(factors)
     pull, rate = np.zeros(8), np.zeros_like(blocks.data)
     split = tangent.split_modes(shape)
-    total = tangent.tangent_sums(
-        blocks.data, blocks.offsets, split, pad_vector(weights), -1, pull, rate
-    )
+    model_of = (blocks.data, blocks.offsets, split, pad_vector(weights))
+    total = tangent.tangent_sums(*model_of, -2, pull, rate)
+    alone = tangent.tangent_sums(*model_of, -3, np.zeros(8), rate)
     expected = tangent.reference_tangent_sums(factors, weights)
     assert total == pytest.approx(expected[0], rel=1e-12)
+    assert alone == total
+    assert not rate.any()
+    tangent.tangent_sums(*model_of, -1, np.zeros(8), rate)
     np.testing.assert_allclose(pull[:5], expected[1], rtol=1e-11)
     np.testing.assert_allclose(rate[:, :5], np.concatenate(expected[2]), rtol=1e-11)
     for mode in range(len(shape)):
         one = np.zeros_like(rate)
-        tangent.tangent_sums(
-            blocks.data, blocks.offsets, split, pad_vector(weights), mode, pull, one
-        )
+        tangent.tangent_sums(*model_of, mode, np.zeros(8), one)
         rows = slice(blocks.offsets[mode], blocks.offsets[mode + 1])
         np.testing.assert_allclose(one[rows], rate[rows], rtol=1e-11)
 
 
-def test_huge_model_values_do_not_overflow_the_product_of_four():
+def test_huge_model_values_do_not_overflow_the_product_of_many():
     blocks = stack_factors([np.full((8, 1), 1e120)])
     total = tangent.tangent_sums(
         blocks.data, blocks.offsets, 0, pad_vector(np.ones(1)), -2, np.zeros(4), np.zeros((0, 0))

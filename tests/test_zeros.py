@@ -96,10 +96,22 @@ def draw_large(rng, factors, weights):
 
 def by_tiles(blocks, zeros, weights, rates=False):
     pull, rate = np.zeros(blocks.width), np.zeros_like(blocks.data)
-    total = tangent.tangent_sums(
-        blocks.data, blocks.offsets, zeros.split, weights, -1 if rates else -2, pull, rate
-    )
+    model_of = (blocks.data, blocks.offsets, zeros.split, weights)
+    total = tangent.tangent_sums(*model_of, -2, pull, rate)
+    if rates:
+        tangent.tangent_sums(*model_of, -1, np.zeros(blocks.width), rate)
     return total, pull, rate
+
+
+def test_the_value_alone_is_that_of_the_tangent():
+    factors = [np.random.default_rng(4).dirichlet(np.ones(n), 3).T for n in (7, 5, 4)]
+    blocks, weights = stack_factors(factors), pad_vector(np.array([3.0, 0.0, 11.0]))
+    for form in FORMS.values():
+        x = Slice(np.array([[0, 1, 2], [6, 4, 3]]), [1.0, 1.0], (7, 5, 4))
+        for unlisted in ("zero", "missing"):
+            x = Slice(x.index, x.value, x.shape, unlisted=unlisted)
+            zeros = Zeros(blocks, cells_of(x), form)
+            assert zeros.value(weights) == pytest.approx(zeros.tangent(weights)[0], rel=1e-14)
 
 
 @pytest.mark.slow

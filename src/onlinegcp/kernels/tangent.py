@@ -105,8 +105,9 @@ def spread(data, offsets, first, last, start, slopes, rows, wanted, rate):
 
 @kernel
 def tangent_sums(data, offsets, split, weights, mode, pull, rate):
-    # Over all cells: returns sum log(1 + m); pull[r] = sum z_r / (1 + m); and, for mode >= 0 or
-    # every mode with -1 (none with -2), rate[row, r] += sum s_r prod of the other modes / (1 + m).
+    # Over all cells, what is asked for and no more: with mode -3 returns sum log(1 + m); with -2
+    # sets pull[r] = sum z_r / (1 + m), too; for mode >= 0, or every mode with -1, adds to
+    # rate[row, r] sum s_r prod of the other modes / (1 + m) and returns 0.
     # One thread; tiles in a fixed order, so sums repeat bit for bit.
     width = data.shape[1]
     d = offsets.shape[0] - 1
@@ -124,6 +125,8 @@ def tangent_sums(data, offsets, split, weights, mode, pull, rate):
     rows = max(1, min(n_left, 512, TILE_PRODUCT // (columns * width)))
     want_left = mode == -1 or (mode >= 0 and mode < split)
     want_right = mode == -1 or mode >= split
+    want_pull = mode == -2
+    want_logs = mode <= -2
     right_slopes = np.zeros((n_right if want_right else 0, width))
     pull[:] = 0.0
     total = 0.0
@@ -138,24 +141,30 @@ def tangent_sums(data, offsets, split, weights, mode, pull, rate):
         for begin in range(0, n_right, columns):
             end = min(begin + columns, n_right)
             tile = np.dot(scaled[:here], right[begin:end].T)
+            if want_logs:
+                for i in range(here):
+                    # One logarithm for sixteen cells: it costs as much as twenty products.
+                    product = 1.0
+                    for c in range(end - begin):
+                        product *= 1.0 + tile[i, c]
+                        if c % 16 == 15 or product > 1e150:
+                            total += np.log(product)
+                            product = 1.0
+                    total += np.log(product)
+                if not want_pull:
+                    continue
             for i in range(here):
                 line = tile[i]
-                # One logarithm for four cells: it costs as much as twenty products.
-                product = 1.0
-                for c in range(end - begin):
-                    product *= 1.0 + line[c]
-                    if c % 4 == 3 or product > 1e150:
-                        total += np.log(product)
-                        product = 1.0
-                total += np.log(product)
                 for c in range(end - begin):
                     line[c] = 1.0 / (1.0 + line[c])
-            slopes += np.dot(tile, right[begin:end])
+            if want_pull or want_left:
+                slopes += np.dot(tile, right[begin:end])
             if want_right:
                 right_slopes[begin:end] += np.dot(tile.T, scaled[:here])
-        for i in range(here):
-            for r in range(width):
-                pull[r] += slopes[i, r] * left[start + i, r]
+        if want_pull:
+            for i in range(here):
+                for r in range(width):
+                    pull[r] += slopes[i, r] * left[start + i, r]
         if want_left:
             for i in range(here):
                 for r in range(width):

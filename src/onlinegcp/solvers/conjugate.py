@@ -264,4 +264,4 @@ def evaluate(factors: Blocks, cells: Cells, zeros: Zeros, weights: Array) -> flo
         factors.data, factors.offsets, cells.index, cells.value, weights, False,
         pull, _EMPTY, block,
     )  # fmt: skip
-    return zeros.tangent(weights)[0] - float(logs)
+    return zeros.value(weights) - float(logs)
