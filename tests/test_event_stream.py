@@ -249,6 +249,21 @@ def test_what_is_late_does_not_depend_on_blocks(monkeypatch, block_rows):
     assert stream.n_events + stream.n_late == 300
 
 
+def test_rows_left_out_are_told_once_per_source(caplog):
+    table = pl.DataFrame({"t": ["2018-01-01", "2018-01-02", None], "k": ["a", None, "b"]})
+    stream = from_events(table, time="t", every="1d", modes=["k"])
+    with caplog.at_level(logging.WARNING, logger="onlinegcp"):
+        list(stream)
+        assert "2 rows without a time, a key or a value" in caplog.text
+        caplog.clear()
+        list(
+            from_events(table, time="t", every="1d", modes=["k"]).restore(
+                stream.state(), again=True
+            )
+        )
+        assert not caplog.text
+
+
 def test_a_late_row_can_be_an_error():
     text = b"t,k\n2018-01-01,a\n2018-01-03,b\n2018-01-02,c\n"
     stream = from_events(io.BytesIO(text), time="t", every="1d", modes=["k"], on_late="error")

@@ -86,8 +86,11 @@ def test_data_the_loss_refuses_name_the_slice_and_cost_only_that_one(tmp_path):
     slices = make_slices(8)
     slices[6] = Slice.dense(-slices[6].to_dense(), time=slices[6].time)
     with Run.create(tmp_path / "r", small_model(), modes=["a", "b"]) as run:
-        with pytest.raises(DataError, match=r"In the slice of 2018-01-07: .*poisson"):
+        with pytest.raises(DataError, match=r"In the slice of 2018-01-07: .*poisson") as found:
             run.learn(slices)
+        assert str(found.value).endswith(
+            f"All up to 2018-01-06 is kept in {run.path}: go on with update."
+        )
         assert run.n_steps == 6
         run.learn([slices[7]])
     assert len(steps_of(tmp_path / "r")) == 7

@@ -176,7 +176,7 @@ class Run:
             Whether a run that is there already may go, once the first new slice is learned.
         """
         folder = Path(path)
-        _check_new(folder, overwrite)
+        runlog.check_new(folder, overwrite)
         info: dict[str, Any] = {
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "version": __version__,
@@ -307,8 +307,27 @@ class Run:
         self._check_usable()
         hold = self.info["anomaly"]["hold_flagged"] if hold_flagged is None else hold_flagged
         events = stream if isinstance(stream, EventStream) else None
-        before = events.n_events if events is not None else 0
         self._source = describe(stream, self.n_steps + self.warming_up)
+        try:
+            return self._learn(stream, events, progress, hold, stop)
+        except DataError as error:
+            if not self._begun or self.last_time is None:
+                raise
+            raise DataError(
+                f"{error} All up to {self.last_time} is kept in {self.path}: go on with update."
+            ) from error
+        finally:
+            self._disk.sync()
+
+    def _learn(
+        self,
+        stream: Iterable[Any],
+        events: EventStream | None,
+        progress: Callable[[Progress], object] | None,
+        hold: bool,
+        stop: Callable[[], bool] | None,
+    ) -> int:
+        before = events.n_events if events is not None else 0
         n_slices, total = 0, 0.0
         for x in self._unseen(stream, skip=events is None):
             self.busy = True
@@ -336,7 +355,6 @@ class Run:
                 self._point.events = state
                 self._store([])
                 self.busy = False
-        self._disk.sync()
         return n_slices
 
     @property
@@ -449,23 +467,6 @@ class Run:
             raise StateError(
                 f"{self.path} must be open for writing to learn, but it is not. Use Run.open(path)."
             )
-
-
-def _check_new(folder: Path, overwrite: bool) -> None:
-    """Refuse a place where no run can be made, before any data are read."""
-    if (folder / runlog.RUN).exists() and not overwrite:
-        raise StateError(
-            f"a new run needs a directory without one, but {folder} holds a run already. Continue "
-            "it with update, choose another directory, or allow it to be overwritten."
-        )
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        why = "you may not write to" if place.is_dir() else "is no directory:"
-        raise StateError(
-            f"a run directory was to be made at {folder}, but {why} {place}. Choose another place."
-        )
 
 
 def _sweep(folder: Path) -> None:

@@ -43,9 +43,9 @@ CHECKPOINT_KIND = "run checkpoint"
 
 __all__ = [
     "CHECKPOINT", "CHECKPOINT_KIND", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED", "Lock", "Position",
-    "RunView", "Step", "Tail", "append_lines", "append_step", "encode_step", "environment",
-    "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json", "recover", "tail",
-    "upgrade_run_json", "write_run_json",
+    "RunView", "Step", "Tail", "append_lines", "append_step", "check_new", "encode_step",
+    "environment", "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json",
+    "recover", "tail", "upgrade_run_json", "write_run_json",
 ]  # fmt: skip
 
 PathLike = str | os.PathLike[str]
@@ -121,6 +121,23 @@ class Tail:
     steps: list[Step]
     position: Position
     restarted: bool = False
+
+
+def check_new(folder: Path, overwrite: bool) -> None:
+    """Refuse a place where no run can be made, before any data are read."""
+    if (folder / RUN).exists() and not overwrite:
+        raise StateError(
+            f"a new run needs a directory without one, but {folder} holds a run already. Continue "
+            "it with update, choose another directory, or allow it to be overwritten."
+        )
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        why = f"you may not write to {place}" if place.is_dir() else f"{place} is no directory"
+        raise StateError(
+            f"a run directory was to be made at {folder}, but {why}. Choose another place."
+        )
 
 
 def write_run_json(path: PathLike, record: Mapping[str, Any]) -> None:

@@ -89,7 +89,7 @@ class EventStream:
         self._seen: int | None = None  # rows up to this bin are passed over in silence
         self._latest: int | None = None  # latest bin of any row of this source so far
         self._late: Counter[int] = Counter()  # late rows, by the bin that was open then
-        self._late_before = 0
+        self._before = (0, 0)  # rows left out of sources before this one
         self._untimed = 0  # rows without a time before the first that has one
         self._open: tuple[int, Cells] | None = None
         self._restored = False
@@ -201,7 +201,7 @@ class EventStream:
         self._open = self._opened(state["open"]) if state["open"] else None
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
-        self._late_before = self.n_late
+        self._before = self._left_out()
         return self
 
     def _settings(self) -> dict[str, Any]:
@@ -281,6 +281,9 @@ class EventStream:
             )
         self._late.update(latest[late].tolist())
         return rows.take(~late)
+
+    def _left_out(self) -> tuple[int, int]:
+        return self.n_late, self.n_null
 
     def _count_late(self, up_to: int | None = None) -> None:
         """Count the late rows that came while bins up to this one were open, or all."""
@@ -434,10 +437,16 @@ def _run(stream: EventStream) -> Iterator[Slice]:
         yield x
     stream._count_late()
     stream.n_null += stream._untimed
-    if stream.n_late > stream._late_before:
+    n_late, n_null = (
+        now - before for now, before in zip(stream._left_out(), stream._before, strict=True)
+    )
+    if n_late:
         logging.getLogger("onlinegcp").warning(
-            "%d rows came after their time bin was closed and were dropped",
-            stream.n_late - stream._late_before,
+            "%d rows came after their time bin was closed and were dropped", n_late
+        )
+    if n_null:
+        logging.getLogger("onlinegcp").warning(
+            "%d rows without a time, a key or a value were dropped", n_null
         )
 
 
