@@ -1,15 +1,12 @@
-"""From events to slices: totals, traps and real data, against sums made by hand."""
+"""From events to slices: totals, labels, times and nulls, against sums made by hand."""
 
 from __future__ import annotations
 
 import datetime
-import subprocess
-import sys
+import runpy
 from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -18,31 +15,9 @@ from hypothesis import strategies as st
 from onlinegcp.errors import DataError
 from onlinegcp.events import from_events, tables
 from onlinegcp.events.modes import bins, hour, weekday
-from onlinegcp.problems import load_flights
 
-DAY = datetime.timedelta(days=1)
-JANUARY = datetime.datetime(2018, 1, 1)
-SHARED = Path("/work/shared/data")
-
-
-def events(*rows):
-    """A table from (day of January, hour, pu, do)."""
-    return pl.DataFrame(
-        {
-            "t": [JANUARY + (day - 1) * DAY + datetime.timedelta(hours=h) for day, h, _, _ in rows],
-            "pu": [row[2] for row in rows],
-            "do": [row[3] for row in rows],
-        },
-        strict=False,
-    )
-
-
-def cells(stream, x):
-    """Values of a slice by label."""
-    return {
-        tuple(names[i] for names, i in zip(stream.labels, index, strict=True)): value
-        for index, value in zip(x.index.tolist(), x.value.tolist(), strict=True)
-    }
+TOOLS = runpy.run_path(str(Path(__file__).with_name("event_tables.py")))
+DAY, JANUARY, events, cells = TOOLS["DAY"], TOOLS["JANUARY"], TOOLS["events"], TOOLS["cells"]
 
 
 def by_hand(table, modes):
@@ -398,204 +373,3 @@ def test_a_source_without_usable_rows_gives_no_slices(in_order):
     keyless = pl.DataFrame({"t": [JANUARY, JANUARY + DAY], "k": [None, "a"]})
     stream = from_events(keyless, time="t", every="1d", modes=["k"], in_order=in_order)
     assert [x.time.day for x in stream] == [2]  # before the first label there is no shape
-
-
-# Mistakes
-
-
-OPTIONS = {"time": "t", "every": "1d", "modes": ["pu"]}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"time": "when"}, "Column 'when' is needed"),
-        ({"time": "T"}, "Column 'T' is needed"),
-        ({"modes": ["pu", "doo"]}, "Did you mean 'do'"),
-        ({"modes": ["t:hours"]}, "Did you mean 'hour'"),
-        ({"modes": []}, "At least one mode"),
-        ({"modes": ["pu", "pu"]}, "'pu' occurs twice"),
-        ({"value": "fare"}, "Column 'fare' is needed"),
-        ({"value": "do"}, "'x'"),
-        ({"value": "do", "agg": "count"}, "agg='count' counts rows"),
-        ({"agg": "sum"}, "value is None"),
-        ({"agg": "men", "value": "do"}, "Did you mean 'mean'"),
-        ({"empty": "zeros"}, "Did you mean 'zero'"),
-        ({"on_new": "others"}, "Did you mean 'other'"),
-        ({"on_late": "dropp"}, "Did you mean 'drop'"),
-        ({"on_null": "err"}, "on_null must be"),
-        ({"every": "1fortnight"}, "every must be"),
-        ({"every": 1}, "every was given as a number"),
-        ({"timezone": "Nowhere"}, "timezone must be"),
-        ({"time_unit": "hours"}, "time_unit must be"),
-        ({"since": "soon"}, "since must be"),
-        ({"share": [("pu", "do")]}, "'do' was found"),
-        ({"share": ["pu"]}, "share must hold groups"),
-        ({"vocabulary": {"do": ["a"]}}, "'do' was found"),
-        ({"vocabulary": {"puu": ["a"]}}, "Did you mean 'pu'"),
-        ({"top": 0}, "whole number from 1"),
-        ({"top": {"do": 3}}, "'do' was found"),
-        ({"top": 3, "vocabulary": {"pu": ["a"]}}, "Leave one of them out"),
-        ({"format": "xml"}, "format must be"),
-        ({"modes": ["pu:hour"]}, "'pu' must hold"),
-    ],
-)
-def test_a_mistake_is_explained(change, message):
-    with pytest.raises(DataError, match=message):
-        list(from_events(events((1, 0, "a", "x")), **(OPTIONS | change)))
-
-
-def test_dates_have_no_hours():
-    table = pl.DataFrame({"t": ["2018-01-01"], "k": ["a"]})
-    with pytest.raises(DataError, match="'t' holds dates"):
-        list(from_events(table, time="t", every="1h", modes=["k"]))
-    with pytest.raises(DataError, match="'t' holds dates"):
-        list(from_events(table, time="t", every="1d", modes=["t:hour"]))
-    with pytest.raises(DataError, match="'k' holds numbers in row 1 of"):
-        list(from_events({"k": [1]}, time="k", every=1, modes=["k:hour"]))
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "message"),
-    [
-        ("when,pu\n2018-01-01,a\n", {}, r"bad\.csv has only 'when', 'pu'"),
-        ("t,pu\n2018-01-01,a\nyesterday,b\n", {}, r"row 2 of .*bad\.csv has 'yesterday'"),
-        ("t,pu,v\n2018-01-01,a,1\n2018-01-01,b,many\n", {"value": "v"}, r"row 2 of .* has 'many'"),
-        ("t,pu\n2018-01-01,a\n2018-01-01,a,b\n", {}, r"row 2 of .*bad\.csv has 3"),
-        (
-            "t,pu\n2018-01-01,a\n2018-01-01,\n",
-            {"on_null": "error"},
-            r"row 2 of .*bad\.csv has none",
-        ),
-        ("t,pu\n2018-01-01,a\n17,a\n", {}, r"row 2 of .*bad\.csv has '17'"),
-        ("t,pu\n2018-01-01T10:00Z,a\n2018-01-01T10:00,a\n", {}, "all have a zone or all"),
-        ("\0\1\2", {}, r"bad\.csv holds binary"),
-        ("", {}, r"bad\.csv is empty"),
-    ],
-)
-def test_a_bad_file_is_named_with_the_row(tmp_path, text, options, message):
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
-    with pytest.raises(DataError, match=message):
-        list(from_events(path, **(OPTIONS | options)))
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.data())
-def test_any_csv_gives_slices_or_a_data_error(tmp_path_factory, data):
-    field = st.sampled_from(
-        ["2018-01-01", "2018-01-02T03:00", "1514764800", "a", "", "7", "é", '"', "\n", ",", "nan"]
-    )
-    line = st.lists(field, max_size=4).map(",".join)
-    text = "t,pu,v\n" + "\n".join(data.draw(st.lists(line, max_size=6)))
-    noise = data.draw(st.binary(max_size=5))
-    path = tmp_path_factory.getbasetemp() / "noise.csv"
-    path.write_bytes(text.encode() + noise)
-    options = data.draw(
-        st.fixed_dictionaries(
-            {},
-            optional={
-                "value": st.just("v"),
-                "every": st.sampled_from(["1h", 1]),
-                "in_order": st.booleans(),
-                "timezone": st.just("Asia/Tokyo"),
-                "empty": st.just("skip"),
-            },
-        )
-    )
-    try:
-        stream = from_events(path, **(OPTIONS | options))
-        slices = list(stream)
-    except DataError:
-        return
-    assert len(slices) == stream.n_slices
-    times = [x.time for x in slices]
-    assert times == sorted(set(times))
-
-
-# Real data
-
-
-def test_flights_give_the_slices_that_come_with_the_package():
-    flights = load_flights()
-    from importlib import resources
-
-    with resources.as_file(resources.files("onlinegcp") / "data/flights2013.parquet") as path:
-        stream = from_events(path, time="date", every="1d", modes=["dest", "carrier", "hour"])
-        slices = list(stream)
-    assert [x.time for x in slices] == [x.time for x in flights.slices]
-    assert sum(x.nnz for x in slices) == 294_734
-    assert stream.n_events == 336_776
-    names = [*flights.labels[:2], tuple(str(int(label)) for label in flights.labels[2])]
-    for x, expected in zip(slices[::31], flights.slices[::31], strict=True):
-        assert cells(stream, x) == {
-            tuple(label[i] for label, i in zip(names, index, strict=True)): value
-            for index, value in zip(expected.index.tolist(), expected.value, strict=True)
-        }
-
-
-def needs(name):
-    path = SHARED / name
-    return pytest.param(path, marks=pytest.mark.skipif(not path.exists(), reason="no shared data"))
-
-
-@pytest.mark.parametrize("path", [needs("nyc_yellow_taxi_sample/yellow_sample_2018_2020.parquet")])
-def test_a_sample_of_taxi_trips_has_the_published_size(path):
-    stream = from_events(
-        path,
-        time="pickup_time",
-        every="1d",
-        modes=["pu_zone", "do_zone", "pickup_time:hour"],
-        share=[("pu_zone", "do_zone")],
-        until="2019-01-01",
-    )
-    slices = list(stream)
-    assert (len(slices), stream.n_events, sum(x.nnz for x in slices)) == (365, 117_640, 116_641)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [needs("mathoverflow/mathoverflow.parquet")])
-def test_a_growing_network_has_the_published_size(path):
-    stream = from_events(
-        path, time="time", every="1d", modes=["src", "dst", "kind"], share=[("src", "dst")]
-    )
-    slices = list(stream)
-    assert (len(slices), sum(x.nnz for x in slices)) == (2351, 410_596)
-    assert stream.shape == (24_818, 24_818, 3)
-
-
-def test_the_result_is_that_of_pandas():
-    rng = np.random.default_rng(0)
-    times = pd.Timestamp("2018-01-01") + pd.to_timedelta(rng.integers(0, 40 * 86_400, 5000), "s")
-    table = pd.DataFrame({"t": times, "pu": rng.integers(0, 30, 5000), "v": rng.normal(size=5000)})
-    stream = from_events(table, time="t", every="6h", modes=["pu"], value="v")
-    expected = table.groupby([table["t"].dt.floor("6h"), "pu"])["v"].sum()
-    found = {
-        (pd.Timestamp(x.time), int(cell[0])): value
-        for x in stream
-        for cell, value in cells(stream, x).items()
-    }
-    assert found.keys() == set(expected.index)
-    np.testing.assert_allclose([found[key] for key in expected.index], expected, rtol=1e-12)
-
-
-def test_importing_events_is_light():
-    code = "import sys, onlinegcp.events; print('polars' in sys.modules, 'pandas' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["False", "False"]
-
-
-def test_the_page_on_events_runs_as_printed():
-    page = Path(__file__).parent.parent / "docs" / "events.md"
-    code = [
-        part.split("```")[0] for part in page.read_text(encoding="utf-8").split("```python")[1:]
-    ]
-    space: dict[str, object] = {"print": lambda *words: printed.append(" ".join(map(str, words)))}
-    printed: list[str] = []
-    first, second = (part.rstrip().splitlines() for part in code)
-    exec("\n".join(first), space)
-    assert printed == [line[2:] for line in first if line.startswith("# ")]
-    assert "'JFK', 'SoHo', 'Harlem'" in first[-1]
-    assert space["stream"].labels[0] == ("JFK", "SoHo", "Harlem")
-    exec("\n".join(second[:-2]), space)
-    assert repr(eval(second[-2], space)) == second[-1][2:]
