@@ -96,3 +96,17 @@ def test_components_that_cannot_be_told_apart_are_fitted_once():
     assert both.freedom == pytest.approx(alone.freedom, abs=1e-3)
     assert both.spread == pytest.approx(alone.spread, rel=1e-6)
     assert both.shift == pytest.approx(alone.shift, rel=1e-4)
+
+
+def test_a_sample_of_cells_of_a_long_mode_stands_for_all_of_them(monkeypatch):
+    world = World("poisson", shape=(2503, 3), rank=3, total=4000.0)
+    x = world.draw()
+    weights = world.model.transform([x])[0]
+    sampled = measure(x, world.factors, weights, world.loss)
+    monkeypatch.setattr(calibration, "LARGEST_SAMPLE", 10**6)
+    monkeypatch.setattr(calibration, "SMALLEST_SAMPLE", 10**6)
+    exact = measure(x, world.factors, weights, world.loss)
+    assert sampled.excess == exact.excess
+    assert sampled.spread == pytest.approx(exact.spread, rel=0.03)
+    assert sampled.skewness == pytest.approx(exact.skewness, rel=0.1)
+    assert sampled.shift == pytest.approx(exact.shift, abs=0.03 * exact.spread)

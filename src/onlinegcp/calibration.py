@@ -298,15 +298,19 @@ def _null(
     # Cells without any chance of an event say nothing about the weights.
     stretch = np.sqrt(loss.fisher(np.zeros_like(m), m) / np.where(size > 1e-15, size, np.inf))
     free = _free(model, loss)
-    factors = [factor[:, free] for factor in model.factors]
+    factors, places = [], np.array(index.T)
+    for place, factor in zip(places, model.factors, strict=True):
+        if len(factor) > len(m):  # a million rows are not copied for the sake of a few
+            factor, place[:] = factor.take(place, axis=0), np.arange(len(m))
+        factors.append(factor[:, free])
     basis, information = np.empty((len(m), len(free))), np.zeros((len(free), len(free)))
     half = np.sqrt(scale * size)[:, None]
     blocks = [slice(begin, begin + 256) for begin in range(0, len(m), 256)]
     for part in blocks:
         rows = basis[part]
-        factors[0].take(index[part, 0], axis=0, out=rows, mode="clip")
-        for k, factor in enumerate(factors[1:], start=1):
-            rows *= factor.take(index[part, k], axis=0)
+        factors[0].take(places[0, part], axis=0, out=rows, mode="clip")
+        for place, factor in zip(places[1:], factors[1:], strict=True):
+            rows *= factor.take(place[part], axis=0)
         rows *= stretch[part, None]
         weighted = rows * half[part]
         information += weighted.T @ weighted
