@@ -128,8 +128,6 @@ class Run:
     def labels(self) -> Labels | None:
         return self._point.labels
 
-    _labels = labels
-
     # ---- making and opening
 
     @classmethod
