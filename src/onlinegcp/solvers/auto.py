@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers import components, conjugate, fisher_rows, forgetting, newton, quadratic
 from onlinegcp.solvers.auto_state import AutoState, empty_state
 from onlinegcp.solvers.cells import Cells, OddsForm, cells_of, odds_form
+from onlinegcp.solvers.loudness import first_volume, hear, tempered
 from onlinegcp.solvers.newton import Solution
 from onlinegcp.solvers.zeros import PURPOSE, Zeros
 
@@ -163,6 +164,7 @@ def _absorb_warm_start(state: AutoState, rows: Array, slices: list[Slice], loss:
             "Give the slices the factors were fitted to."
         )
     form = odds_form(loss)
+    state.volume = first_volume(slices, loss)
     logs, count = 0.0, 0
     exposure = np.zeros_like(blocks.data)
     for x, row in zip(slices, rows, strict=True):
@@ -176,17 +178,16 @@ def _absorb_warm_start(state: AutoState, rows: Array, slices: list[Slice], loss:
             state.conjugate.mass = cap * state.conjugate.mass + weights
             logs, count = logs + float(np.log(cells.value).sum()), count + cells.value.size
         elif state.kind == "square" and x.n_observed == x.size:
-            products = state.square.products
-            state.square.products = cap * products + np.outer(row, row)
+            share = tempered(state, x)
+            state.square.products = cap * state.square.products + share * np.outer(row, row)
             residual = _square_loss(state, x, row) / x.size
             state.square.variance += (residual - state.square.variance) / state.n_slices
         else:
             if state.kind == "square":
                 to_rows(state)
-            fisher_rows.absorb_at(
-                blocks, fisher_rows.weighted_cells(x, 0, state.n_slices), loss, weights,
-                state.rows, cap,
-            )  # fmt: skip
+            seen = fisher_rows.weighted_cells(x, 0, state.n_slices)
+            seen = replace(seen, weight=tempered(state, x) * seen.weight)
+            fisher_rows.absorb_at(blocks, seen, loss, weights, state.rows, cap)
         state.last_weights = weights
     state.mean_weights = pad_vector(rows.mean(axis=0))
     state.usage = pad_vector(np.abs(rows).mean(axis=0))
@@ -289,6 +290,7 @@ def _step_once(state: AutoState, x: Slice, loss: Loss, seed: int) -> components.
         state.mean_weights += MEAN_STEP * (outcome.weights - state.mean_weights)
         state.usage += MEAN_STEP * (np.abs(outcome.weights) - state.usage)
         state.last_weights = outcome.weights
+        hear(state, x, cap)
     else:
         # A slice that says nothing about the factors must not age what they were learned from.
         state.n_slices -= 1
@@ -326,7 +328,7 @@ def _step_conjugate(
 
 def _step_square(state: AutoState, x: Slice, cap: float) -> components.Outcome:
     weights, before, after, lam = quadratic.step(
-        state.factors, x, state.square, state.memory, cap, bounded=state.bounded
+        state.factors, x, state.square, state.memory, cap, tempered(state, x), bounded=state.bounded
     )
     return components.Outcome(pad_vector(weights), before, after, 1, lam)
 
@@ -341,6 +343,9 @@ def _step_rows(state: AutoState, x: Slice, loss: Loss, cap: float, seed: int) ->
     solution = fisher_rows.solve_weights(
         factors, cells, loss, _row_starts(state), history, bounded=bounded, tolerance=1e-8
     )
+    share = tempered(state, x)
+    if share < 1.0:
+        cells = replace(cells, weight=share * cells.weight)
     if memory.learned:
         fisher_rows.learn_forgetting(factors, cells, loss, solution.weights, history, memory, cap)
     lam, _ = forgetting.factors(memory, cap)
@@ -348,7 +353,7 @@ def _step_rows(state: AutoState, x: Slice, loss: Loss, cap: float, seed: int) ->
         factors, cells, loss, solution.weights, history, memory, cap, bounded=bounded
     )
     return components.Outcome(
-        after.weights, solution.objective, after.objective, solution.steps, lam
+        after.weights, solution.objective, after.objective / share, solution.steps, lam
     )
 
 

@@ -43,6 +43,8 @@ class AutoState:
         Running means of the weights and of their size, and the latest weights (width,).
     unit
         Size of one event in the data's units.
+    volume
+        Usual squared norm per observed cell, against which loud slices are tempered.
     n_slices
         Slices learned, warm start included.
     reseed
@@ -72,6 +74,7 @@ class AutoState:
     usage: Array
     last_weights: Array
     unit: float = 1.0
+    volume: float = 0.0
     n_slices: int = 0
     reseed: bool = True
     bounded: bool = False

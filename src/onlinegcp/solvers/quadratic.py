@@ -93,6 +93,7 @@ def step(
     history: SquareHistory,
     memory: Forgetting,
     cap: float,
+    share: float = 1.0,
     *,
     bounded: bool = False,
 ) -> tuple[Array, float, float, Array]:
@@ -108,6 +109,8 @@ def step(
         Updated in place.
     cap
         The schedule's forgetting factor for this slice.
+    share
+        Weight of the slice in the factors.
     bounded
         Keep factors and weights at or above zero.
 
@@ -126,13 +129,13 @@ def step(
     square = x.norm_squared
     before = square - 2.0 * float(weights @ right) + float(weights @ everything @ weights)
     if memory.learned:
-        _learn(factors, history, memory, weights, gram, products, cap)
+        _learn(factors, history, memory, weights, gram, products, cap, share)
         history.variance += VARIANCE_STEP * (before / x.size - history.variance)
     lam_of, lift_of = forgetting.factors(memory, cap)
     lam, lift = float(lam_of[0]), float(lift_of[0])
 
     prior = lam * history.products
-    outer = np.outer(weights, weights)
+    outer = share * np.outer(weights, weights)
     scale, lengths = np.ones(rank), []
     crossed = [g.copy() for g in gram]  # old'new of every mode
     for k, view in enumerate(views):
@@ -141,7 +144,7 @@ def step(
         others = _product_without(gram, k)
         system = (prior + outer) * others
         kept = prior * _product_without(crossed, k)
-        target = _rows(factors, products, k) * weights + old[k] @ kept
+        target = _rows(factors, products, k) * (share * weights) + old[k] @ kept
         ridge = RIDGE * max(float(np.trace(system)) / rank, 1e-300)
         system = system + ridge * np.eye(rank)
         target += ridge * old[k]
@@ -194,7 +197,7 @@ def step(
     everything = np.prod(gram, axis=0)
     weights = solve_weights(everything, right, bounded=bounded)
     after = square - 2.0 * float(weights @ right) + float(weights @ everything @ weights)
-    history.products = prior * np.outer(scale, scale) + np.outer(weights, weights)
+    history.products = prior * np.outer(scale, scale) + share * np.outer(weights, weights)
     return weights, before, after, lam_of
 
 
@@ -206,6 +209,7 @@ def _learn(
     gram: list[Array],
     products: Array,
     cap: float,
+    share: float,
 ) -> None:
     """Move the common memory by the slope of the squared error, in units of its variance."""
     views = factors.views()
@@ -225,7 +229,7 @@ def _learn(
         for l in range(k):
             rest = np.prod([g for j, g in enumerate(gram) if j not in (k, l)], axis=0)
             bend += 2.0 * float((outer * rest * mixed[k].T * mixed[l]).sum())
-    variance = max(history.variance, 1e-300)
+    variance = max(history.variance, 1e-300) / share
     per_component = np.zeros_like(memory.own)
     per_component[0] = slope / variance
     forgetting.learn(memory, per_component, np.zeros_like(memory.own), bend / variance, cap)

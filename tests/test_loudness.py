@@ -8,6 +8,7 @@ import pytest
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers import auto
+from onlinegcp.solvers.loudness import tempered
 
 LOSS = get_loss("gaussian")
 SHAPE = (7, 6, 5)
@@ -65,8 +66,8 @@ def test_the_usual_volume_follows_the_data_but_no_single_slice() -> None:
     loudest = max(x.norm_squared / x.size for x in slices)
     assert loudest > 20 * quiet
     assert quiet / 3 < state.volume < 3 * quiet
-    assert auto.tempered(state, slices[30]) < 0.1
-    assert auto.tempered(state, slices[31]) > 0.3
+    assert tempered(state, slices[30]) < 0.1
+    assert tempered(state, slices[31]) > 0.3
 
 
 def test_losses_with_a_noise_scale_of_their_own_are_never_tempered() -> None:
@@ -74,4 +75,4 @@ def test_losses_with_a_noise_scale_of_their_own_are_never_tempered() -> None:
     counts = [Slice.dense(rng.poisson(2.0, (5, 4)).astype(float)) for _ in range(6)]
     factors = [rng.random((n, 2)) for n in (5, 4)]
     state = auto.start(factors, np.ones((5, 2)), counts[:5], get_loss("poisson"))
-    assert auto.tempered(state, counts[5]) == 1.0
+    assert tempered(state, counts[5]) == 1.0
