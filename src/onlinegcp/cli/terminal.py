@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -42,7 +43,31 @@ def say_error(text: str) -> None:
     """A message without traceback, on standard error."""
     from rich.text import Text
 
-    console(stderr=True).print(Text.assemble(("Error: ", "bold red"), text))
+    console(stderr=True).print(Text.assemble(("Error: ", "bold red"), as_options(text)))
+
+
+# What errors of the library call an argument and the command line an option.
+_ARGUMENTS = re.compile(
+    r"\b(agg|empty|every|on_late|on_new|on_null|since|time_format|time_unit|timezone|top|until|value"
+    r"|vocabulary)=(\.\.\.|'[^']*'|[\w%]+)"
+)
+
+
+def as_options(text: str) -> str:
+    """Name arguments of Python as the options of the command line they are.
+
+    Examples
+    --------
+    >>> as_options("use on_late='drop', or every=1; write vocabulary=...")
+    'use --on-late drop, or --every 1; write --vocabulary ...'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        plain = value.strip("'")
+        return f"--{name.replace('_', '-')} {value if ' ' in plain else plain}"
+
+    return _ARGUMENTS.sub(option, text)
 
 
 def say_json(value: Any) -> None:
