@@ -84,6 +84,7 @@ def planted_stream(
     rank: int = 2,
     n_slices: int = 40,
     change_at: int | None = None,
+    nonnegative: bool = False,
     seed: int = 0,
 ) -> PlantedStream:
     """A small dense stream from a known model, for any loss.
@@ -96,6 +97,8 @@ def planted_stream(
         Size of the stream.
     change_at
         From this slice on, the factors are new ones.
+    nonnegative
+        Plant nonnegative factors, as losses with a bound need in any case.
     seed
         Seed of everything.
     """
@@ -110,7 +113,8 @@ def planted_stream(
             a = np.where(owner[:, None] == np.arange(rank), 1.0, 0.1) * rng.uniform(
                 0.7, 1.3, (n, 1)
             )
-            parts.append(a if loss.lower >= 0 else a * rng.choice([-1.0, 1.0], (n, 1)))
+            signed = loss.lower < 0 and not nonnegative
+            parts.append(a * rng.choice([-1.0, 1.0], (n, 1)) if signed else a)
         return tuple(parts)
 
     rows = scale * rng.uniform(0.4, 1.6, (n_slices, rank))
@@ -356,6 +360,8 @@ def _loss(model: Any) -> Loss:
 
 
 def _stream(model: Any, n_slices: int, **options: Any) -> PlantedStream:
+    bound = getattr(model, "lower", None)
+    options = {"nonnegative": bound is not None and bound >= 0.0, **options}
     return planted_stream(_loss(model), rank=model.rank, n_slices=n_slices, **options)
 
 
