@@ -411,6 +411,16 @@ def test_lower_bound_holds_for_factors_and_weights():
     assert model.transform(data[0]).min() >= 0.1
 
 
+def test_a_negative_lower_bound_holds_for_weights_that_stay_where_they_started():
+    # Unit columns, so that all the scale of this start is in its weights: far below the bound.
+    given = KTensor(np.full(RANK, -0.4), [np.full((n, RANK), 2.0) for n in SHAPE])
+    model = OnlineGCP(RANK, **FINE, init=given, lower=-0.5, weight_epochs=0)
+    x = Slice.dense(np.ones(SHAPE))
+    model.partial_fit(x)
+    assert model.weights_.min() >= -0.5
+    assert model.transform(x).min() >= -0.5
+
+
 def test_a_nonnegative_gaussian_model_starts_from_a_nonnegative_fit():
     rng = np.random.default_rng(3)
     factors = [rng.random((n, RANK)) for n in (8, 7)]
@@ -423,18 +433,29 @@ def test_a_nonnegative_gaussian_model_starts_from_a_nonnegative_fit():
     ("options", "words"),
     [
         ({"solver": "newton"}, "solver must be"),
+        ({"forget": 5.0}, "forget belongs to solver='auto'"),
         ({"weight_solver": "exact"}, "weight_solver must be"),
         ({"history": "window"}, "history must be one of"),
-        ({"history_size": -1}, "history_size"),
-        ({"history_decay": 0.0}, "history_decay"),
-        ({"sampler": "some"}, "kind must be one of"),
-        ({"gradient_listed": 0}, "n_listed"),
+        ({"history": "reservior"}, "Did you mean 'reservoir'"),
+        ({"history_size": -1}, "history_size must be"),
+        ({"history_weight": "ten"}, "history_weight must be"),
+        ({"history_decay": 0.0}, "history_decay must be"),
+        ({"history_decay": None}, "history_decay must be"),
+        ({"sampler": "some"}, "sampler must be one of"),
+        ({"sampler": "dense", "history": "data"}, "history='data' weighs"),
+        ({"gradient_listed": 0}, "gradient_listed must be"),
+        ({"objective_zeros": 1.5}, "objective_zeros must be"),
         ({"step": "newton"}, "step must be one of"),
-        ({"weight_rate": -1.0}, "rate must be"),
-        ({"factor_epochs": -1}, "epochs must be"),
-        ({"factor_iterations": 0}, "iterations must be"),
-        ({"factor_penalty": -1.0}, "ridge must be"),
-        ({"weight_tolerance": np.nan}, "tolerance must be"),
+        ({"weight_rate": -1.0}, "weight_rate must be"),
+        ({"factor_rate": None}, "factor_rate must be"),
+        ({"factor_epochs": -1}, "factor_epochs must be"),
+        ({"factor_iterations": 0}, "factor_iterations must be"),
+        ({"factor_penalty": -1.0}, "factor_penalty must be"),
+        ({"weight_tolerance": np.nan}, "weight_tolerance must be"),
+        ({"loss": "poisson", "lower": np.nan}, "lower must be"),
+        ({"lower": np.inf}, "lower must be"),
+        ({"lower": "zero"}, "lower must be"),
+        ({"n_jobs": 0}, "n_jobs must be"),
         ({"loss": "poison"}, "Did you mean 'poisson'"),
         ({"loss": "poisson", "lower": -1.0}, "needs lower >= 0"),
         ({"loss": "poisson", "weight_solver": "least_squares"}, "needs loss='gaussian'"),
@@ -460,6 +481,12 @@ def test_an_unknown_device_is_refused():
     with pytest.raises(BackendError, match="abacus"):
         model.partial_fit(Slice.dense(np.ones(SHAPE)))
     assert not hasattr(model, "n_slices_")
+
+
+@pytest.mark.parametrize("device", ["abacus", "reference"])
+def test_the_default_solver_refuses_a_device_it_does_not_use(device):
+    with pytest.raises(BackendError, match=device):
+        OnlineGCP(RANK, device=device).partial_fit(Slice.dense(np.ones(SHAPE)))
 
 
 def test_options_of_the_other_solver_are_refused_not_ignored():

@@ -12,6 +12,7 @@ from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights, weighted_mttkrp
 from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.options import check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState
@@ -90,19 +91,13 @@ class CPStream(StreamingModel):
         self.random_state = random_state
 
     def _get_loss(self) -> Loss:
-        if not 0 <= self.forget <= 1:
-            raise DataError(
-                f"forget must lie in [0, 1], but got {self.forget!r}. Use 1 to never forget."
-            )
+        check_number("forget", self.forget, "[0, 1]", "Use 1 to never forget.")
         for name in ("ridge", "tolerance"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise DataError(
-                    f"{name} must be a finite number >= 0, but got {getattr(self, name)!r}. "
-                    f"Use 0 for none."
-                )
-        if not isinstance(self.max_passes, int | np.integer) or self.max_passes < 1:
+            check_number(name, getattr(self, name), "[0, inf)", "Use 0 for none.")
+        check_whole("max_passes", self.max_passes, 1)
+        if not isinstance(self.nonnegative, bool | np.bool):
             raise DataError(
-                f"max_passes must be a whole number >= 1, but got {self.max_passes!r}. Use 20."
+                f"nonnegative must be True or False, but got {self.nonnegative!r}. Choose one."
             )
         return get_loss("gaussian")
 

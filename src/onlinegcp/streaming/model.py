@@ -26,6 +26,7 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.inputs import is_stream, read_slices
+from onlinegcp.streaming.options import check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
@@ -342,12 +343,12 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _reset(self) -> None:
         for name, least in (("rank", 1), ("init_slices", 1), ("init_starts", 1)):
-            _check_whole(name, getattr(self, name), least)
+            check_whole(name, getattr(self, name), least)
         self._get_loss()
         if self.random_state is None:
             self._seed = int(np.random.SeedSequence().generate_state(1)[0])
         else:
-            self._seed = _check_whole("random_state", self.random_state, 0)
+            self._seed = check_whole("random_state", self.random_state, 0)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         self.n_slices_ = 0
@@ -470,12 +471,3 @@ def widen(x: Slice, shape: tuple[int, ...]) -> Slice:
     if x.shape == shape:
         return x
     return Slice(x.index, x.value, shape, time=x.time, unlisted=x.unlisted)
-
-
-def _check_whole(name: str, value: Any, least: int) -> int:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise DataError(
-            f"{name} must be a whole number >= {least}, but got {value!r}. Pass an integer."
-        )
-    return int(value)

@@ -6,12 +6,12 @@ from typing import Literal, final
 
 import numpy as np
 
-from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights, weighted_mttkrp
 from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.options import check_choice, check_number
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState
@@ -78,14 +78,8 @@ class OnlineCP(StreamingModel):
         self.random_state = random_state
 
     def _get_loss(self) -> Loss:
-        if self.order not in ("gauss_seidel", "jacobi"):
-            raise DataError(
-                f"order must be 'gauss_seidel' or 'jacobi', but got {self.order!r}. Use either."
-            )
-        if not 0 < self.forget <= 1:
-            raise DataError(
-                f"forget must lie in (0, 1], but got {self.forget!r}. Use 1 to never forget."
-            )
+        check_choice("order", self.order, ("gauss_seidel", "jacobi"))
+        check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         return get_loss("gaussian")
 
     def _get_lower(self) -> float:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 from typing import Literal, final
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import BackendError, DataError
 from onlinegcp.history import HistoryKind
-from onlinegcp.kernels import get_kernels
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import is_bounded
+from onlinegcp.steps import Step
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.options import check_choice, check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
@@ -81,7 +82,8 @@ class OnlineGCP(StreamingModel):
     weight_tolerance, factor_tolerance
         Stop when an epoch lowers the objective by less than this, relatively; 0 never stops early.
     step
-        "adam", "sgd", "adagrad" or "amsgrad".
+        "adam", "sgd", "adagrad" or "amsgrad", or a `Step` with other constants than the usual
+        ones (beta_1, beta_2, epsilon); its own rate does not count.
     init
         Start from this model: d modes, or d + 1 with the weights of past slices as the last,
         which then fill the history. None: from a static fit.
@@ -94,7 +96,7 @@ class OnlineGCP(StreamingModel):
         Threads; the result is the same for any number. "auto" has work for two, and only while a
         change of its components is on trial.
     device
-        Where to compute: "cpu", or "reference" for plain NumPy.
+        Where to compute: "cpu", or, for "sgd" only, "reference": plain NumPy.
 
     Attributes
     ----------
@@ -149,7 +151,7 @@ class OnlineGCP(StreamingModel):
         factor_epochs: int = 5,
         factor_iterations: int = 100,
         factor_tolerance: float = 0.0,
-        step: str = "adam",
+        step: str | Step = "adam",
         init: KTensor | None = None,
         init_slices: int = 10,
         init_starts: int = 3,
@@ -194,37 +196,28 @@ class OnlineGCP(StreamingModel):
 
     def _get_loss(self) -> Loss:
         loss = get_loss(self.loss)
-        if self.solver not in ("auto", "sgd"):
-            raise DataError(f"solver must be 'auto' or 'sgd', but got {self.solver!r}. Choose one.")
+        check_choice("solver", self.solver, ("auto", "sgd"))
+        if self.device not in ("cpu", "reference"):
+            raise BackendError(
+                f"device must be 'cpu' or 'reference', but got {self.device!r}. Choose one."
+            )
+        check_whole("n_jobs", self.n_jobs, 1)
         auto_solver.check_forget(self.forget)
         if self.solver == "auto":
             self._refuse_unused()
+            if self.device != "cpu":
+                raise BackendError(
+                    f"solver='auto' computes on device='cpu' only, but got {self.device!r}. Leave "
+                    f"it out, or pass solver='sgd'."
+                )
             is_bounded(loss, self.lower)
-            return loss
-        if self.weight_solver not in ("sgd", "least_squares"):
-            raise DataError(
-                f"weight_solver must be 'sgd' or 'least_squares', but got {self.weight_solver!r}."
-            )
-        gaussian_only = [
-            name
-            for name, used in (
-                ("weight_solver='least_squares'", self.weight_solver == "least_squares"),
-                ("sampler='dense'", self.sampler == "dense"),
-            )
-            if used
-        ]
-        if gaussian_only and loss.name != "gaussian":
-            raise DataError(
-                f"{gaussian_only[0]} needs loss='gaussian', but the loss is {loss.name!r}."
-            )
-        if self.lower is not None and self.lower < loss.lower:
-            raise DataError(
-                f"loss {loss.name!r} needs lower >= {loss.lower}, but got {self.lower!r}."
-            )
-        paper_solver.empty_history(self)
-        paper_solver.settings(self, "weight")
-        paper_solver.settings(self, "factor")
-        get_kernels(self.device)
+        else:
+            if self.forget != "auto":
+                raise DataError(
+                    f"forget belongs to solver='auto', but solver='sgd' was chosen and "
+                    f"forget={self.forget!r} given. Use history_decay, or leave it out."
+                )
+            paper_solver.check_options(self, loss)
         return loss
 
     def _refuse_unused(self) -> None:

@@ -6,13 +6,13 @@ from typing import Literal, final
 
 import numpy as np
 
-from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_weights
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
 from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.options import check_number
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState
@@ -89,15 +89,11 @@ class OnlineSGD(StreamingModel):
         self.random_state = random_state
 
     def _get_loss(self) -> Loss:
-        if self.rate != "auto" and not (
-            isinstance(self.rate, int | float) and 0 < self.rate < np.inf
-        ):
-            raise DataError(f"rate must be 'auto' or a number > 0, but got {self.rate!r}.")
+        if not (isinstance(self.rate, str) and self.rate == "auto"):
+            check_number("rate", self.rate, "(0, inf)", "Use 'auto' to have it chosen.")
+        check_number("relative_rate", self.relative_rate, "(0, 1]")
         for name in ("decay", "ridge", "factor_penalty"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise DataError(f"{name} must be a number >= 0, but got {getattr(self, name)!r}.")
-        if not 0 < self.relative_rate <= 1:
-            raise DataError(f"relative_rate must lie in (0, 1], but got {self.relative_rate!r}.")
+            check_number(name, getattr(self, name), "[0, inf)", "Use 0 for none.")
         return get_loss("gaussian")
 
     def _get_lower(self) -> float:

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from onlinegcp.history import History
+from onlinegcp.errors import DataError
+from onlinegcp.history import KINDS, History
 from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.kernels.sgd_plan import FoldedHistory, Moments
 from onlinegcp.losses import Loss
+from onlinegcp.sampling import KINDS as SAMPLERS
 from onlinegcp.sampling import Sampler
 from onlinegcp.slices import Slice, stack
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.solvers.sgd import SgdResult, SgdSettings, solve_sgd
-from onlinegcp.steps import get_step
+from onlinegcp.steps import KINDS as STEPS
+from onlinegcp.steps import Step, get_step
+from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState
@@ -103,6 +107,47 @@ def weigh(
         n_jobs=model.n_jobs,
     )
     return result.weights, result
+
+
+def check_options(model: OnlineGCP, loss: Loss) -> None:
+    """Refuse an option of this solver that is out of range, by the name the caller knows."""
+    check_choice("weight_solver", model.weight_solver, ("sgd", "least_squares"))
+    check_choice("history", model.history, KINDS)
+    check_choice("sampler", model.sampler, SAMPLERS)
+    if not isinstance(model.step, Step):
+        check_choice("step", model.step, STEPS)
+    check_whole("history_size", model.history_size, 0)
+    check_number("history_weight", model.history_weight, "[0, inf)", "Use 0 for no history.")
+    check_number("history_decay", model.history_decay, "(0, 1]", "Use 1 to never forget.")
+    for name in ("factor_penalty", "weight_penalty", "weight_tolerance", "factor_tolerance"):
+        check_number(name, getattr(model, name), "[0, inf)", "Use 0 for none.")
+    for part in ("weight", "factor"):
+        check_number(f"{part}_rate", getattr(model, f"{part}_rate"), "(0, inf)")
+        check_whole(f"{part}_epochs", getattr(model, f"{part}_epochs"), 0)
+        check_whole(f"{part}_iterations", getattr(model, f"{part}_iterations"), 1)
+    for name in ("objective_listed", "objective_zeros", "gradient_listed", "gradient_zeros"):
+        if getattr(model, name) is not None:
+            check_whole(name, getattr(model, name), 1)
+    if model.lower is not None:
+        check_number("lower", model.lower, "[-inf, inf)", "Leave it out for the loss's own.")
+        if model.lower < loss.lower:
+            raise DataError(
+                f"loss {loss.name!r} needs lower >= {loss.lower}, but got {model.lower!r}. Leave "
+                f"it out for the loss's own."
+            )
+    for option, used in (
+        ("weight_solver='least_squares'", model.weight_solver == "least_squares"),
+        ("sampler='dense'", model.sampler == "dense"),
+    ):
+        if used and loss.name != "gaussian":
+            raise DataError(
+                f"{option} needs loss='gaussian', but the loss is {loss.name!r}. Change either."
+            )
+    if model.sampler == "dense" and model.history == "data":
+        raise DataError(
+            "history='data' weighs its slices differently, which sampler='dense' cannot do, but "
+            "both were given. Use sampler='all', or another history."
+        )
 
 
 def settings(model: OnlineGCP, part: Literal["weight", "factor"]) -> SgdSettings:
@@ -195,7 +240,7 @@ def starting_weights(
     stays huge for thousands of steps (errata row 6).
     """
     if lower < 0:
-        return mean
+        return np.maximum(mean, lower)
     largest = float(mean.max())
     scale, shares = 1.0, np.ones_like(mean)
     if largest > 0:

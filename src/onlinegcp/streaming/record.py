@@ -44,7 +44,8 @@ class StepRecord:
     births, deaths, merges
         Components replaced, given up and joined in this step.
     seconds
-        Wall time by part: "weights", "factors", "scoring".
+        Wall time by part: "weights", "factors", "history", "scoring"; the default solver scores
+        while it solves and has one part, "solver".
     """
 
     number: int

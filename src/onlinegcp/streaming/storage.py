@@ -15,6 +15,7 @@ from onlinegcp.errors import DataError, StateError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, from_dict
 from onlinegcp.slices import Slice
+from onlinegcp.steps import Step
 from onlinegcp.streaming import auto_solver
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.record import StepRecord
@@ -192,12 +193,14 @@ def _pack_value(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         for k, a in enumerate(value.factors):
             arrays[f"{name}.{k}"] = a
         return {"ktensor": value.ndim}
+    if isinstance(value, Step):
+        return {"step": vars(value)}
     if isinstance(value, np.generic):
         value = value.item()
     if value is not None and not isinstance(value, bool | int | float | str):
         raise DataError(
-            f"parameters that are numbers, names, losses or K-tensors can be saved, but {name} is "
-            f"a {type(value).__name__}. Pass it by name."
+            f"parameters that are numbers, names, losses, steps or K-tensors can be saved, but "
+            f"{name} is a {type(value).__name__}. Pass it by name."
         )
     return value
 
@@ -205,6 +208,8 @@ def _pack_value(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
 def _unpack_value(value: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if isinstance(value, dict) and "loss" in value:
         return from_dict(value["loss"])
+    if isinstance(value, dict) and "step" in value:
+        return Step(**value["step"])
     if isinstance(value, dict) and "ktensor" in value:
         factors = [arrays[f"{name}.{k}"] for k in range(value["ktensor"])]
         return KTensor(arrays[f"{name}.weights"], factors)

@@ -1,0 +1,68 @@
+"""Options a caller gives: a refusal names the option, its value, and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from onlinegcp.errors import DataError
+
+
+def check_choice(name: str, value: Any, known: Collection[str]) -> None:
+    """Refuse anything but one of the known words; a misspelt one is told what was meant.
+
+    Examples
+    --------
+    >>> check_choice("history", "reservior", ("reservoir", "last"))
+    Traceback (most recent call last):
+        ...
+    onlinegcp.errors.DataError: history must be one of 'reservoir', 'last', but got 'reservior'. \
+Did you mean 'reservoir'?
+    """
+    if isinstance(value, str) and value in known:
+        return
+    near = difflib.get_close_matches(value.lower(), known, n=1) if isinstance(value, str) else []
+    advice = f"Did you mean {near[0]!r}?" if near else "Choose one of them."
+    raise DataError(
+        f"{name} must be one of {', '.join(map(repr, known))}, but got {value!r}. {advice}"
+    )
+
+
+def check_whole(name: str, value: Any, least: int) -> int:
+    """The value as an int; refuses anything but a whole number >= least."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise DataError(
+            f"{name} must be a whole number >= {least}, but got {value!r}. Pass an integer."
+        )
+    return int(value)
+
+
+def check_number(name: str, value: Any, interval: str, advice: str = "Change it.") -> float:
+    """The value as a float; refuses anything but a number in an interval such as "(0, 1]".
+
+    Examples
+    --------
+    >>> check_number("forget", 1, "(0, 1]")
+    1.0
+    """
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    low, high = _bounds(interval)
+    inside = (
+        number
+        and (value > low if interval[0] == "(" else value >= low)
+        and (value < high if interval[-1] == ")" else value <= high)
+    )
+    if not inside:
+        raise DataError(f"{name} must be a number in {interval}, but got {value!r}. {advice}")
+    return float(value)
+
+
+@lru_cache(maxsize=32)
+def _bounds(interval: str) -> tuple[float, float]:
+    low, high = interval[1:-1].split(",")
+    return float(low), float(high)
