@@ -115,6 +115,46 @@ def test_a_refused_first_observation_fixes_no_features():
     assert adapter.features == ("b", "c")
 
 
+@pytest.mark.parametrize("loss", ["gaussian", "poisson", "bernoulli_odds", "huber"])
+def test_zeros_count_whether_they_are_listed_or_not(loss):
+    rng = np.random.default_rng(2)
+    arrays = [(rng.random((5, 4)) < 0.4).astype(float) for _ in range(6)]
+    adapter = learned(OnlineGCP(2, loss, init_slices=4), [Slice.dense(a) for a in arrays])
+    for array in (*arrays, np.zeros((5, 4))):
+        sparse = Slice(np.argwhere(array), array[array > 0], array.shape)
+        assert adapter.score_one(sparse) == pytest.approx(adapter.score_one(array), rel=1e-6)
+
+
+def test_a_slice_too_large_to_be_written_out_is_scored():
+    shape = (20_000, 20_000, 3_000)
+    slices = [Slice([[1, 2, 3], [4, 5, 6]], [1.0, n], shape) for n in (1.0, 2.0, 3.0)]
+    adapter = learned(OnlineGCP(1, "poisson", init_slices=2), slices)
+    usual, odd = (
+        Slice(cells, [2.0, 2.0], shape) for cells in ([[1, 2, 3], [4, 5, 6]], [[7, 7, 7]] * 2)
+    )
+    assert 0.0 <= adapter.score_one(usual) < adapter.score_one(odd) < np.inf
+
+
+def test_features_of_one_name_are_refused():
+    with pytest.raises(DataError, match="'a' is there 2 times"):
+        RiverAdapter(OnlineCP(1), features=["a", "b", "a"])
+
+
+def test_a_clone_has_learned_nothing():
+    xs = observations()
+    adapter = learned(OnlineCP(1, init_slices=3), xs, unlisted="missing", unknown="ignore")
+    fresh = adapter.clone()
+    assert fresh.features is None
+    assert (fresh.unlisted, fresh.unknown, fresh.model.init_slices) == ("missing", "ignore", 3)
+    assert fresh.score_one(xs[0]) == 0.0
+    assert RiverAdapter(OnlineCP(1), features=NAMES).clone().features == NAMES
+    assert adapter.clone({"unlisted": "zero"}).unlisted == "zero"
+    whole = adapter.clone(include_attributes=True)
+    assert whole.score_one(xs[0]) == adapter.score_one(xs[0])
+    whole.learn_one(xs[0])
+    assert adapter.model.n_slices_ == len(xs)
+
+
 @pytest.mark.parametrize("options", [{"unlisted": "nothing"}, {"unknown": "grow"}])
 def test_unknown_options_are_refused(options):
     with pytest.raises(DataError, match="Choose among these"):
@@ -133,6 +173,9 @@ def test_adapter_is_a_step_of_river_pipelines():
         last.learn_one(x)
     assert last["RiverAdapter"].model.n_slices_ == len(xs)
     assert set(last.transform_one(xs[0])) == {0}
+
+    again = last.clone()
+    assert not again["RiverAdapter"].model.__sklearn_is_fitted__()
 
     inner = RiverAdapter(OnlineSGD(2, init_slices=4))
     middle = inner | linear_model.LinearRegression()

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, final, get_args
 
 import numpy as np
+from sklearn.base import clone
 
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import get_loss
+from onlinegcp.likelihoods import DEVIANCE_FACTORS
+from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice, Unlisted, as_slice
+from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.state import FloatArray
 
 Unknown = Literal["error", "ignore"]
 
@@ -72,14 +77,41 @@ class RiverAdapter:
         self.unlisted = unlisted
         self.unknown = unknown
         self._places: dict[Hashable, int] | None = None
-        if features is not None:
-            self._places = {name: place for place, name in enumerate(features)}
+        self._given = None if features is None else tuple(features)
+        if self._given is not None:
+            self._places = {name: place for place, name in enumerate(self._given)}
+            if len(self._places) < len(self._given):
+                twice = [name for name in self._places if self._given.count(name) > 1]
+                raise DataError(
+                    f"features must have different names, but {twice[0]!r} is there "
+                    f"{self._given.count(twice[0])} times. Name each once."
+                )
         _introduce()
 
     @property
     def features(self) -> tuple[Hashable, ...] | None:
         """Names of the features in order, None while unknown or where slices come in."""
         return None if self._places is None else tuple(self._places)
+
+    def clone(
+        self, new_params: Mapping[str, Any] | None = None, include_attributes: bool = False
+    ) -> RiverAdapter:
+        """An adapter with the same parameters, as river's models offer; its model is a clone, too.
+
+        Parameters
+        ----------
+        new_params
+            Parameters that replace those of this adapter.
+        include_attributes
+            Whether to copy what was learned as well.
+        """
+        kept: dict[str, Any] = {
+            "model": copy.deepcopy(self.model) if include_attributes else clone(self.model),
+            "features": self.features if include_attributes else self._given,
+            "unlisted": self.unlisted,
+            "unknown": self.unknown,
+        }
+        return RiverAdapter(**(kept | dict(new_params or {})))
 
     def learn_one(self, x: Any) -> None:
         """Learn one observation."""
@@ -108,10 +140,11 @@ class RiverAdapter:
         loss = get_loss(getattr(self.model, "loss", "gaussian"))
         if loss.code < 0 and loss._minimum is None:
             return -float(self.model.score_samples(part))
-        expected = KTensor(self.model.transform(part), self.model.factors_).full()
-        data = part.to_dense()
-        seen = ~np.isnan(data)
-        return float(np.mean(loss.deviance(data[seen], expected[seen]))) if seen.any() else 0.0
+        if part.n_observed == 0:
+            return 0.0
+        factors, weights = self.model.factors_, self.model.transform(part)
+        listed = loss.deviance(part.value, KTensor(weights, factors).values(part.index))
+        return (float(np.sum(listed)) + _zeros(part, factors, weights, loss)) / part.n_observed
 
     def _slice(self, x: Any, places: dict[Hashable, int] | None) -> Slice:
         if not isinstance(x, Mapping):
@@ -143,6 +176,17 @@ class RiverAdapter:
         dense[cells] = values
         dense[holes] = np.nan
         return Slice.dense(dense)
+
+
+def _zeros(x: Slice, factors: Sequence[FloatArray], weights: FloatArray, loss: Loss) -> float:
+    """Deviance of the cells that are not listed, which may be too many to look at."""
+    if x.n_unlisted_zeros == 0:
+        return 0.0
+    as_data = Slice(x.index, x.value, x.shape, unlisted="missing")
+    value = slice_loss(x, factors, weights, loss) - slice_loss(as_data, factors, weights, loss)
+    least = float(loss._minimum(np.zeros(1))[0]) * x.n_unlisted_zeros  # type: ignore[misc]
+    factor = DEVIANCE_FACTORS.get(loss.name, 2.0) if loss.code >= 0 else 2.0
+    return max(0.0, factor * (value - least))
 
 
 def _introduce() -> None:
