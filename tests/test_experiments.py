@@ -415,6 +415,26 @@ def test_small_synthetic_experiment_bears_the_paper_out(name, tmp_path, capsys):
     run_small(name, tmp_path, capsys)
 
 
+class Scrambling(OnlineCP):
+    def _learn(self, state, x, number, seed):
+        new, record = super()._learn(state, x, number, seed)
+        noise = np.random.default_rng(number)
+        factors = tuple(a * noise.uniform(0.5, 1.5, a.shape) for a in new.factors)
+        return replace(new, factors=factors), record
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "status"), [(OnlineCP, 0), (Scrambling, 1)])
+def test_small_experiment_fails_where_any_method_of_the_paper_does(
+    method, status, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("experiments.gaussian.OnlineCP", method)
+    from experiments import gaussian
+
+    words = ["--out", str(tmp_path), "--slices", "20", "--only", "OnlineCP", "CP-ALS"]
+    assert gaussian.main(words) == status
+
+
 @pytest.mark.slow
 @needs("nyc_yellow_taxi_synth")
 def test_small_taxi_experiment_bears_the_paper_out(tmp_path, capsys):
