@@ -107,3 +107,14 @@ def test_streams_are_told_from_data():
                  scipy.sparse.csr_array(TABLE), ([[0]], [1.0], (2,)), "text",
                  xarray.DataArray(TABLE), SimpleNamespace()):  # fmt: skip
         assert not is_stream(data)
+
+
+def test_fit_does_not_guess_the_time_axis_of_an_array():
+    rng = np.random.default_rng(0)
+    stack = rng.random((6, 4, 3))
+    model = OnlineCP(1, init_slices=3)
+    with pytest.raises(DataError, match=r"shape \(6, 4, 3\), which does not say.*iter\(array\)"):
+        model.fit(stack)
+    assert model.fit(iter(stack)).n_slices_ == 6
+    assert model.fit(iter(np.moveaxis(stack, -1, 0))).n_slices_ == 3
+    assert model.fit([stack]).n_slices_ == 1

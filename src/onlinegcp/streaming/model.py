@@ -105,6 +105,12 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         y
             Ignored; part of scikit-learn's contract.
         """
+        if isinstance(stream, np.ndarray) and stream.ndim > 2:
+            raise DataError(
+                f"a stream of slices was needed, but got one array of shape {stream.shape}, which "
+                f"does not say along which axis time runs. Pass iter(array) for the first, "
+                f"iter(np.moveaxis(array, -1, 0)) for the last, [array] if it is one slice."
+            )
         self._reset()
         if is_stream(stream):
             for x in stream:
