@@ -19,7 +19,7 @@ from benchmarks.timing import clock, take_turns
 FACTORS = [1.0, 0.97, 0.93, 0.85, 0.7]
 SINGLE = 0.93
 DISCOUNT = 0.9  # of the losses by which the bank picks
-MOST_TIME, MOST_LOSS = 1.5, 0.1  # times a single run; per cent over the bank
+MOST_TIME, MOST_LOSS = 1.5, 0.0  # times a single run; per cent over the bank
 PROBLEMS: dict[str, Callable[[], StreamProblem]] = {
     "fl13_20": lambda: real("fl13_20"),
     "chi_p20": lambda: real("chi_p20"),
@@ -57,7 +57,7 @@ def _compare(name: str, problem: StreamProblem, rounds: int) -> Iterator[Row]:
     ]
     learned, bank = float(found["auto"].mean()), bank_loss(np.array(losses))
     best = min(zip((float(one.mean()) for one in losses), FACTORS, strict=True))
-    excess = 100 * (learned - bank) / abs(bank)
+    excess = round(100 * (learned - bank) / abs(bank), 6)  # less is rounding
     case, unit = f"forgetting/{name}", "ms per slice"
     yield measured(
         case, "single", times["single"], unit, 1e3, note=f"{problem.loss}, factor {SINGLE}"
@@ -79,7 +79,7 @@ def _compare(name: str, problem: StreamProblem, rounds: int) -> Iterator[Row]:
         *(excess, excess, excess),
         "% more prequential loss than a bank of five",
         objective=f"bank {bank:.6g}; best single {best[0]:.6g} at factor {best[1]:g}",
-        target=f"<= {MOST_LOSS}",
+        target=f"<= {MOST_LOSS:g}",
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from experiments.claims import Claim, comparable_loss, our_checks, undecided
 from experiments.console import Options, read_options
@@ -23,7 +22,7 @@ from onlinegcp.slices import Slice
 from onlinegcp.streaming import OnlineGCP
 
 SOURCES = ("stand-in", "manhattan", "tlc")
-SMALL_ZONES, SMALL_DAYS, SMALL_PASSES = 20, 50, 40
+SMALL_ZONES, SMALL_DAYS = 20, 50
 GCP_SAMPLES: dict[str, dict[str, int]] = {
     "paper": {"objective": 50_000, "gradient": 10_000},
     "small": {"objective": 5_000, "gradient": 1_000, "iterations": 300},
@@ -47,18 +46,11 @@ def plan(options: Options) -> Plan:
     size = " x ".join(map(str, (*slices[0].shape, len(slices))))
     # Newton steps cost R^2 per ride: too much for all 263 zones, so multiplicative updates there.
     large = slices[0].shape[0] == TAXI_ZONES
-    small = options.scale == "small"
-    steps: dict[str, Any] = {}
-    if large:
-        steps = {"method": "mu", "max_iterations": 60, "max_inner": 2}
-    elif small:
-        steps = {"max_iterations": SMALL_PASSES}
+    steps = {"method": "mu", "max_iterations": 60, "max_inner": 2} if large else {}
     common = {"loss": "poisson", "random_state": seed}
     return Plan(
         problem,
-        warm_start=apr(
-            slices[:warm], rank, seed, **{**steps, "max_iterations": SMALL_PASSES if small else 100}
-        ),
+        warm_start=apr(slices[:warm], rank, seed, **{**steps, "max_iterations": 100}),
         static=[
             apr(slices, rank, seed, **steps),
             sampled_gcp(slices, rank, "poisson", seed, **GCP_SAMPLES[options.scale]),
