@@ -7,7 +7,6 @@ import json
 import os
 import random
 import resource
-import runpy
 import signal
 import subprocess
 import sys
@@ -19,20 +18,16 @@ import pytest
 from onlinegcp import run_checkpoint, run_disk, runlog
 from onlinegcp.errors import StateError
 from onlinegcp.run import Run
-
-TOOLS = runpy.run_path(str(Path(__file__).with_name("run_tools.py")))
-small_model, make_slices, write_events = (
-    TOOLS["small_model"],
-    TOOLS["make_slices"],
-    TOOLS["write_events"],
+from run_tools import (
+    assert_same_run,
+    files_of,
+    learn_events,
+    learn_slices,
+    make_slices,
+    small_model,
+    steps_of,
+    write_events,
 )
-learn_events = TOOLS["learn_events"]
-learn_slices, steps_of, assert_same_run = (
-    TOOLS["learn_slices"],
-    TOOLS["steps_of"],
-    TOOLS["assert_same_run"],
-)
-files_of = TOOLS["files_of"]
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import runpy
-from pathlib import Path
 
 import pytest
 
@@ -15,20 +13,16 @@ from onlinegcp.errors import DataError, StateError
 from onlinegcp.run import Run
 from onlinegcp.run_labels import LABELS
 from onlinegcp.slices import Slice
-
-TOOLS = runpy.run_path(str(Path(__file__).with_name("run_tools.py")))
-make_slices, small_model, write_events = (
-    TOOLS["make_slices"],
-    TOOLS["small_model"],
-    TOOLS["write_events"],
+from run_tools import (
+    assert_same_run,
+    files_of,
+    learn_events,
+    learn_slices,
+    make_slices,
+    small_model,
+    steps_of,
+    write_events,
 )
-learn_events = TOOLS["learn_events"]
-learn_slices, steps_of, assert_same_run = (
-    TOOLS["learn_slices"],
-    TOOLS["steps_of"],
-    TOOLS["assert_same_run"],
-)
-files_of = TOOLS["files_of"]
 
 
 @pytest.mark.slow

@@ -129,7 +129,7 @@ class Vocabulary:
         if dtype.is_float():
             column = column.fill_nan(None)
             if not _whole(column):
-                return self._identify_floats(column, where)
+                return self._identify_numbers(column, where, number_text)
             column = column.cast(pl.Int64)
         if column.dtype.is_integer() and str(column.dtype) not in ("Int128", "UInt128"):
             return self._identify_integers(column, where)
@@ -212,7 +212,7 @@ class Vocabulary:
             return np.full(len(column), -1, dtype=np.int32)
         low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]
         if high - low >= _TABLE_SPAN or high >= 1 << 63 or not self._widen_table(low, high):
-            return self._identify_distant(column, where)
+            return self._identify_numbers(column, where)
         values, absent = _plain(column, low)
         # The table is as narrow as the values, so that the subtraction cannot wrap around.
         positions = values.astype(np.int64) - self._base if self._base else values
@@ -242,22 +242,14 @@ class Vocabulary:
         self._table, self._base = table, base
         return True
 
-    def _identify_distant(self, column: pl.Series, where: Where) -> Ids:
-        """Whole numbers too far apart for a table, such as hashed keys."""
+    def _identify_numbers(
+        self, column: pl.Series, where: Where, text: Callable[[Any], str] = str
+    ) -> Ids:
+        """Fractions, and whole numbers too far apart for a table, such as hashed keys."""
         values, absent = _plain(column, column.drop_nulls()[0])
         present = np.unique(values)
         numbers = present.tolist()
-        found = self._look_up([str(number) for number in numbers], numbers, column, where)
-        ids = np.array(found, dtype=np.int32)[np.searchsorted(present, values)]
-        if absent is not None:
-            ids[absent] = -1
-        return ids
-
-    def _identify_floats(self, column: pl.Series, where: Where) -> Ids:
-        values, absent = _plain(column, column.drop_nulls()[0])
-        present = np.unique(values)
-        numbers = present.tolist()
-        found = self._look_up([number_text(x) for x in numbers], numbers, column, where)
+        found = self._look_up([text(number) for number in numbers], numbers, column, where)
         ids = np.array(found, dtype=np.int32)[np.searchsorted(present, values)]
         if absent is not None:
             ids[absent] = -1

@@ -316,7 +316,7 @@ def _step_conjugate(
             factors, cells, form, zeros, solution.weights, state.conjugate, memory, cap
         )
         if math.isnan(before):
-            before = zeros.tangent(solution.weights)[0] - slopes.logs
+            before = zeros.value(solution.weights) - slopes.logs
     elif math.isnan(before):
         before = conjugate.evaluate(factors, cells, zeros, solution.weights)
     weights, local, lam = conjugate.update(
