@@ -73,8 +73,8 @@ def _theirs(rival: Rival, problem: StaticProblem, iterations: int) -> Answer:
 
 def _ours(problem: StaticProblem, iterations: int) -> Answer:
     from onlinegcp.ktensor import KTensor
-    from onlinegcp.sampling import Sampler
     from onlinegcp.slices import Slice
+    from onlinegcp.solvers.sgd.sampling import Sampler
     from onlinegcp.static.gcp import gcp
 
     x = Slice(problem.index, problem.value, problem.shape)

@@ -77,9 +77,9 @@ def refitted_loss(x: Slice, factors: Sequence[np.ndarray], loss: str) -> float:
     if resolved.name == "gaussian":
         return local_loss(x, solve_weights(x, factors), factors, loss)
     from onlinegcp.kernels.layout import stack_factors
-    from onlinegcp.solvers.cells import cells_of, odds_form
-    from onlinegcp.solvers.newton import solve_odds_form, start_weights
-    from onlinegcp.solvers.zeros import Zeros
+    from onlinegcp.solvers.auto.cells import cells_of, odds_form
+    from onlinegcp.solvers.auto.newton import solve_odds_form, start_weights
+    from onlinegcp.solvers.auto.zeros import Zeros
 
     sums = [a.sum(axis=0) for a in factors]
     columns = [a / np.where(s > 0, s, 1.0) for a, s in zip(factors, sums, strict=True)]

@@ -68,10 +68,10 @@ def _ours(case: Case) -> tuple[Callable[[int], None], Callable[[], list[np.ndarr
     """Our solver's engine on the case: a function that runs iterations, one that reads factors."""
     from onlinegcp.kernels import get_kernels
     from onlinegcp.kernels.layout import pad_vector, stack_factors
-    from onlinegcp.kernels.sgd_plan import ADAM, FoldedHistory, Moments, Problem
+    from onlinegcp.kernels.sgd.plan import ADAM, FoldedHistory, Moments, Problem
     from onlinegcp.losses import get_loss
-    from onlinegcp.sampling import Sampler
     from onlinegcp.slices import Slice
+    from onlinegcp.solvers.sgd.sampling import Sampler
 
     kernels = get_kernels("cpu")
     if case.index is None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers import auto
+from onlinegcp.solvers.auto import solver as auto
 
 SHAPE = (100_000, 100_000, 1_000)
 RANK = 64

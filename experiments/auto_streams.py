@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import streams
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers import auto
+from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.streaming.warm_start import static_start
 
 OUT = Path(__file__).resolve().parent / "out"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.experiment import Static
-from onlinegcp.sampling import Sampler
 from onlinegcp.slices import Slice, stack
+from onlinegcp.solvers.sgd.sampling import Sampler
 from onlinegcp.static.cp_apr import cp_apr
 from onlinegcp.static.gcp import gcp
 

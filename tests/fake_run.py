@@ -15,8 +15,8 @@ import numpy as np
 from scipy.stats import norm, poisson
 
 from onlinegcp import runlog
-from onlinegcp.archive import write_archive
 from onlinegcp.problems import load_flights
+from onlinegcp.storage.archive import write_archive
 
 WARM = 10
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from onlinegcp import runlog
-from onlinegcp.archive import read_archive
 from onlinegcp.run import Run
-from onlinegcp.run_labels import LABELS
+from onlinegcp.runlog.labels import LABELS
 from onlinegcp.slices import Slice
+from onlinegcp.storage.archive import read_archive
 from onlinegcp.streaming import OnlineGCP
 
 START = datetime.date(2018, 1, 1)

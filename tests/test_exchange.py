@@ -6,11 +6,11 @@ import numpy as np
 import polars
 import pytest
 
-from onlinegcp import archive
-from onlinegcp.archive import write_archive
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.sources import save_npz
+from onlinegcp.storage import archive
+from onlinegcp.storage.archive import write_archive
 
 LABELS = [("x", "y ü", ""), None, ("p\0", "q")]
 

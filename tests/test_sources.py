@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from onlinegcp.archive import write_archive
 from onlinegcp.errors import DataError, MissingFileError, StateError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.sources import load_npz, read_tns, save_npz, write_tns
+from onlinegcp.storage.archive import write_archive
 from onlinegcp.streaming import OnlineGCP
 
 X = Slice([[0, 1], [2, 0], [2, 2]], [1.0, 2.5, -3.0], (3, 4))

@@ -13,8 +13,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onlinegcp.archive import read_archive, write_archive
 from onlinegcp.errors import DataError, StateError
+from onlinegcp.storage.archive import read_archive, write_archive
 
 _KIND = "ktensor"
 

@@ -13,8 +13,8 @@ from sklearn.base import clone
 
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
-from onlinegcp.likelihoods import DEVIANCE_FACTORS
 from onlinegcp.losses import Loss, get_loss
+from onlinegcp.losses.likelihoods import DEVIANCE_FACTORS
 from onlinegcp.slices import Slice, Unlisted, as_slice
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.model import StreamingModel

@@ -19,11 +19,11 @@ from typing import IO, Any, Literal, NamedTuple, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
-from onlinegcp.archive import opened, read_archive, write_archive
-from onlinegcp.atomic import replacing
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.slices import Slice, Unlisted, as_slice
-from onlinegcp.times import pack_time, unpack_time
+from onlinegcp.storage.archive import opened, read_archive, write_archive
+from onlinegcp.storage.atomic import replacing
+from onlinegcp.storage.times import pack_time, unpack_time
 
 Pathlike = str | os.PathLike[str]
 

@@ -1,7 +1,7 @@
 """Results that must not change while the house is rebuilt: every method, loss and solver, small.
 
-`collect()` computes them; `PYTHONPATH=tests python -m recorded.results` writes them down anew, which is right
-only after a change that was meant to alter numbers, and the commit says which and why.
+`collect()` computes them; `PYTHONPATH=tests python -m recorded.results` writes them down anew,
+which is right only after a change that was meant to alter numbers, and the commit says why.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from run_tools import learn_events, learn_slices, make_slices, steps_of, write_events
 
 from onlinegcp import cp_als, cp_apr, gcp
 from onlinegcp.ktensor import KTensor
@@ -22,6 +21,7 @@ from onlinegcp.report.payload import build
 from onlinegcp.runlog import read_run
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import METHODS, OnlineGCP
+from run_tools import learn_events, learn_slices, make_slices, steps_of, write_events
 
 FILE = Path(__file__).with_name("results.npz")
 # Losses without a likelihood are given the data of one that has one.

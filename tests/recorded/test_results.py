@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+
 from recorded import results
 
 pytestmark = pytest.mark.slow

@@ -125,7 +125,7 @@ def _column(values: list[Any]) -> Any:
 def _write_arrays(target: Path, arrays: dict[str, Any]) -> None:
     import numpy as np
 
-    from onlinegcp.atomic import replacing
+    from onlinegcp.storage.atomic import replacing
 
     with replacing(target) as file:
         np.savez(file, allow_pickle=False, **arrays)
@@ -134,7 +134,7 @@ def _write_arrays(target: Path, arrays: dict[str, Any]) -> None:
 def _write_table(target: Path, rows: list[dict[str, Any]]) -> None:
     import polars as pl
 
-    from onlinegcp.atomic import replacing
+    from onlinegcp.storage.atomic import replacing
 
     table = pl.DataFrame(rows, infer_schema_length=None)
     with replacing(target) as file:

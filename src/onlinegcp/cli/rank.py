@@ -46,11 +46,11 @@ def rank(
     """
     from rich.markup import escape
 
-    from onlinegcp.atomic import replacing
     from onlinegcp.cli.compare import read_slices
     from onlinegcp.cli.options import parse_loss, suitable_loss
     from onlinegcp.cli.terminal import Bar, say, say_json, say_table
-    from onlinegcp.ranks import rank_grid, study_ranks
+    from onlinegcp.evaluate.ranks import rank_grid, study_ranks
+    from onlinegcp.storage.atomic import replacing
 
     measured = parse_loss(loss or suitable_loss(table.agg, table.value))
     ranks = rank_grid(max)

@@ -9,8 +9,8 @@ from onlinegcp.errors import BackendError
 
 # Name -> module; all hold the same function names. Imported on first use (Numba takes 0.3 s).
 _MODULES = {
-    "cpu": "onlinegcp.kernels.cpu",
-    "reference": "onlinegcp.kernels.reference",
+    "cpu": "onlinegcp.kernels.sgd.cpu",
+    "reference": "onlinegcp.kernels.sgd.reference",
 }
 
 
@@ -25,7 +25,7 @@ def get_kernels(name: str = "cpu") -> ModuleType:
     Examples
     --------
     >>> get_kernels("reference").__name__
-    'onlinegcp.kernels.reference'
+    'onlinegcp.kernels.sgd.reference'
     """
     if name not in _MODULES:
         raise BackendError(

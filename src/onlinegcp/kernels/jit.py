@@ -114,9 +114,10 @@ def _source_hash() -> str:
     """Hash of every file whose text may end up in compiled code."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
-    for file in [*sorted(here.glob("*.py")), here.parent / "losses.py"]:
-        if file.exists():
-            digest.update(file.name.encode())
+    # Formulas freeze the constants of the losses: whatever a formula can see belongs to it.
+    for folder in (here, here.parent / "losses"):
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(str(file.relative_to(here.parent)).encode())
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 

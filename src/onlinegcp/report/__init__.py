@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from onlinegcp.atomic import replacing
 from onlinegcp.report.fit import mean_losses
 from onlinegcp.report.global_loss import Progress, measure_global
 from onlinegcp.report.page import render
 from onlinegcp.report.payload import build
 from onlinegcp.runlog import RunView, read_run
+from onlinegcp.storage.atomic import replacing
 
 if TYPE_CHECKING:
     from onlinegcp.losses import Loss

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from onlinegcp.atomic import replacing
 from onlinegcp.drawing.profiles import FloatArray
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.runlog import CHECKPOINT, RunView, Step
+from onlinegcp.storage.atomic import replacing
 
 if TYPE_CHECKING:
     from onlinegcp.losses import Loss
     from onlinegcp.run import Run
-    from onlinegcp.run_sources import Source
+    from onlinegcp.run.sources import Source
     from onlinegcp.slices import Slice
 
 CACHE = "global-loss.json"
@@ -108,7 +108,7 @@ def measure_global(
 
 def why_not(run: Run) -> str:
     """Why the slices of a run cannot be read again; "" if they can."""
-    from onlinegcp.run_sources import read_sources
+    from onlinegcp.run.sources import read_sources
 
     sources = read_sources(run.path, run.n_sources)
     if not sources:
@@ -131,7 +131,7 @@ def why_not(run: Run) -> str:
 
 
 def _again(run: Run, labels: Sequence[Sequence[str]]) -> Iterable[Slice]:
-    from onlinegcp.run_sources import read_sources, replay
+    from onlinegcp.run.sources import read_sources, replay
 
     sources = read_sources(run.path, run.n_sources)
     return replay(run.info["events"], sources, run.n_steps, labels)
@@ -141,7 +141,7 @@ def _measure(
     run: Run, steps: Sequence[Step], slices: Iterable[Any], progress: Progress | None
 ) -> FloatArray | None:
     """The losses; None as soon as a slice is not the one the run has learned."""
-    from onlinegcp.run_lines import seen
+    from onlinegcp.run.lines import seen
     from onlinegcp.slices import Slice, as_slice
 
     # The checkpoint can be one slice ahead of the lines, or behind those that came since.
@@ -163,7 +163,7 @@ def _measure(
 
 
 def _is_same(x: Slice, step: Step) -> bool:
-    from onlinegcp.run_lines import written
+    from onlinegcp.run.lines import written
 
     return (
         written(x.time) == step.get("time")
@@ -174,7 +174,7 @@ def _is_same(x: Slice, step: Step) -> bool:
 
 
 def _what_changed(run: Run) -> str:
-    from onlinegcp.run_sources import read_sources, stamp
+    from onlinegcp.run.sources import read_sources, stamp
 
     sources = read_sources(run.path, run.n_sources)
     # The newest account of a file counts: one that grows is learned again and again.

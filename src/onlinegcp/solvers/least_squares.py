@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels import get_kernels
 from onlinegcp.kernels.layout import pad_vector, stack_factors
-from onlinegcp.kernels.mttkrp import dense_mttkrp
+from onlinegcp.kernels.static.mttkrp import dense_mttkrp
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]

@@ -15,7 +15,7 @@ import scipy.linalg
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.kernels.layout import Blocks, stack_factors
-from onlinegcp.kernels.mttkrp import (
+from onlinegcp.kernels.static.mttkrp import (
     RowGroups,
     contract_half,
     finish_half,
@@ -23,7 +23,7 @@ from onlinegcp.kernels.mttkrp import (
     half_of,
     mttkrp,
 )
-from onlinegcp.kernels.row_systems import solve_least_squares_rows
+from onlinegcp.kernels.static.row_systems import solve_least_squares_rows
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.static.inputs import check_options, read_start, read_tensor

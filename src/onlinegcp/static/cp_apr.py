@@ -14,15 +14,15 @@ import numpy.typing as npt
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.kernels.layout import Blocks, aligned_zeros, stack_factors
-from onlinegcp.kernels.mttkrp import (
+from onlinegcp.kernels.static.mttkrp import (
     EXTRA_SHARE,
     RowGroups,
     group_rows,
     mttkrp,
     with_value,
 )
-from onlinegcp.kernels.poisson_phi import poisson_phi
-from onlinegcp.kernels.poisson_rows import newton_rows, poisson_log_sum, quasi_newton_rows
+from onlinegcp.kernels.static.poisson_phi import poisson_phi
+from onlinegcp.kernels.static.poisson_rows import newton_rows, poisson_log_sum, quasi_newton_rows
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.static.inputs import check_options, read_start, read_tensor

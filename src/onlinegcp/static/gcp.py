@@ -19,10 +19,11 @@ from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.kernels.exact import exact_gradient
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
-from onlinegcp.sampling import Sampler
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
+from onlinegcp.solvers.sgd.sampling import Sampler
+from onlinegcp.solvers.sgd.steps import Step
 from onlinegcp.static.inputs import read_start, read_tensor
 from onlinegcp.static.result import Progress, ProgressCallable, StaticFit
 from onlinegcp.static.starts import (
@@ -34,7 +35,6 @@ from onlinegcp.static.starts import (
     start_generator,
     start_norm,
 )
-from onlinegcp.steps import Step
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -121,7 +121,7 @@ def gcp(
     epochs, iterations
         "sgd": most epochs, and steps per epoch.
     sampler, objective_sampler
-        "sgd": cells drawn for gradients and for the objective, see `onlinegcp.sampling`.
+        "sgd": cells drawn for gradients and for the objective, see `solvers.sgd.sampling`.
     max_fails
         "sgd": stop after more than this many epochs that raised the objective; each is taken
         back and lowers the rate tenfold.

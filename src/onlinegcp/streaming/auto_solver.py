@@ -10,8 +10,8 @@ from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers import auto
-from onlinegcp.solvers.auto_state import AutoState
+from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.solvers.auto.state import AutoState
 from onlinegcp.solvers.objective import is_affordable
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch

@@ -6,12 +6,12 @@ import inspect
 from typing import Literal, final
 
 from onlinegcp.errors import BackendError, DataError
-from onlinegcp.history import HistoryKind
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import is_bounded
-from onlinegcp.steps import Step
+from onlinegcp.solvers.auto.solver import is_bounded
+from onlinegcp.solvers.sgd.history import HistoryKind
+from onlinegcp.solvers.sgd.steps import Step
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_whole

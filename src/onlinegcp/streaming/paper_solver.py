@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from onlinegcp.errors import DataError
-from onlinegcp.history import KINDS, History
 from onlinegcp.kernels.layout import stack_factors
-from onlinegcp.kernels.sgd_plan import FoldedHistory, Moments
+from onlinegcp.kernels.sgd.plan import FoldedHistory, Moments
 from onlinegcp.losses import Loss
-from onlinegcp.sampling import KINDS as SAMPLERS
-from onlinegcp.sampling import Sampler
 from onlinegcp.slices import Slice, stack
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.solvers.sgd import SgdResult, SgdSettings, solve_sgd
-from onlinegcp.steps import KINDS as STEPS
-from onlinegcp.steps import Step, get_step
+from onlinegcp.solvers.sgd.history import KINDS, History
+from onlinegcp.solvers.sgd.sampling import KINDS as SAMPLERS
+from onlinegcp.solvers.sgd.sampling import Sampler
+from onlinegcp.solvers.sgd.steps import KINDS as STEPS
+from onlinegcp.solvers.sgd.steps import Step, get_step
 from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record

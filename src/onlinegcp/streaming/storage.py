@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp import __version__
-from onlinegcp.archive import read_archive, write_archive
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, from_dict
 from onlinegcp.slices import Slice
-from onlinegcp.steps import Step
+from onlinegcp.solvers.sgd.steps import Step
+from onlinegcp.storage.archive import read_archive, write_archive
+from onlinegcp.storage.times import pack_time, unpack_time
 from onlinegcp.streaming import auto_solver
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import ModelState
-from onlinegcp.times import pack_time, unpack_time
 
 KIND = "streaming model"
 

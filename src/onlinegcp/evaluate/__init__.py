@@ -1,0 +1,7 @@
+"""How good a model is: losses of slices and streams, recovery of known factors, which rank."""
+
+from __future__ import annotations
+
+from onlinegcp.evaluate.measures import factor_match, global_loss, local_loss, slice_losses
+
+__all__ = ["factor_match", "global_loss", "local_loss", "slice_losses"]

@@ -1,0 +1,81 @@
+"""Products of a dense slice with the factors (MTTKRP), in tiles that keep BLAS on one thread."""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.kernels.auto.tangent import TILE_PRODUCT, row_products, split_modes, spread
+from onlinegcp.kernels.jit import kernel
+
+Array = NDArray[Any]
+
+
+def dense_products(array: Array, data: Array, offsets: Array, mode: int, out: Array) -> None:
+    """Set `out` (rows, width) to the slice times the rows of all other modes.
+
+    Parameters
+    ----------
+    array
+        The whole slice, C order.
+    data, offsets
+        Stacked factors.
+    mode
+        Mode whose rows are wanted, -1 for all.
+    out
+        Rows of other modes are left alone.
+    """
+    split = split_modes(array.shape)
+    rows = int(np.prod(array.shape[:split], dtype=np.int64))
+    _dense_products(array.reshape(rows, -1), data, offsets, split, mode, out)
+
+
+@kernel
+def _dense_products(matrix, data, offsets, split, mode, out):
+    # matrix (P, Q): cells with the modes before `split` as rows. Tiles in a fixed order.
+    n_left, n_right = matrix.shape
+    width = data.shape[1]
+    d = offsets.shape[0] - 1
+    left = np.empty((n_left, width))
+    right = np.empty((n_right, width))
+    row_products(data, offsets, 0, split, left)
+    row_products(data, offsets, split, d, right)
+    want_left = mode == -1 or (mode >= 0 and mode < split)
+    want_right = mode == -1 or mode >= split
+    left_sums = np.zeros((n_left if want_left else 0, width))
+    right_sums = np.zeros((n_right if want_right else 0, width))
+    columns = min(n_right, 512)
+    rows = max(1, min(n_left, 512, TILE_PRODUCT // (columns * width)))
+    for start in range(0, n_left, rows):
+        stop = min(start + rows, n_left)
+        for begin in range(0, n_right, columns):
+            end = min(begin + columns, n_right)
+            tile = np.ascontiguousarray(matrix[start:stop, begin:end])
+            if want_left:
+                left_sums[start:stop] += np.dot(tile, right[begin:end])
+            if want_right:
+                right_sums[begin:end] += np.dot(tile.T, left[start:stop])
+    first = offsets[0] if mode < 0 else offsets[mode]
+    last = offsets[d] if mode < 0 else offsets[mode + 1]
+    for i in range(first, last):
+        for r in range(width):
+            out[i, r] = 0.0
+    if want_left:
+        spread(data, offsets, 0, split, 0, left_sums, n_left, mode, out)
+    if want_right:
+        spread(data, offsets, split, d, 0, right_sums, n_right, mode, out)
+
+
+def reference_dense_products(array: Array, factors: list[Array], mode: int) -> Array:
+    """Say in NumPy what `dense_products` computes for one mode."""
+    letters = "abcdef"[: array.ndim]
+    others = [f"{letter}z" for k, letter in enumerate(letters) if k != mode]
+    matrices = [a for k, a in enumerate(factors) if k != mode]
+    if not matrices:
+        return np.repeat(array[:, None], factors[0].shape[1], axis=1)
+    spec = ",".join([letters, *others])
+    return np.asarray(np.einsum(f"{spec}->{letters[mode]}z", array, *matrices))

@@ -1,0 +1,136 @@
+"""Compiled passes that share every count out among the components, for the factor updates.
+
+Component r's share of a listed count x_j is x_j s_r z_jr / m_j; summed by row these shares are
+the "responsibilities" phi of the EM algorithm. `with_sensitivity` adds, in the same pass, what the
+learning of the forgetting needs. `reference_responsibilities` says it in NumPy.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.kernels.auto.weights_newton import EPS, khatri_rao_row
+from onlinegcp.kernels.jit import kernel
+
+Array = NDArray[Any]
+
+
+@kernel
+def responsibilities(data, offsets, index, value, weights, mode, phi, z):
+    # phi[row] += shares, for one mode or, with mode = -1, for all. Single writer, listed order.
+    # `phi` (rows, width) is set, not added to, in the rows of the modes asked for.
+    width = data.shape[1]
+    d = index.shape[1]
+    first, last = (0, d) if mode < 0 else (mode, mode + 1)
+    for i in range(offsets[first], offsets[last]):
+        for r in range(width):
+            phi[i, r] = 0.0
+    for j in range(index.shape[0]):
+        khatri_rao_row(data, offsets, index, j, z)
+        m = EPS
+        for r in range(width):
+            z[r] *= weights[r]
+            m += z[r]
+        w = value[j] / m
+        for r in range(width):
+            z[r] *= w
+        for k in range(first, last):
+            target = phi[offsets[k] + index[j, k]]
+            for r in range(width):
+                target[r] += z[r]
+
+
+@kernel
+def with_sensitivity(data, ratio, offsets, index, value, weights, phi, slope, bend, z, tau):
+    # As `responsibilities` for all modes, and with ratio = (dA / d eta) / A:
+    #   tau_jr = share of component r times the sum of its ratios over the modes,
+    #   slope[r] = - sum_j x_j tau_jr, bend[r] = sum_j x_j tau_jr^2,
+    # and returned: sum_j x_j (sum_r tau_jr)^2 and sum_j x_j log m_j.
+    width = data.shape[1]
+    d = index.shape[1]
+    phi[:] = 0.0
+    slope[:] = 0.0
+    bend[:] = 0.0
+    common = 0.0
+    logs = 0.0
+    for j in range(index.shape[0]):
+        row = offsets[0] + index[j, 0]
+        a = data[row]
+        b = ratio[row]
+        for r in range(width):
+            z[r] = weights[r] * a[r]
+            tau[r] = b[r]
+        for k in range(1, d):
+            row = offsets[k] + index[j, k]
+            a = data[row]
+            b = ratio[row]
+            for r in range(width):
+                z[r] *= a[r]
+                tau[r] += b[r]
+        m = EPS
+        for r in range(width):
+            m += z[r]
+        x = value[j]
+        logs += x * np.log(m)
+        w = 1.0 / m
+        total = 0.0
+        for r in range(width):
+            y = z[r] * w
+            t = y * tau[r]
+            total += t
+            slope[r] -= x * t
+            bend[r] += x * t * t
+            z[r] = x * y
+        common += x * total * total
+        for k in range(d):
+            target = phi[offsets[k] + index[j, k]]
+            for r in range(width):
+                target[r] += z[r]
+    return common, logs
+
+
+@kernel
+def listed_rates(data, offsets, index, value, weights, linear, base, slope, mode, rate, z):
+    # rate[row] += v_j h(m_j) s_r prod over the other modes, with v = base + slope x and
+    # h = 1 (linear) or 1 / (1 + m), over listed cells; mode = -1: every mode.
+    # Adds to `rate`; single writer, listed order.
+    width = data.shape[1]
+    d = index.shape[1]
+    first, last = (0, d) if mode < 0 else (mode, mode + 1)
+    for j in range(index.shape[0]):
+        khatri_rao_row(data, offsets, index, j, z)
+        m = 0.0
+        for r in range(width):
+            m += z[r] * weights[r]
+        h = base + slope * value[j]
+        if not linear:
+            h /= 1.0 + m
+        for k in range(first, last):
+            # Multiplied out, not divided out: a factor entry may be zero.
+            for r in range(width):
+                z[r] = h * weights[r]
+            for other in range(d):
+                if other != k:
+                    a = data[offsets[other] + index[j, other]]
+                    for r in range(width):
+                        z[r] *= a[r]
+            target = rate[offsets[k] + index[j, k]]
+            for r in range(width):
+                target[r] += z[r]
+
+
+def reference_responsibilities(
+    factors: list[Array], index: Array, value: Array, weights: Array
+) -> list[Array]:
+    """Say in NumPy what `responsibilities` computes for all modes."""
+    rows = np.prod([a[index[:, k]] for k, a in enumerate(factors)], axis=0) * weights
+    share = rows * (value / (rows.sum(axis=1) + EPS))[:, None]
+    phi = [np.zeros_like(a) for a in factors]
+    for k, target in enumerate(phi):
+        np.add.at(target, index[:, k], share)
+    return phi

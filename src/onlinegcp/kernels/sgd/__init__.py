@@ -1,0 +1,1 @@
+"""Loops of the paper's sampled gradients."""

@@ -1,0 +1,210 @@
+"""Compiled iterations of stochastic gradient descent, and the phases they consist of.
+
+One iteration is: head times weights; draw, model value, slope and scatter, block by block; Gram
+matrices of the history; then, panel by panel, history gradient and step. The phases are separate
+functions over ranges of samples, columns or rows so that `onlinegcp.kernels.sgd.threads` can share
+them out; no result depends on how the ranges are cut.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
+
+from __future__ import annotations
+
+import numpy as np
+
+from onlinegcp.kernels import random
+from onlinegcp.kernels.jit import kernel
+from onlinegcp.kernels.sgd.draws import draw_block
+from onlinegcp.kernels.sgd.gradient import (
+    BLOCK,
+    model_block,
+    objective_block,
+    scatter_block,
+    slope_block,
+)
+from onlinegcp.kernels.sgd.history import PANEL, add_product, fold_grams, gram
+from onlinegcp.kernels.sgd.membership import mix64
+from onlinegcp.kernels.sgd.plan import ADAM, AMSGRAD
+from onlinegcp.kernels.sgd.step import step_rows
+from onlinegcp.kernels.simd import fill, lanes_of, load, multiply, multiply_add, store
+
+GOLDEN = random.GOLDEN
+
+# Typed numbers: a literal argument would make Numba compile the callee once more for that value.
+NONE, ONE, FULL = np.int64(0), np.int64(1), np.int64(BLOCK)
+
+
+@kernel
+def key_of_iteration(key, iteration):
+    """Key of one iteration of a stream; `random.iteration_key` compiled."""
+    return mix64(key + GOLDEN * (np.uint64(iteration) + np.uint64(1)))
+
+
+@kernel
+def fill_head(offset, length, width, data, weights, head):
+    """Set `head` to the head mode's rows times the weights."""
+    lanes = lanes_of(data)
+    for i in range(length):
+        for c in range(0, width, lanes):
+            store(
+                head,
+                i * width + c,
+                multiply(load(data, (offset + i) * width + c), load(weights, c)),
+            )
+
+
+@kernel
+def finish_head(offset, length, width, data, weights, head_gradient, gradient, weights_gradient):
+    """Turn the head's collected sums into its gradient and that of the weights; clear the sums."""
+    lanes = lanes_of(data)
+    zero = fill(data, data.dtype.type(0))
+    for c in range(0, width, lanes):
+        total = zero
+        weight = load(weights, c)
+        for i in range(length):
+            e = (offset + i) * width + c
+            raw = load(head_gradient, i * width + c)
+            total = multiply_add(load(data, e), raw, total)
+            store(gradient, e, multiply(weight, raw))
+            store(head_gradient, i * width + c, zero)
+        store(weights_gradient, c, total)
+
+
+@kernel
+def slopes(
+    stratum, weight, key, first, count, at, stride, far, width, code, parameter,
+    counts, shape, words, places, index, value, linear, bitmap, ranks, keys, positions,
+    row_weights, head, data, rows, xs, ws, m, y,
+):  # fmt: skip
+    """Draw samples of one stratum and write their rows and slopes, from position `at` on."""
+    draw_block(
+        stratum, weight, key, first, count, counts, shape, words, places, width, index, value,
+        linear, bitmap, ranks, keys, positions, row_weights, at, stride, rows, xs, ws,
+    )  # fmt: skip
+    model_block(len(shape), at, count, stride, width, far, rows, head, data, m)
+    slope_block(code, parameter, stratum[3], at, count, xs, ws, m, y)
+
+
+@kernel
+def sampled_objective(
+    strata, stratum_weights, key, far, width, code, parameter,
+    counts, shape, words, places, index, value, linear, bitmap, ranks, keys, positions,
+    row_weights, head, data, rows, xs, ws, m,
+):  # fmt: skip
+    """Sum of weight * f(x, m) over a sample: block by block, blocks added in order."""
+    total = 0.0
+    for t in range(len(strata)):
+        for first in range(NONE, strata[t, 1], FULL):
+            count = min(FULL, strata[t, 1] - first)
+            draw_block(
+                strata[t], stratum_weights[t], key, first, count, counts, shape, words, places,
+                width, index, value, linear, bitmap, ranks, keys, positions, row_weights, NONE,
+                FULL, rows, xs, ws,
+            )  # fmt: skip
+            model_block(len(shape), NONE, count, FULL, width, far, rows, head, data, m)
+            total += objective_block(code, parameter, strata[t, 3], NONE, count, xs, ws, m)
+    return total
+
+
+@kernel
+def mode_grams(mode, offsets, width, data, old, grams, crosses):
+    """Write A'A and old'A of one mode into its place of `grams` and `crosses`."""
+    n = width * width
+    first, last = offsets[mode], offsets[mode + 1]
+    gram(first, last, width, data, data, ONE, grams[mode * n : (mode + 1) * n])
+    gram(first, last, width, old, data, NONE, crosses[mode * n : (mode + 1) * n])
+
+
+@kernel
+def update_rows(
+    first, last, rank, width, has_history, B, C, kind, rate, steps, ridge, anchor, floor,
+    data, old, gradient, u, v, largest,
+):  # fmt: skip
+    """Add the history's gradient to rows first .. last - 1 and step them, a panel at a time."""
+    for panel in range(first, last, PANEL):
+        end = min(panel + PANEL, last)
+        if has_history:
+            add_product(panel, end, rank, width, data, B, old, C, gradient)
+        step_rows(
+            kind, panel, end, width, rate, steps[1], steps[2], steps[3], ridge, anchor, floor,
+            data, old, gradient, u, v, largest,
+        )  # fmt: skip
+
+
+@kernel
+def corrected_rate(kind, rate, beta_1, beta_2, number):
+    """Rate of Adam's step `number` = 1, 2, ... (errata row 3); the plain rate for the others."""
+    if kind in (ADAM, AMSGRAD):
+        return rate * np.sqrt(1.0 - beta_2**number) / (1.0 - beta_1**number)
+    return rate
+
+
+@kernel
+def run_epoch(
+    iterations,  # how many
+    first_iteration,  # number of the first, for the draws
+    taken,  # steps taken before, for the bias correction
+    key,
+    strata,  # (n, 6) int64
+    stratum_weights,  # (n,)
+    counts, shape, words, places, index, value, linear, bitmap, ranks, keys, positions,
+    row_weights,
+    code, parameter,  # the loss
+    rank, width, far,
+    head_mode,
+    offsets,  # (d + 1,)
+    update,  # (d + 1,) int64: modes, then weights
+    needed,  # (d,) int64: gradients wanted, by place
+    kind,  # of step
+    steps,  # (4,) rate, beta_1, beta_2, epsilon
+    ridge, weight_ridge,
+    anchors,  # (d,)
+    has_history, S, old,
+    floor, data, weights, gradient, weights_gradient,
+    u, v, largest, weights_u, weights_v, weights_largest,
+    head, head_gradient, grams, crosses, B, C, rows, xs, ws, m, y,
+):  # fmt: skip
+    """Run SGD iterations in place: the solver's inner loop, on one thread."""
+    d = len(shape)
+    n = width * width
+    offset, length = offsets[head_mode], shape[head_mode]
+    for j in range(iterations):
+        draw_key = key_of_iteration(key, first_iteration + j)
+        fill_head(offset, length, width, data, weights, head)
+        for t in range(len(strata)):
+            for first in range(NONE, strata[t, 1], FULL):
+                count = min(FULL, strata[t, 1] - first)
+                slopes(
+                    strata[t], stratum_weights[t], draw_key, first, count, NONE, FULL, far, width,
+                    code, parameter, counts, shape, words, places, index, value, linear, bitmap,
+                    ranks, keys, positions, row_weights, head, data, rows, xs, ws, m, y,
+                )  # fmt: skip
+                scatter_block(
+                    d, needed, NONE, count, FULL, NONE, width, far, rows, head, data, y,
+                    head_gradient, gradient,
+                )  # fmt: skip
+        finish_head(offset, length, width, data, weights, head_gradient, gradient, weights_gradient)
+        rate = corrected_rate(kind, steps[0], steps[1], steps[2], taken + j + 1)
+        if update[d]:
+            step_rows(
+                kind, NONE, ONE, width, rate, steps[1], steps[2], steps[3], weight_ridge, 0.0,
+                floor, weights, weights, weights_gradient, weights_u, weights_v, weights_largest,
+            )  # fmt: skip
+        if has_history:
+            # Modes that are not updated keep their Gram matrices from the first iteration.
+            for k in range(d):
+                if j == 0 or update[k]:
+                    mode_grams(k, offsets, width, data, old, grams, crosses)
+            for k in range(d):
+                if update[k]:
+                    fold_grams(
+                        d, k, width, S, grams, crosses, B[k * n : (k + 1) * n],
+                        C[k * n : (k + 1) * n],
+                    )  # fmt: skip
+        for k in range(d):
+            if update[k]:
+                update_rows(
+                    offsets[k], offsets[k + 1], rank, width, has_history,
+                    B[k * n : (k + 1) * n], C[k * n : (k + 1) * n], kind, rate, steps, ridge,
+                    anchors[k], floor, data, old, gradient, u, v, largest,
+                )  # fmt: skip

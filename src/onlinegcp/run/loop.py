@@ -1,0 +1,485 @@
+"""A run: a model, its stream and its directory, wired so that a kill loses nothing.
+
+Per slice: score it, learn it, append new labels, replace the checkpoint, append the line. The
+checkpoint holds the line as well and says which labels count, so that whatever is cut off in
+between can be put right when the run is opened again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, final
+
+from onlinegcp import __version__, runlog
+from onlinegcp.anomaly import AnomalyTracker, score_slice
+from onlinegcp.errors import DataError, StateError
+from onlinegcp.events.stream import EventStream
+from onlinegcp.losses import Loss
+from onlinegcp.run.checkpoint import (
+    Checkpoint,
+    Labels,
+    open_checkpoint,
+    with_vocabularies,
+    write_checkpoint,
+)
+from onlinegcp.run.disk import DiskSync
+from onlinegcp.run.lines import Line, held_line, learned_line, warm_lines, written
+from onlinegcp.run.settings import event_settings, model_settings
+from onlinegcp.run.sources import SOURCES, Source, describe, note
+from onlinegcp.runlog.labels import LABELS
+from onlinegcp.slices import Slice, as_slice
+from onlinegcp.streaming import StreamingModel
+
+# In this order whatever is left when they are removed can be opened.
+_FILES = (runlog.STEPS, SOURCES, runlog.SYNCED, runlog.CHECKPOINT, LABELS, runlog.RUN)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come; handed to the caller after every slice.
+
+    Attributes
+    ----------
+    time
+        Time of the slice.
+    n_slices
+        Slices of this stream learned or held since `learn` was called.
+    n_events
+        Events in them, where the stream counts them, else the sum of their values.
+    step
+        The slice's line; None while the warm start collects slices.
+    """
+
+    time: Any
+    n_slices: int
+    n_events: float
+    step: Mapping[str, Any] | None
+
+
+@final
+class Run:
+    """A model that learns a stream and keeps its account in a directory.
+
+    Made by `create` or `open`; use it as a context manager, which holds the lock.
+
+    Attributes
+    ----------
+    path : Path
+        The directory.
+    model : StreamingModel
+        The model.
+    info : dict
+        What run.json holds.
+    n_steps : int
+        Slices that have a line.
+    n_sources : int
+        Lines of sources.jsonl that count.
+    labels : tuple of tuples of str, or None
+        Names of the rows of each mode, if there are any.
+    busy : bool
+        Whether a slice is in flight, rather than waited for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from onlinegcp.streaming import OnlineGCP
+    >>> rng = np.random.default_rng(0)
+    >>> slices = [Slice.dense(rng.poisson(3.0, (4, 3)), time=t) for t in range(7)]
+    >>> folder = Path(tempfile.mkdtemp(), "small.run")
+    >>> with Run.create(folder, OnlineGCP(1, "poisson", init_slices=3), modes=["a", "b"]) as run:
+    ...     run.learn(slices[:5])
+    5
+    >>> with Run.open(folder) as run:  # slices that were learned are passed over
+    ...     run.learn(slices), run.n_steps
+    (2, 7)
+    """
+
+    def __init__(self, path: Path, point: Checkpoint, info: dict[str, Any]) -> None:
+        self.path, self.info = path, info
+        self.busy = False
+        self._point = point
+        self._disk = DiskSync(path)
+        self._source: Source | None = None  # of the stream at hand, until it is written down
+        self._lock: runlog.Lock | None = None
+        self._begun = self._broken = self._overwrite = False
+
+    @property
+    def model(self) -> StreamingModel:
+        return self._point.model
+
+    @property
+    def n_steps(self) -> int:
+        return self._point.n_steps
+
+    @property
+    def n_sources(self) -> int:
+        return self._point.n_sources
+
+    @property
+    def labels(self) -> Labels | None:
+        return self._point.labels
+
+    # ---- making and opening
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        model: StreamingModel,
+        *,
+        modes: Sequence[str],
+        labels: Sequence[Sequence[object]] | None = None,
+        events: Mapping[str, Any] | None = None,
+        command: Sequence[str] | None = None,
+        level: float = 0.01,
+        top: int = 10,
+        period: int = 1,
+        hold_flagged: bool = False,
+        overwrite: bool = False,
+    ) -> Run:
+        """A new run. Its directory is made when the first slice has been learned.
+
+        Parameters
+        ----------
+        path
+            The directory; it may exist, but not hold a run.
+        model
+            Not fitted yet.
+        modes
+            Names of the modes.
+        labels
+            Names of the rows of each mode; a stream of events brings its own.
+        events
+            Settings of `from_events`, without the source, kept for `stream`.
+        command
+            How the run was started, kept for the report.
+        level
+            Share of ordinary slices that may be flagged.
+        top
+            Cells to name per slice.
+        period
+            Slices after which volumes repeat, such as 7 for days; 1 for none.
+        hold_flagged
+            Whether flagged slices are left unlearned.
+        overwrite
+            Whether a run that is there already may go, once the first new slice is learned.
+        """
+        folder = Path(path)
+        runlog.check_new(folder, overwrite)
+        info: dict[str, Any] = {
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "version": __version__,
+            "environment": runlog.environment(),
+            "model": model_settings(model),
+            "modes": list(modes),
+            "events": None if events is None else event_settings(events),
+            "anomaly": {
+                "level": level,
+                "top": top,
+                "period": period,
+                "hold_flagged": hold_flagged,
+            },
+            "command": None if command is None else list(command),
+        }
+        point = Checkpoint(model, AnomalyTracker(period))
+        if labels is not None:
+            point.labels = tuple(tuple(map(str, names)) for names in labels)
+        run = cls(folder, point, info)
+        run._overwrite = overwrite
+        return run
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, write: bool = True, loss: Loss | None = None
+    ) -> Run:
+        """The run at `path`, as its last checkpoint left it.
+
+        Parameters
+        ----------
+        path
+            The directory.
+        write
+            Whether to take the lock and put right what an interruption left behind.
+        loss
+            The caller's own loss, where the run was made with one.
+        """
+        folder = Path(path)
+        info = runlog.read_run_json(folder)
+        if not write:
+            run = cls(folder, open_checkpoint(folder, info, loss, repair=False), info)
+            run._begun = True
+            return run
+        lock = runlog.Lock(folder)
+        lock.acquire()
+        try:
+            run = cls(folder, open_checkpoint(folder, info, loss, repair=True), info)
+            _sweep(folder)
+        except BaseException:
+            lock.release()
+            raise
+        run._lock, run._begun = lock, True
+        return run
+
+    def close(self) -> None:
+        """Wait until all is on disk, and give the lock back."""
+        if self._lock is not None:
+            try:
+                self._disk.sync()
+            finally:
+                self._lock.release()
+                self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- learning
+
+    def stream(self, source: Any, **options: Any) -> EventStream:
+        """The slices of a table of events, read as the run was told to, going on where it stands.
+
+        Parameters
+        ----------
+        source
+            Anything `from_events` takes. Rows of time bins that were learned are passed over.
+        **options
+            Settings of this source alone: since, until, in_order, close_last, format.
+        """
+        from onlinegcp.events import from_events
+
+        settings = self.info.get("events")
+        if settings is None:
+            raise StateError(
+                f"{self.path} must be a run on events to read a table, but it was made from "
+                "slices. Open it in Python, Run.open(path).learn(slices)."
+            )
+        stream = from_events(source, **settings, **options)
+        if self._point.events is not None:
+            state = with_vocabularies(self._point.events, self._point.labels)
+            stream.restore(state, again=True)
+        return stream
+
+    def learn(
+        self,
+        stream: Iterable[Any],
+        *,
+        progress: Callable[[Progress], object] | None = None,
+        hold_flagged: bool | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> int:
+        """Learn every slice of a stream, keeping the directory up to date.
+
+        Parameters
+        ----------
+        stream
+            Slices, or what `stream` returned. Slices whose time is not after that of the last one
+            learned are passed over at the start, so that the same data may be given again.
+        progress
+            Called after every slice.
+        hold_flagged
+            Whether flagged slices are left unlearned; as the run was made by default.
+        stop
+            Asked after every slice whether to leave it at that.
+
+        Returns
+        -------
+        n_slices
+            Slices learned or held.
+        """
+        self._check_usable()
+        hold = self.info["anomaly"]["hold_flagged"] if hold_flagged is None else hold_flagged
+        events = stream if isinstance(stream, EventStream) else None
+        self._source = describe(stream, self.n_steps + self.warming_up)
+        try:
+            return self._learn(stream, events, progress, hold, stop)
+        except DataError as error:
+            if not self._begun or self.last_time is None:
+                raise
+            raise DataError(
+                f"{error} All up to {self.last_time} is kept in {self.path}: go on with update."
+            ) from error
+        finally:
+            self._disk.sync()
+
+    def _learn(
+        self,
+        stream: Iterable[Any],
+        events: EventStream | None,
+        progress: Callable[[Progress], object] | None,
+        hold: bool,
+        stop: Callable[[], bool] | None,
+    ) -> int:
+        before = events.n_events if events is not None else 0
+        n_slices, total = 0, 0.0
+        for x in self._unseen(stream, skip=events is None):
+            self.busy = True
+            try:
+                if events is not None:
+                    self._point.labels = events.labels
+                lines = self._advance(x, hold)
+                if events is not None:
+                    self._point.events = events.state(vocabularies=False)
+                self._store(lines)
+            finally:
+                self.busy = False
+            n_slices += 1
+            total += x.total
+            if progress is not None:
+                counted = total if events is None else events.n_events - before
+                progress(Progress(x.time, n_slices, counted, lines[-1] if lines else None))
+            if stop is not None and stop():
+                return n_slices
+        if events is not None:
+            # The rows of a bin that is still open are known only now.
+            state = events.state(vocabularies=False)
+            if state != self._point.events and (self._begun or state["open"] is not None):
+                self.busy = True
+                self._point.events = state
+                self._store([])
+                self.busy = False
+        return n_slices
+
+    @property
+    def warming_up(self) -> int:
+        """Slices collected for a warm start that is not over yet."""
+        return len(_buffer(self.model) or ())
+
+    @property
+    def last_time(self) -> Any:
+        """Time of the last slice learned: ISO text, a number, or None."""
+        return written(self._point.last_time)
+
+    def _unseen(self, stream: Iterable[Any], *, skip: bool) -> Iterator[Slice]:
+        last = self._point.last_time if skip else None
+        for item in stream:
+            x = item if isinstance(item, Slice) else as_slice(item)
+            if last is not None:
+                with contextlib.suppress(TypeError):
+                    if x.time is not None and x.time <= last:
+                        continue
+                last = None
+            yield x
+
+    def _advance(self, x: Slice, hold: bool) -> list[Line]:
+        """Score and learn one slice; its line, or none or many around the end of the warm start."""
+        start = time.perf_counter()
+        try:
+            lines = self._lines(x, hold)
+        except DataError as error:
+            if x.time is None:
+                raise
+            raise DataError(f"In the slice of {written(x.time)}: {error}") from error
+        self._point.last_time = x.time
+        seconds = time.perf_counter() - start
+        return [{**line, "seconds": round(seconds / len(lines), 6)} for line in lines]
+
+    def _lines(self, x: Slice, hold: bool) -> list[Line]:
+        model, number = self.model, self.n_steps + 1
+        buffer = _buffer(model)
+        if buffer is not None:
+            model.partial_fit([x])
+            self._point.tracker.update_volume(x, signed=model._get_loss().domain == "real")
+            if _buffer(model) is not None:
+                return []
+            if model.init is None:
+                return warm_lines([*buffer, x], number, model)
+            return [learned_line(x, number, model, None, None)]
+        options = self.info["anomaly"]
+        anomaly = score_slice(
+            model,
+            x,
+            self._point.labels,
+            top=options["top"],
+            level=options["level"],
+            history=self._point.tracker,
+        )
+        old = model.factors_
+        if hold and anomaly.flagged:
+            lines = [held_line(x, number, model, anomaly.to_json())]
+        else:
+            model.partial_fit([x])
+            lines = [learned_line(x, number, model, old, anomaly.to_json())]
+        self._point.tracker.update(anomaly)
+        return lines
+
+    # ---- the directory
+
+    def _store(self, lines: list[Line]) -> None:
+        """The checkpoint first, the lines second: see `runlog`."""
+        self._broken = True  # until all of it is written
+        self._begin()
+        if self.info["format"] != runlog.FORMAT:
+            self.info = runlog.upgrade_run_json(self.path, self.info)
+        point = self._point
+        if self._source is not None:
+            point.n_sources = note(self.path, point.n_sources, self._source)
+            self._source = None
+        texts = [runlog.encode_step(line) for line in lines]
+        point.n_steps += len(texts)
+        # Through JSON, so that what a resumed run reads is what this one goes on with.
+        point.last_lines = [json.loads(text) for text in texts] or point.last_lines
+        write_checkpoint(self.path, point)
+        if texts:
+            runlog.append_lines(self.path, texts)
+        self._disk.written()
+        self._broken = False
+
+    def _begin(self) -> None:
+        """Make the directory of a new run, once there is something to keep."""
+        if self._begun:
+            return
+        if self._overwrite and (self.path / runlog.RUN).exists():
+            with runlog.Lock(self.path):
+                for name in _FILES:
+                    (self.path / name).unlink(missing_ok=True)
+        runlog.write_run_json(self.path, self.info)
+        self.info = runlog.read_run_json(self.path)
+        self._lock = runlog.Lock(self.path)
+        self._lock.acquire()
+        _sweep(self.path)
+        self._begun = True
+
+    def _check_usable(self) -> None:
+        if self._broken:
+            raise StateError(
+                f"the last slice must be in {self.path} before the next is learned, but writing it "
+                "failed. Make room, then open the run again."
+            )
+        if self._begun and self._lock is None:
+            raise StateError(
+                f"{self.path} must be open for writing to learn, but it is not. Use Run.open(path)."
+            )
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the half-written files a kill leaves. Hold the lock."""
+    for name in _FILES:
+        for stray in folder.glob(f".{name}.*.tmp"):
+            with contextlib.suppress(OSError):
+                stray.unlink()
+
+
+def _buffer(model: StreamingModel) -> tuple[Slice, ...] | None:
+    """Slices a warm start has collected so far; None when it is over."""
+    if not model.__sklearn_is_fitted__():
+        return ()
+    if model.last_ is not None:
+        return None
+    saved = model.get_state()
+    return None if saved["state"] is not None else tuple(saved["buffer"])

@@ -1,0 +1,151 @@
+"""Where the slices of a run came from, kept in sources.jsonl, and reading them once more.
+
+One line per source. The checkpoint says how many lines count, so that one written just before a
+kill does not. Giving a run the same source again, as after an interruption, adds none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from onlinegcp import runlog
+from onlinegcp.errors import StateError
+from onlinegcp.events import from_events
+from onlinegcp.events.stream import EventStream
+from onlinegcp.slices import Slice
+from onlinegcp.storage.atomic import replacing
+
+SOURCES = "sources.jsonl"
+
+Source = dict[str, Any]
+
+
+def describe(stream: Iterable[Any], after: int) -> Source:
+    """What a stream reads, as a line of sources.jsonl.
+
+    Parameters
+    ----------
+    stream
+        Slices, or a stream of events.
+    after
+        Slices the run had taken before.
+    """
+    if not isinstance(stream, EventStream):
+        return {"after": after, "kind": "slices"}
+    found: Source = {"after": after, **stream.source}
+    found["files"] = [[path, *stamp(path)] for path in found["files"]]
+    # Through JSON, so that it compares with what a file holds.
+    return dict(json.loads(runlog.encode_step(found)))
+
+
+def stamp(path: str) -> tuple[int | None, int | None]:
+    """Size of a file and when it was changed, in nanoseconds; None where there is none."""
+    with contextlib.suppress(OSError):
+        found = Path(path).stat()
+        return found.st_size, found.st_mtime_ns
+    return None, None
+
+
+def note(folder: Path, n_kept: int, source: Source) -> int:
+    """Write a source down, unless the last line says the same.
+
+    Parameters
+    ----------
+    folder
+        The run directory. Hold its lock.
+    n_kept
+        Lines that count; others are dropped.
+    source
+        From `describe`.
+
+    Returns
+    -------
+    n_kept
+        Lines that count now.
+    """
+    kept: list[Source] = []
+    # A list that was lost costs a curve of the report, and must not keep a run from learning.
+    with contextlib.suppress(StateError):
+        kept = read_sources(folder, n_kept)
+    if kept and {**kept[-1], "after": source["after"]} == source:
+        return n_kept
+    kept.append(source)
+    with replacing(folder / SOURCES) as file:
+        file.writelines(map(runlog.encode_step, kept))
+    return len(kept)
+
+
+def read_sources(folder: str | os.PathLike[str], n_kept: int) -> list[Source]:
+    """The first `n_kept` lines of sources.jsonl."""
+    if not n_kept:
+        return []
+    path = Path(folder) / SOURCES
+    try:
+        lines = path.read_bytes().splitlines()[:n_kept]
+        found = [dict(json.loads(line)) for line in lines]
+    except (OSError, ValueError) as error:
+        raise StateError(
+            f"the sources of a run must be in {path}, but it cannot be read: {error}. Restore it "
+            "from a copy."
+        ) from error
+    if len(found) < n_kept:
+        raise StateError(
+            f"{path} must hold {n_kept} lines, but has {len(found)}. Restore it from a copy."
+        )
+    return found
+
+
+def replay(
+    settings: Mapping[str, Any],
+    sources: Sequence[Source],
+    n_slices: int,
+    labels: Sequence[Sequence[str]] = (),
+) -> Iterator[Slice]:
+    """The slices of a run, from its files again, with the same codes for the same labels.
+
+    Each source goes on where the one before stood, exactly as the run did; one slice is held at a
+    time. Fewer slices come out if the files hold less than they did, or other labels.
+
+    Parameters
+    ----------
+    settings
+        Settings of `from_events` the run was made with.
+    sources
+        From `read_sources`, all of them files.
+    n_slices
+        Slices the run has taken.
+    labels
+        First names of the rows of each mode after the last of them, if they are to be compared.
+    """
+    state: dict[str, Any] | None = None
+    ends = [*(source["after"] for source in sources[1:]), n_slices]
+    for source, end in zip(sources, ends, strict=True):
+        files = [path for path, *_ in source["files"]]
+        stream = from_events(files, **settings, **source["options"])
+        if state is not None:
+            stream.restore(state, again=True)
+        try:
+            for number in range(source["after"] + 1, end + 1):
+                x = next(stream, None)
+                if x is None:
+                    return
+                if number == n_slices and not _begin_with(stream.labels, labels):
+                    return
+                yield x
+            if source is not sources[-1]:
+                state = stream.state()
+                # At the end of a source the rows of an open bin are known as well.
+                if next(stream, None) is None:
+                    state = stream.state()
+        finally:
+            stream.close()
+
+
+def _begin_with(labels: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> bool:
+    pairs = zip(labels, wanted, strict=False)
+    return all(tuple(found[: len(names)]) == tuple(names) for found, names in pairs)

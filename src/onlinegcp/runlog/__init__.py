@@ -1,0 +1,48 @@
+"""The run directory: its format, and reading, appending, recovering, following and locking it.
+
+A run is a directory with these files::
+
+    run.json                written once: format, settings, environment, names of the modes
+    steps.jsonl             one line of JSON per slice, only ever appended to
+    labels.jsonl            names of the rows, appended to when there are new ones (`labels`)
+    sources.jsonl           what was read (`run.sources`)
+    checkpoint.npz          the model and the last lines, replaced all at once after every slice
+    checkpoint.synced.npz   the last one that is surely on disk (`run.disk`)
+    lock                    held by the process that writes
+
+The writer appends labels, then stores the checkpoint, which says how many of them count, then
+appends the line. A kill in between leaves labels that do not count, or a line that is only in the
+checkpoint; `recover` puts it back.
+"""
+
+from __future__ import annotations
+
+from onlinegcp.runlog.files import CHECKPOINT, CHECKPOINT_KIND, FORMAT, RUN, STEPS, SYNCED
+from onlinegcp.runlog.line import Step, encode_step
+from onlinegcp.runlog.lock import LOCK, Lock, is_locked
+from onlinegcp.runlog.reading import (
+    Position,
+    RunView,
+    Tail,
+    read_checkpoint,
+    read_model,
+    read_run,
+    read_run_json,
+    tail,
+)
+from onlinegcp.runlog.writing import (
+    append_lines,
+    append_step,
+    check_new,
+    environment,
+    recover,
+    upgrade_run_json,
+    write_run_json,
+)
+
+__all__ = [
+    "CHECKPOINT", "CHECKPOINT_KIND", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED", "Lock", "Position",
+    "RunView", "Step", "Tail", "append_lines", "append_step", "check_new", "encode_step",
+    "environment", "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json",
+    "recover", "tail", "upgrade_run_json", "write_run_json",
+]  # fmt: skip

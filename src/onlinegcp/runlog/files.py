@@ -1,0 +1,12 @@
+"""Names and format of the files of a run directory."""
+
+from __future__ import annotations
+
+import os
+
+FORMAT = 2  # 1 had all labels in every checkpoint
+RUN, STEPS = "run.json", "steps.jsonl"
+CHECKPOINT, SYNCED = "checkpoint.npz", "checkpoint.synced.npz"
+CHECKPOINT_KIND = "run checkpoint"
+
+PathLike = str | os.PathLike[str]

@@ -1,0 +1,80 @@
+"""Lines of steps.jsonl: one record of JSON per slice, to and from bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onlinegcp.errors import StateError
+from onlinegcp.runlog.files import STEPS
+from onlinegcp.storage.appending import unreadable
+
+Step = dict[str, Any]
+
+
+def encode_step(step: Mapping[str, Any]) -> bytes:
+    """A record as one line of JSON; numbers that are not finite become null.
+
+    Examples
+    --------
+    >>> encode_step({"number": np.int64(1), "local": float("nan"), "weights": np.ones(2)})
+    b'{"number":1,"local":null,"weights":[1.0,1.0]}\\n'
+    """
+    # Escaped, because a label may hold half a character, which UTF-8 cannot.
+    try:
+        text = json.dumps(step, separators=(",", ":"), allow_nan=False, default=plain)
+    except (TypeError, ValueError):  # odd keys, or numbers that are not finite
+        text = json.dumps(plain(step), separators=(",", ":"), allow_nan=False)
+    return text.encode() + b"\n"
+
+
+def read_steps(folder: Path) -> bytes:
+    try:
+        return (folder / STEPS).read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise unreadable(folder / STEPS, error) from error
+
+
+def whole_lines(content: bytes) -> list[bytes]:
+    """The lines that have their end."""
+    return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
+
+
+def parse(lines: Sequence[bytes], folder: Path) -> Iterator[Step]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            step = json.loads(line)
+            if not isinstance(step, dict):
+                raise ValueError("no record")
+        except ValueError as error:
+            # After a power cut the last block can be on disk by length only.
+            if number == len(lines):
+                return
+            raise StateError(
+                f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
+                f"none ({error}). The file is damaged; restore it from a copy."
+            ) from error
+        yield step
+
+
+def plain(value: Any) -> Any:
+    """The same in terms of JSON: NumPy made Python, numbers that are not finite made None."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    # Dates and the like, whose text is ISO.
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,221 @@
+"""Reading a run directory, whole or from where one left off; it may be written to meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.errors import StateError
+from onlinegcp.runlog.files import (
+    CHECKPOINT,
+    CHECKPOINT_KIND,
+    FORMAT,
+    RUN,
+    STEPS,
+    SYNCED,
+    PathLike,
+)
+from onlinegcp.runlog.labels import read_labels
+from onlinegcp.runlog.line import Step, parse, read_steps, whole_lines
+from onlinegcp.storage.appending import unreadable
+from onlinegcp.storage.archive import DamagedFile, read_archive
+
+FloatArray = NDArray[np.float64]
+Model = tuple[tuple[FloatArray, ...], FloatArray, tuple[tuple[str, ...], ...]]
+
+
+@final
+@dataclass(frozen=True)
+class RunView:
+    """What a run directory holds, at one moment, for those who only read.
+
+    Attributes
+    ----------
+    path
+        The directory.
+    info
+        Contents of run.json.
+    steps
+        One record per slice, in order.
+    factors
+        One (length, rank) matrix per mode; empty before the first checkpoint.
+    weights
+        Weight of each component in the last slice, (rank,).
+    labels
+        Names of the rows of each factor; the row numbers where the run has no names.
+    modes
+        Name of each mode.
+    """
+
+    path: Path
+    info: dict[str, Any]
+    steps: list[Step]
+    factors: tuple[FloatArray, ...]
+    weights: FloatArray
+    labels: tuple[tuple[str, ...], ...]
+    modes: tuple[str, ...]
+
+    @property
+    def times(self) -> list[Any]:
+        """Time of each slice: ISO text, a number, or None."""
+        return [step.get("time") for step in self.steps]
+
+    @property
+    def rank(self) -> int:
+        """Number of components, 0 before the first checkpoint."""
+        return len(self.weights)
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a follower has read: bytes, and the last line, to notice a file that was cut."""
+
+    offset: int = 0
+    last: bytes = b""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What came since a position.
+
+    Attributes
+    ----------
+    steps
+        The new records.
+    position
+        Where to go on.
+    restarted
+        Whether the file was cut or replaced: `steps` then starts from the first record.
+    """
+
+    steps: list[Step]
+    position: Position
+    restarted: bool = False
+
+
+def read_run_json(path: PathLike) -> dict[str, Any]:
+    """The settings of a run."""
+    folder = Path(path)
+    source = folder / RUN
+    try:
+        text = source.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        here = "is no directory" if not folder.is_dir() else f"has no {RUN}"
+        raise StateError(
+            f"a run directory was needed, but {folder} {here}. Give the directory that fit wrote "
+            "with -o."
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(source, error) from error
+    try:
+        info = json.loads(text)
+        version = int(info["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(
+            f"{source} must be the settings of a run, but is no such JSON ({error}). The file is "
+            "damaged or not ours; restore it from a copy."
+        ) from error
+    if version > FORMAT:
+        raise StateError(
+            f"this version of onlinegcp reads run directories of format {FORMAT} and older, but "
+            f"{folder} has format {version}. Upgrade onlinegcp to read it."
+        )
+    return dict(info)
+
+
+def read_run(path: PathLike) -> RunView:
+    """Everything a run directory holds; it may be written to meanwhile.
+
+    Parameters
+    ----------
+    path
+        The directory. A last line that is not whole yet is left out.
+    """
+    folder = Path(path)
+    info = read_run_json(folder)
+    steps = list(parse(whole_lines(read_steps(folder)), folder))
+    factors, weights, labels = read_model(folder)
+    names = [str(name) for name in info.get("modes") or ()]
+    names += [f"mode {k + 1}" for k in range(len(names), len(factors))]
+    return RunView(folder, info, steps, factors, weights, labels, tuple(names))
+
+
+def read_model(path: PathLike) -> Model:
+    """The factors, weights and labels of the checkpoint, empty where there is none yet."""
+    folder = Path(path)
+    try:
+        found = read_checkpoint(folder)
+    except DamagedFile:
+        found = read_checkpoint(folder, SYNCED)
+        if found is None:
+            raise
+    if found is None:
+        return (), np.zeros(0), ()
+    arrays, record = found
+    factors: list[FloatArray] = []
+    while f"factor.{len(factors)}" in arrays:
+        factors.append(np.asarray(arrays[f"factor.{len(factors)}"], dtype=np.float64))
+    given = record.get("labels") or []
+    labels = []
+    for k, factor in enumerate(factors):
+        names = [str(name) for name in (given[k] if k < len(given) else None) or ()]
+        names = names[: len(factor)] + [str(i) for i in range(len(names), len(factor))]
+        labels.append(tuple(names))
+    # Before the warm start is over a checkpoint holds slices only.
+    weights = arrays.get("weights", np.zeros(0)) if factors else np.zeros(0)
+    return tuple(factors), np.asarray(weights, dtype=np.float64), tuple(labels)
+
+
+def read_checkpoint(
+    folder: Path, name: str = CHECKPOINT
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+    """The arrays and the record of a checkpoint, None where there is none yet.
+
+    Whatever the format, "labels" of the record are a list per mode, or None, and "kept_labels" say
+    what labels.jsonl has of them.
+    """
+    file = folder / name
+    try:
+        if not file.exists():
+            return None
+    except OSError as error:
+        raise unreadable(file, error) from error
+    arrays, record = read_archive(file, CHECKPOINT_KIND)
+    kept = record.get("labels")
+    record["kept_labels"] = None
+    if isinstance(kept, Mapping):
+        found = read_labels(folder, dict(kept))
+        record["labels"] = [found[home] for home in kept["modes"]]
+        record["kept_labels"] = {"bytes": kept["bytes"], "counts": kept["counts"]}
+    return arrays, record
+
+
+def tail(path: PathLike, position: Position | None = None) -> Tail:
+    """The records that came since `position`; no directory or file yet counts as none."""
+    position = position or Position()
+    file = Path(path) / STEPS
+    try:
+        with file.open("rb") as stream:
+            start = position.offset - len(position.last)
+            stream.seek(start)
+            # A run that was killed and resumed drops lines, and may have grown again meanwhile.
+            restarted = stream.read(len(position.last)) != position.last
+            if restarted:
+                stream.seek(0)
+            content = stream.read()
+    except FileNotFoundError:
+        return Tail([], Position(), restarted=position.offset > 0)
+    except OSError as error:
+        raise unreadable(file, error) from error
+    steps = list(parse(lines := whole_lines(content), Path(path)))
+    lines = lines[: len(steps)]
+    before = Position() if restarted else position
+    end = before.offset + sum(map(len, lines))
+    after = Position(end, lines[-1] if lines else before.last)
+    return Tail(steps, after, restarted)

@@ -1,0 +1,144 @@
+"""Making a run directory, appending to it, and putting right what an interruption left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onlinegcp.errors import StateError
+from onlinegcp.runlog.files import FORMAT, RUN, STEPS, PathLike
+from onlinegcp.runlog.line import Step, encode_step, parse, plain, read_steps, whole_lines
+from onlinegcp.storage.appending import append, unwritable
+from onlinegcp.storage.archive import DamagedFile
+from onlinegcp.storage.atomic import replacing
+
+
+def check_new(folder: Path, overwrite: bool) -> None:
+    """Refuse a place where no run can be made, before any data are read."""
+    if (folder / RUN).exists() and not overwrite:
+        raise StateError(
+            f"a new run needs a directory without one, but {folder} holds a run already. Continue "
+            "it with update, choose another directory, or allow it to be overwritten."
+        )
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        why = f"you may not write to {place}" if place.is_dir() else f"{place} is no directory"
+        raise StateError(
+            f"a run directory was to be made at {folder}, but {why}. Choose another place."
+        )
+
+
+def write_run_json(path: PathLike, record: Mapping[str, Any]) -> None:
+    """Start a run directory: make it, and write run.json all at once.
+
+    Parameters
+    ----------
+    path
+        The directory; it may exist, but not hold a run.
+    record
+        Contents; "format" is added.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = (folder / RUN).exists()
+    except OSError as error:
+        raise StateError(
+            f"a run directory was to be made at {folder}, but that failed: "
+            f"{error.strerror or error}. Choose a directory you may write to."
+        ) from error
+    if taken:
+        raise StateError(
+            f"a new run needs a directory without one, but {folder} holds a run already. Continue "
+            "it with update, or choose another directory."
+        )
+    upgrade_run_json(folder, record)
+
+
+def upgrade_run_json(path: PathLike, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace run.json by these settings in the present format, before anything else is in it."""
+    found = {**record, "format": FORMAT}
+    text = json.dumps(plain(found), indent=1, allow_nan=False)
+    with replacing(Path(path) / RUN) as file:
+        file.write(text.encode() + b"\n")
+    return found
+
+
+def environment() -> dict[str, str]:
+    """The versions a result depends on, for run.json."""
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+    }
+
+
+def append_step(path: PathLike, step: Mapping[str, Any]) -> None:
+    """Add one line to steps.jsonl; on failure the file is as before."""
+    append_lines(path, [encode_step(step)])
+
+
+def append_lines(path: PathLike, lines: Sequence[bytes]) -> None:
+    """Add lines from `encode_step` to steps.jsonl, all or none."""
+    append(Path(path) / STEPS, b"".join(lines))
+
+
+def recover(
+    path: PathLike, n_steps: int, last_step: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+) -> list[Step]:
+    """Make steps.jsonl agree with the checkpoint after any interruption. Hold the lock.
+
+    A last line that is not whole is cut, lines numbered beyond `n_steps` are dropped, and the
+    lines of the checkpoint are appended where the file lacks them.
+
+    Parameters
+    ----------
+    path
+        The directory.
+    n_steps
+        Slices the checkpoint has learned; lines are numbered from 1 to this.
+    last_step
+        The line, or lines, written together with the checkpoint.
+
+    Returns
+    -------
+    steps
+        All records.
+    """
+    folder = Path(path)
+    file = folder / STEPS
+    ours = [last_step] if isinstance(last_step, Mapping) else list(last_step or ())
+    content = read_steps(folder)
+    lines = whole_lines(content)
+    steps = list(parse(lines, folder))
+    for position, step in enumerate(steps[:n_steps], start=1):
+        if step.get("number") != position:
+            raise StateError(
+                f"{file} must hold slices 1, 2, 3, ..., but line {position} is number "
+                f"{step.get('number')!r}. The file was edited; restore it from a copy."
+            )
+    steps = steps[:n_steps]
+    missing = [step for step in ours if len(steps) < step["number"] <= n_steps]
+    if len(steps) + len(missing) != n_steps:
+        raise DamagedFile(
+            f"the checkpoint of {folder} has learned {n_steps} slices, but {STEPS} holds "
+            f"{len(steps)} and the checkpoint itself only {len(missing)} more. Lines were lost; "
+            "restore the directory from a copy, or fit again."
+        )
+    end = sum(len(line) for line in lines[: len(steps)])
+    if end != len(content):
+        try:
+            os.truncate(file, end)
+        except OSError as error:
+            raise unwritable(file, error) from error
+    if missing or not file.exists():
+        append_lines(folder, [encode_step(step) for step in missing])
+    return steps + [dict(plain(step)) for step in missing]

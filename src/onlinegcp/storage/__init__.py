@@ -1,0 +1,1 @@
+"""How anything is stored: archives, whole replacements, appended lines, written times."""

@@ -1,0 +1,184 @@
+"""The one way anything is stored: a npz file of arrays and a JSON record, all or nothing.
+
+Every file carries what it holds (`kind`) and a format version.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.errors import DataError, MissingFileError, StateError
+from onlinegcp.storage.atomic import replacing
+
+FORMAT_VERSION = 2  # 1 had its record as an array of characters, four bytes each
+_META = "onlinegcp_meta"
+# A run writes a file of thirty small arrays after every slice: NumPy takes three times as long
+# for that. Larger ones are its business, and so are the fields a zip file needs beyond 4 GB.
+_SMALL = 64_000_000
+
+
+class DamagedFile(StateError):  # noqa: N818 - it says what the matter is
+    """A file of ours that is not whole."""
+
+
+def write_archive(
+    path: str | os.PathLike[str],
+    kind: str,
+    arrays: Mapping[str, NDArray[Any]],
+    record: Mapping[str, Any],
+    *,
+    durable: bool = True,
+) -> None:
+    """Store named arrays and a JSON-able record in one file, atomically.
+
+    Parameters
+    ----------
+    path
+        Target, written under exactly this name; an existing file stays until the new one is whole.
+    kind
+        What the file holds, such as "ktensor"; reading checks it.
+    arrays
+        Arrays of numbers, booleans or strings. Objects are refused.
+    record
+        Anything `json.dumps` takes.
+    durable
+        Whether to wait for the disk; see `replacing`.
+    """
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise DataError(
+                f"only arrays of numbers or strings can be stored, but {name!r} holds Python "
+                f"objects (dtype {array.dtype}). Convert it first, for example with astype(str)."
+            )
+    # The names are repeated here, because a zip file protects its contents by checksums but not
+    # the names it lists them under.
+    meta = json.dumps(
+        {
+            "kind": kind,
+            "format": FORMAT_VERSION,
+            "arrays": sorted(arrays),
+            "record": dict(record),
+        }
+    )
+    parts = {_META: np.frombuffer(meta.encode(), dtype=np.uint8), **arrays}
+    with replacing(path, durable=durable) as file:
+        records = any(part.dtype.kind == "V" for part in parts.values())
+        if records or sum(part.nbytes for part in parts.values()) > _SMALL:
+            np.savez(file, allow_pickle=False, **parts)
+        else:
+            file.writelines(_npz(parts))
+
+
+def read_archive(
+    path: str | os.PathLike[str], kind: str
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The arrays and the record of a file written by `write_archive`.
+
+    Parameters
+    ----------
+    path
+        File to read.
+    kind
+        What it must hold.
+
+    Returns
+    -------
+    arrays, record
+    """
+    source = Path(path)
+    try:
+        # Opened here, because np.load leaves a damaged file open when it is given a path.
+        file = opened(source, f"a saved {kind}")
+        with file, np.load(file, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        packed = arrays.pop(_META)
+        meta = json.loads(packed.tobytes() if packed.dtype == np.uint8 else str(packed))
+        found, version, record = meta["kind"], int(meta["format"]), dict(meta["record"])
+        if meta.get("arrays", sorted(arrays)) != sorted(arrays):
+            raise ValueError("some of its arrays are not there")
+    except StateError:
+        raise
+    except Exception as error:  # damaged bytes make the zip and array readers raise anything
+        raise DamagedFile(
+            f"a saved {kind} was needed, but {source} cannot be read as one: {error}. The file is "
+            f"damaged or was not written by onlinegcp; use an earlier copy."
+        ) from error
+    if version > FORMAT_VERSION:
+        raise StateError(
+            f"this version of onlinegcp reads format {FORMAT_VERSION} and older, but {source} has "
+            f"format {version}. Upgrade onlinegcp to read it."
+        )
+    if found != kind:
+        raise StateError(
+            f"a saved {kind} was needed, but {source} holds a {found}. Give the path of a {kind}."
+        )
+    return arrays, record
+
+
+def opened(path: Path, what: str) -> IO[bytes]:
+    """A file to read, or the error that says why there is none.
+
+    Parameters
+    ----------
+    path
+        The file.
+    what
+        What it should be, as in "a saved model".
+    """
+    try:
+        return path.open("rb")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(
+            f"{what} was needed at {path}, but there is no such file. Check the path."
+        ) from error
+    except OSError as error:
+        raise StateError(
+            f"{what} was needed, but {path} could not be opened: {error.strerror or error}. Check "
+            "the path and its permissions."
+        ) from error
+
+
+def _npz(parts: Mapping[str, NDArray[Any]]) -> list[bytes | memoryview]:
+    """The pieces of a zip file of arrays, as `numpy.savez` would write it, not compressed."""
+    pieces: list[bytes | memoryview] = []
+    directory: list[bytes] = []
+    position = 0
+    for name, array in parts.items():
+        plain = np.ascontiguousarray(array).reshape(array.shape)
+        head = _npy_header(plain.dtype.str, plain.shape)
+        body = plain.reshape(-1).view(np.uint8).data if plain.size else memoryview(b"")
+        size, label = len(head) + body.nbytes, f"{name}.npy".encode()
+        # Version 2.0, names in UTF-8, stored, 1 January 1980, checksum, sizes.
+        facts = struct.pack(
+            "<5H3L", 20, 0x800, 0, 0, 33, zlib.crc32(body, zlib.crc32(head)), size, size
+        )
+        local = struct.pack("<4s", b"PK\3\4") + facts + struct.pack("<2H", len(label), 0) + label
+        pieces += [local, head, body]
+        directory.append(
+            struct.pack("<4sH", b"PK\1\2", 20) + facts
+            + struct.pack("<5H2L", len(label), 0, 0, 0, 0, 0, position) + label
+        )  # fmt: skip
+        position += len(local) + size
+    count, length = len(directory), sum(map(len, directory))
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, length, position, 0)
+    return [*pieces, *directory, end]
+
+
+@lru_cache(maxsize=256)
+def _npy_header(kind: str, shape: tuple[int, ...]) -> bytes:
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": kind, "fortran_order": False, "shape": shape}
+    )
+    return head.getvalue()

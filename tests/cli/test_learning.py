@@ -1,0 +1,212 @@
+"""`fit` and `update`: what they learn, refuse, and do when interrupted."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from cli_tools import (
+    MODEL,
+    PROGRAM,
+    START,
+    TABLE,
+    event_lines,
+    fit,
+    steps_of,
+    wait_for,
+    write_events,
+)
+from onlinegcp import runlog
+from onlinegcp.cli import Exit, call
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory):
+    return write_events(tmp_path_factory.mktemp("events") / "events.jsonl")
+
+
+@pytest.fixture(scope="module")
+def run(events, tmp_path_factory):
+    return fit(events, tmp_path_factory.mktemp("runs") / "small.run")
+
+
+def test_fit_then_update_equals_one_fit(events, run, tmp_path, capsys):
+    days = event_lines(30)
+    early, late = tmp_path / "early.jsonl", tmp_path / "late.jsonl"
+    early.write_text("".join(line for day in days[:20] for line in day))
+    late.write_text("".join(line for day in days[18:] for line in day))
+    parts = str(tmp_path / "parts.run")
+    assert call(["fit", str(early), *TABLE, *MODEL, "-o", parts, "--json"]) is Exit.DONE
+    told = json.loads(capsys.readouterr().out)
+    assert told["slices"] == 20
+    assert told["last"] == "2018-01-20"
+    assert call(["update", parts, str(late)]) is Exit.DONE
+    assert "Learned 10 slices up to 2018-01-30" in capsys.readouterr().out
+    assert steps_of(parts) == steps_of(run)
+    assert call(["update", parts, str(events)]) is Exit.DONE
+    assert "Nothing new" in capsys.readouterr().out
+
+
+def test_settings_are_kept_for_update_and_for_the_reader(run):
+    info = runlog.read_run_json(run)
+    assert info["events"]["modes"] == ["pu", "do", "when:weekday"]
+    assert info["events"]["share"] == [["pu", "do"]]
+    assert info["anomaly"]["period"] == 7
+    assert info["model"]["parameters"]["loss"] == "poisson"
+    assert info["model"]["parameters"]["rank"] == 2
+    assert info["modes"] == ["pu", "do", "when:weekday"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (["--time", "wen"], ["'wen'", "'when'"]),
+        (["--modes", "puu"], ["'puu'", "'pu'"]),
+        (["--modes", "when:hoor"], ["hour"]),
+        (["--loss", "poison"], ["'poison'", "poisson"]),
+        (["--method", "online_gpc"], ["online_gcp"]),
+        (["--set", "forgett=3"], ["'forgett'", "'forget'"]),
+        (["--set", "forget"], ["name=value"]),
+        (["--agg", "cuont"], ["'cuont'", "'count'"]),
+        (["--top", "many"], ["--top 50"]),
+        (["--share", "pu"], ["pu=do"]),
+        (["--rank", "0"], ["rank", ">= 1"]),
+        (["--method", "cp_stream", "--loss", "poisson"], ["cp_stream", "'loss'"]),
+    ],
+)
+def test_misspelt_settings_are_refused_with_a_suggestion(
+    change, expected, events, tmp_path, capsys
+):
+    words = ["fit", str(events), *TABLE, *MODEL, "-o", str(tmp_path / "r")]
+    for name, value in zip(change[::2], change[1::2], strict=True):
+        if name in words and name != "--share":
+            words[words.index(name) + 1] = value
+        else:
+            words += [name, value]
+    assert call(words) is Exit.BAD_INPUT
+    shown = " ".join(capsys.readouterr().err.split())
+    for text in expected:
+        assert text in shown
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("empty.csv", b"", "empty"),
+        ("binary.csv", bytes(range(256)) * 20, "binary.csv"),
+        ("times.csv", b"when,pu,do\nnoon,a,b\n", "noon"),
+        ("gone.csv", None, "gone.csv"),
+    ],
+)
+def test_bad_files_are_named_and_nothing_is_made(name, content, expected, tmp_path, capsys):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    words = ["fit", str(tmp_path / name), *TABLE, *MODEL, "-o", str(tmp_path / "r")]
+    assert call(words) is Exit.BAD_INPUT
+    assert expected in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "r").exists()
+
+
+def test_an_existing_run_is_kept_unless_told_otherwise(events, run, tmp_path, capsys):
+    words = ["fit", str(events), *TABLE, *MODEL, "-o", str(run), "-q"]
+    before = (run / runlog.STEPS).read_bytes()
+    assert call(words) is Exit.BAD_STATE
+    assert "update" in capsys.readouterr().err
+    assert (run / runlog.STEPS).read_bytes() == before
+
+
+def test_a_run_being_written_is_refused(run, events, capsys):
+    with runlog.Lock(run):
+        assert call(["update", str(run), str(events)]) is Exit.BAD_STATE
+    assert f"process {os.getpid()}" in capsys.readouterr().err
+
+
+def test_no_source_and_too_many_are_refused(run, capsys):
+    assert call(["update", str(run)]) is Exit.BAD_INPUT
+    assert "At least one file" in capsys.readouterr().err
+    assert call(["update", str(run), "-", "x.csv"]) is Exit.BAD_INPUT
+    assert "only source" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_warm_start_that_is_not_over_says_so(events, tmp_path, capsys):
+    where = str(tmp_path / "r")
+    assert call(["fit", str(events), *TABLE, "--warm-start", "40", "-o", where]) is Exit.DONE
+    assert "30 of 40 slices" in " ".join(capsys.readouterr().out.split())
+    assert call(["components", where]) is Exit.BAD_STATE
+    assert "update" in capsys.readouterr().err
+    assert call(["inspect", where]) is Exit.DONE
+
+
+def test_the_loss_suits_the_table(events, tmp_path):
+    for agg, loss in (("any", "bernoulli_odds"), ("count", "poisson")):
+        where = tmp_path / agg
+        words = ["fit", str(events), *TABLE, *MODEL, "--agg", agg, "--until", "2018-01-03"]
+        assert call([*words, "-o", str(where), "-q"]) is Exit.DONE
+        assert runlog.read_run_json(where)["model"]["parameters"]["loss"] == loss
+
+
+def test_flagged_slices_can_be_left_unlearned(events, tmp_path):
+    words = ["fit", str(events), *TABLE, *MODEL, "--hold-flagged", "-o", str(tmp_path / "r"), "-q"]
+    assert call([*words, "--fail-on-alarm"]) is Exit.ALARM
+    held = [step["time"] for step in steps_of(tmp_path / "r") if step["held"]]
+    assert "2018-01-26" in held
+    flags = [
+        s["time"] for s in steps_of(tmp_path / "r") if s["anomaly"] and s["anomaly"]["flagged"]
+    ]
+    assert held == flags
+
+
+@pytest.mark.slow
+def test_events_from_a_pipe_are_learned_as_they_come(tmp_path):
+    where = tmp_path / "live.run"
+    days = event_lines(9)
+    first = "".join(line for day in days[:5] for line in day)
+    started = subprocess.run(
+        [PROGRAM, "fit", "-", *TABLE, *MODEL, "-o", str(where)],
+        input=first.encode(),
+        check=True,
+        capture_output=True,
+    )
+    assert b"Learned 4 slices" in started.stdout
+    process = subprocess.Popen(
+        [PROGRAM, "update", str(where), "-"], stdin=subprocess.PIPE, bufsize=0
+    )
+    try:
+        for number, day in enumerate(days[5:], 5):
+            process.stdin.write("".join(day).encode())
+            # The first event of a day closes the day before, while the pipe stays open.
+            wait_for(lambda number=number: len(steps_of(where)) == number)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == Exit.INTERRUPTED
+    finally:
+        process.kill()
+        process.stdin.close()
+        process.wait()
+    times = [step["time"] for step in steps_of(where)]
+    assert times == [str(START + datetime.timedelta(days=t)) for t in range(8)]
+    assert [s["total"] for s in steps_of(where)] == [len(day) for day in days[:8]]
+
+
+@pytest.mark.slow
+def test_an_interrupted_fit_says_how_to_go_on_and_does(events, run, tmp_path):
+    where = tmp_path / "cut.run"
+    process = subprocess.Popen(
+        [PROGRAM, "fit", str(events), *TABLE, *MODEL, "-o", str(where)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: (where / runlog.CHECKPOINT).exists())
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=60)[1]
+    if process.returncode == Exit.INTERRUPTED:  # it may have been done already
+        command = told.strip().splitlines()[-1]
+        assert command == f"onlinegcp update {where} {events}"
+        subprocess.run([PROGRAM, *command.split()[1:]], check=True, stdout=subprocess.DEVNULL)
+    assert steps_of(where) == steps_of(run)

@@ -1,0 +1,69 @@
+"""`components`, `anomalies` and `inspect`: what a run holds, for people and scripts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from cli_tools import PROGRAM, fit, write_events
+from onlinegcp.cli import Exit, call
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory):
+    return write_events(tmp_path_factory.mktemp("events") / "events.jsonl")
+
+
+@pytest.fixture(scope="module")
+def run(events, tmp_path_factory):
+    return fit(events, tmp_path_factory.mktemp("runs") / "small.run")
+
+
+def test_components_come_with_labels(run, capsys):
+    assert call(["components", str(run), "--json", "--top", "2"]) is Exit.DONE
+    found = json.loads(capsys.readouterr().out)
+    assert len(found) == 2
+    assert sum(pattern["share"] for pattern in found) == pytest.approx(1)
+    assert found[0]["share"] >= found[1]["share"]
+    for pattern in found:
+        assert set(pattern["modes"]) == {"pu", "do", "when:weekday"}
+        assert all(1 <= len(labels) <= 2 for labels in pattern["modes"].values())
+        assert pattern["modes"]["pu"][0]["label"].startswith("z")
+    assert call(["components", str(run)]) is Exit.DONE
+    assert "when:weekday" in capsys.readouterr().out
+
+
+def test_the_odd_day_is_found_and_can_stop_a_script(run, capsys):
+    assert call(["anomalies", str(run), "--json"]) is Exit.DONE
+    found = json.loads(capsys.readouterr().out)
+    assert found[0]["time"] == "2018-01-26"
+    assert found[0]["flagged"]
+    assert call(["anomalies", str(run), "--fail-on-alarm"]) is Exit.ALARM
+    shown = capsys.readouterr().out
+    assert "2018-01-26" in shown
+    assert "z3, z3" in shown
+    quiet = ["anomalies", str(run), "--until", "2018-01-10", "--fail-on-alarm"]
+    assert call(quiet) is Exit.DONE
+    assert call(["anomalies", str(run), "--all", "--by-time", "--json"]) is Exit.DONE
+    assert len(json.loads(capsys.readouterr().out.split("flagged.", 1)[-1])) == 20
+
+
+def test_inspect_says_what_is_there(run, capsys):
+    assert call(["inspect", str(run), "--json"]) is Exit.DONE
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["slices"], facts["warm_start"], facts["rank"]) == (30, 4, 2)
+    assert (facts["first"], facts["last"]) == ("2018-01-01", "2018-01-30")
+    assert facts["modes"] == {"pu": 4, "do": 4, "when:weekday": 7}
+    assert not facts["written_now"]
+    assert call(["inspect", str(run)]) is Exit.DONE
+    assert "OnlineGCP" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_reader_that_leaves_early_is_no_error(run):
+    command = f"{PROGRAM} inspect {run} | head -1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True)
+    assert done.returncode == 0
+    assert done.stderr == b""

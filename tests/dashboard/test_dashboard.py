@@ -1,0 +1,278 @@
+"""The live page: follows a run that grows, is killed and resumed, and only ever reads it."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import fake_run
+import real_browser
+from onlinegcp import dashboard, runlog
+from onlinegcp.dashboard import create_app, serve
+from onlinegcp.dashboard.follow import Follower
+from onlinegcp.errors import BackendError, StateError
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def story():
+    return fake_run.make_steps(n_days=40, rank=2, n_iterations=3)
+
+
+class Writer:
+    """Plays a run, one step after the other."""
+
+    def __init__(self, path, story):
+        self.path = path
+        self.factors, self.labels, modes, self.steps = story
+        self.at = 0
+        fake_run.start(path, modes, 2)
+
+    def write(self, n):
+        for step in self.steps[self.at : self.at + n]:
+            fake_run.store(self.path, self.factors, self.labels, step)
+            runlog.append_step(self.path, step)
+        self.at += n
+
+
+@pytest.fixture
+def writer(tmp_path, story):
+    return Writer(tmp_path / "live.run", story)
+
+
+def names(events):
+    return [name for name, _ in events]
+
+
+def test_a_follower_gets_all_at_first_and_then_what_is_new(writer):
+    writer.write(12)
+    follower = Follower(writer.path)
+    first = dict(follower.look())
+    assert first["snapshot"]["steps"]["count"] == 12
+    assert first["status"] == {"running": False, "problem": None}
+    assert follower.look() == []
+    writer.write(3)
+    ((name, update),) = follower.look()
+    assert name == "update"
+    assert [row["n"] for row in update["rows"]] == [13, 14, 15]
+    assert update["steps"]["count"] == 15
+    json.dumps(update, allow_nan=False)
+
+
+def test_a_follower_of_an_empty_run_sees_it_begin(writer, monkeypatch):
+    monkeypatch.setattr("onlinegcp.dashboard.follow.MODEL_EVERY", 0.0)
+    follower = Follower(writer.path)
+    assert dict(follower.look())["snapshot"]["model"]["components"] == []
+    writer.write(11)
+    update = dict(follower.look())["update"]
+    assert len(update["model"]["components"]) == 2
+    assert len(update["rows"]) == 11
+
+
+def test_a_follower_survives_a_kill_and_a_resume(writer):
+    writer.write(12)
+    follower = Follower(writer.path)
+    follower.look()
+    with (writer.path / runlog.STEPS).open("ab") as file:
+        file.write(b'{"number": 13, "tim')
+    assert follower.look() == []
+    with runlog.Lock(writer.path):
+        # Resumed from a checkpoint that knows one slice less.
+        runlog.recover(writer.path, 11, writer.steps[10])
+        events = dict(follower.look())
+        assert events["snapshot"]["steps"]["count"] == 11
+        assert events["status"]["running"] is True
+        writer.at = 11
+        writer.write(2)
+        assert [row["n"] for row in dict(follower.look())["update"]["rows"]] == [12, 13]
+    assert dict(follower.look())["status"]["running"] is False
+
+
+def test_a_follower_reports_a_run_that_is_gone_and_one_that_comes_back(writer):
+    writer.write(12)
+    follower = Follower(writer.path)
+    follower.look()
+    away = writer.path.with_name("away")
+    writer.path.rename(away)
+    assert "no directory" in dict(follower.look())["status"]["problem"]
+    away.rename(writer.path)
+    events = dict(follower.look())
+    assert events["snapshot"]["steps"]["count"] == 12
+    assert events["status"]["problem"] is None
+
+
+@pytest.fixture
+def client(writer):
+    testclient = pytest.importorskip("starlette.testclient")
+    writer.write(12)
+    with testclient.TestClient(create_app(writer.path)) as client:
+        yield client
+
+
+def test_the_page_and_its_data(client):
+    page = client.get("/")
+    assert page.status_code == 200
+    assert "EventSource" in page.text
+    assert page.headers["cache-control"] == "no-store"
+    assert client.get("/data").json()["steps"]["count"] == 12
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/run.json", "/steps.jsonl", "/../run.json", "/%2e%2e/%2e%2e/etc/passwd", "/data/x"],
+)
+def test_no_file_can_be_asked_for(client, path):
+    assert client.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_nothing_can_be_changed(client, method):
+    for path in ("/", "/data", "/events"):
+        assert client.request(method, path).status_code == 405
+
+
+def test_other_hosts_are_refused(client):
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_data_of_a_run_that_is_gone_is_an_answer_all_the_same(client, writer):
+    (writer.path / runlog.RUN).unlink()
+    answer = client.get("/data")
+    assert answer.status_code == 503
+    assert "run.json" in answer.json()["problem"]
+
+
+def test_a_directory_without_a_run_and_a_busy_port_are_named(tmp_path, writer):
+    with pytest.raises(StateError, match="run directory was needed"):
+        create_app(tmp_path)
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        with pytest.raises(StateError, match="cannot be used"):
+            serve(writer.path, port=busy.getsockname()[1])
+    with pytest.raises(StateError, match="cannot be used"):
+        serve(writer.path, port=70000)
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+def test_missing_packages_are_named_with_the_way_to_get_them(writer, monkeypatch, package):
+    original = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.split(".")[0] == package:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(BackendError, match=rf"{package} is not installed.*onlinegcp\[dashboard\]"):
+        serve(writer.path, port=0)
+
+
+SERVE = """
+import sys
+from onlinegcp.dashboard import serve
+serve(sys.argv[1], port=int(sys.argv[2]), on_start=lambda address: print(address, flush=True))
+"""
+
+
+class Server:
+    """The live page in a process of its own."""
+
+    def __init__(self, path, port=0):
+        command = [sys.executable, "-c", SERVE, str(path), str(port)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(10)
+        self.process.stdout.close()
+
+
+@pytest.mark.slow
+def test_the_live_page_moves_while_a_run_is_written(writer):
+    expect = pytest.importorskip("playwright.sync_api").expect
+    # Generous, as the machine may be busy; on an idle one every step takes half a second.
+    expect.set_options(timeout=20_000)
+    writer.write(5)
+    server = Server(writer.path)
+    try:
+        with (
+            real_browser.open_browser() as browser,
+            real_browser.open_page(browser, server.address) as (page, problems),
+        ):
+            count = page.locator("#figures dd").first
+            status = page.locator("#status")
+            expect(count).to_have_text("5")
+            expect(status).to_have_text("Nobody is writing")
+            with runlog.Lock(writer.path):
+                expect(status).to_contain_text("Learning")
+                writer.write(10)
+                expect(count).to_have_text("15")
+                page.locator("#losses").scroll_into_view_if_needed()
+                expect(page.locator("#losses path.series")).to_have_count(2)
+                expect(page.locator("#activations path.series")).to_have_count(2)
+                line = page.locator("#losses path.series").last
+                before = line.get_attribute("d")
+                writer.write(5)
+                expect(line).not_to_have_attribute("d", before)
+                page.locator("#settings").scroll_into_view_if_needed()
+                expect(page.locator("#ranking button")).to_have_count(10)
+            # Killed, and resumed with one slice less.
+            expect(status).to_have_text("Nobody is writing")
+            runlog.recover(writer.path, 19, writer.steps[18])
+            expect(count).to_have_text("19")
+            assert problems == []
+            # The server goes and comes back: the page finds it again by itself.
+            port = int(server.address.rstrip("/").rpartition(":")[2])
+            server.stop()
+            expect(status).to_contain_text("Connection lost")
+            writer.at = 19
+            writer.write(3)
+            server = Server(writer.path, port)
+            expect(count).to_have_text("22")
+            expect(status).to_have_text("Nobody is writing")
+    finally:
+        server.stop()
+
+
+@pytest.mark.slow
+def test_events_arrive_as_server_sent_events(writer):
+    httpx = pytest.importorskip("httpx")
+    writer.write(12)
+    server = Server(writer.path)
+    try:
+        with httpx.stream("GET", f"{server.address}events", timeout=20) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            timer = threading.Timer(0.5, writer.write, [1])
+            timer.start()
+            started = time.monotonic()
+            seen = []
+            for line in answer.iter_lines():
+                if line.startswith("event: "):
+                    seen.append(line[7:])
+                if line.startswith("data: "):
+                    content = json.loads(line[6:])
+                if seen and seen[-1] == "update" and line.startswith("data: "):
+                    break
+            timer.join()
+        assert seen == ["snapshot", "status", "update"]
+        assert content["rows"][0]["n"] == 13
+        # Within a second of the write, on a machine that is not busy.
+        assert time.monotonic() - started < 0.5 + 8 * dashboard.LOOK_EVERY
+    finally:
+        server.stop()
+
+
+def test_only_so_many_readers_are_served(client, monkeypatch):
+    monkeypatch.setattr(dashboard, "MOST_READERS", 0)
+    assert client.get("/events").status_code == 503

@@ -1,0 +1,211 @@
+"""The report in a real browser: it draws, answers to the mouse and the keys, and fits a phone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+import fake_run
+import real_browser
+from onlinegcp import runlog
+from onlinegcp.report import write_report
+from onlinegcp.report.global_loss import CACHE
+
+HERE = Path(__file__).parent
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with real_browser.open_browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "flights.run"
+    # The fourth of July is in it.
+    fake_run.write_run(path, n_days=200, rank=3, n_iterations=5)
+    # As a report that has read the sources again would leave it.
+    losses = [step["local"] * 1.02 for step in runlog.read_run(path).steps]
+    digest = hashlib.sha256((path / runlog.CHECKPOINT).read_bytes()).hexdigest()
+    (path / CACHE).write_text(json.dumps({"checkpoint": digest, "losses": losses}))
+    return write_report(path).as_uri()
+
+
+@pytest.fixture
+def page(browser, url):
+    with real_browser.open_page(browser, url) as (page, problems):
+        yield page
+        assert problems == []
+
+
+def test_every_view_is_drawn(page):
+    assert page.inner_text("h1") == "flights"
+    assert page.locator(".row").count() == 3
+    assert page.locator(".row svg.mini").count() >= 6
+    assert page.locator("#activations path.series").count() == 3
+    assert page.locator("#losses path.series").count() == 3
+    legend = page.locator("#losses .legend span").all_inner_texts()
+    assert [text.split(",")[0] for text in legend] == ["Prequential", "Local", "Global"]
+    assert page.locator("#losses text", has_text="warm start ends").count() == 1
+    assert page.locator("#fit-missing").is_hidden()
+    assert page.locator("#heat image").count() == 1
+    assert page.locator("#timeline .flag").count() >= 1
+    assert "200" in page.inner_text("#figures")
+    assert page.locator("#prose p").count() >= 5
+    assert "onlinegcp fit flights2013.parquet" in page.inner_text("#reproduce")
+    for path in page.locator("path.series").all():
+        assert "NaN" not in path.get_attribute("d")
+        assert len(path.get_attribute("d")) > 100
+
+
+def test_a_report_without_the_global_loss_says_why(browser, tmp_path):
+    path = fake_run.write_run(tmp_path / "f.run", n_days=20, rank=2, n_iterations=2)
+    with real_browser.open_page(browser, write_report(path).as_uri()) as (page, problems):
+        assert page.locator("#losses path.series").count() == 2
+        assert page.inner_text("#fit-missing").startswith("There is no global loss: ")
+    assert problems == []
+
+
+def test_hovering_tells_the_numbers(page):
+    for chart, word in (("#losses", "Global"), ("#heat", "Drift"), ("#timeline", "Volume p")):
+        box = page.locator(f"{chart} svg")
+        box.scroll_into_view_if_needed()
+        box.hover()
+        assert word in page.inner_text("#tip")
+    page.locator("#grid .row svg.mini").first.hover()
+    assert page.inner_text("#tip")
+    page.mouse.move(5, 5)
+    page.locator("h1").hover()
+    assert page.locator("#tip").is_hidden()
+
+
+def test_clicking_a_slice_shows_its_cells(page):
+    names = page.locator("#ranking button span").all_inner_texts()
+    assert "4 Jul 2013" in names
+    for place in (1, 2):
+        button = page.locator("#ranking button").nth(place)
+        button.click()
+        assert names[place] in page.inner_text("#detail h3")
+        assert page.locator("#detail tbody tr").count() == 10
+    shown = page.locator("#detail th:visible").all_inner_texts()
+    assert shown == ["dest", "carrier", "hour", "Observed", "Expected", "Ratio", "p"]
+    flag = page.locator("#timeline .flag").first
+    number = flag.get_attribute("data-number")
+    flag.scroll_into_view_if_needed()
+    box = flag.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert page.locator('#ranking [aria-current="true"]').get_attribute("data-number") == number
+
+
+def test_patterns_are_switched_on_and_off(page):
+    page.locator("#chips button").nth(1).click()
+    assert page.locator("#activations path.series").count() == 2
+    assert page.locator("#chips button").nth(1).get_attribute("aria-pressed") == "false"
+
+
+def test_dragging_zooms_every_chart_and_escape_returns(page):
+    before = page.locator("#losses path.series").first.get_attribute("d")
+    chart = page.locator("#activations svg")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + 300, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 500, box["y"] + 110, steps=5)
+    page.mouse.up()
+    assert page.locator("#losses path.series").first.get_attribute("d") != before
+    assert page.locator(".reset").count() >= 4
+    page.locator("#activations svg").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tip").is_visible()
+    page.keyboard.press("Escape")
+    assert page.locator("#losses path.series").first.get_attribute("d") == before
+
+
+def test_it_fits_a_phone_and_the_dark(browser, url):
+    options = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
+    with real_browser.open_page(browser, url, **options) as (page, problems):
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        # Nothing has to be pushed sideways to be read.
+        wide = "[...document.querySelectorAll('.scroll, .chart')]"
+        assert page.evaluate(f"{wide}.filter((n) => n.scrollWidth > n.clientWidth + 1).length") == 0
+        assert page.locator("#detail th:visible").first.inner_text() == "dest, carrier, hour"
+        assert page.locator("#activations path.series").count() == 3
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 22, 28)"
+    assert problems == []
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(page):
+    script = """() => {
+      const node = document.activeElement, style = getComputedStyle(node);
+      return [node.tagName, node.closest("section, header, figure")?.id ?? "", style.outlineStyle];
+    }"""
+    seen = set()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        name, place, outline = page.evaluate(script)
+        if name == "BODY":
+            break
+        assert outline == "solid", (name, place)
+        seen.add(place)
+    for place in ("activations", "losses", "heat", "timeline", "volume", "unusual", "settings"):
+        assert place in seen
+
+
+def test_it_prints_on_a_few_pages(page, tmp_path):
+    page.pdf(path=tmp_path / "report.pdf", format="A4")
+    content = (tmp_path / "report.pdf").read_bytes()
+    assert 2 <= content.count(b"/Type /Page\n") + content.count(b"/Type /Page/") <= 9
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_lines_can_be_told_from_what_is_behind_them(browser, url, scheme):
+    # WCAG AA: 3 to 1 for what is drawn.
+    script = """() => {
+      const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+        .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+      const probe = document.createElement('i'); document.body.append(probe);
+      const of = (name) => { probe.style.color = `var(${name})`;
+        return light(getComputedStyle(probe).color.match(/[\\d.]+/g).map(Number)); };
+      const names = [...Array(8).keys()].map((k) => `--c${k}`);
+      names.push('--alert', '--volume', '--accent');
+      const card = of('--card');
+      return names.map((name) => [name, of(name)])
+        .map(([name, v]) => [name, (Math.max(v, card) + 0.05) / (Math.min(v, card) + 0.05)])
+        .filter(([, ratio]) => ratio < 3);
+    }"""
+    with real_browser.open_page(browser, url, color_scheme=scheme) as (page, _):
+        assert page.evaluate(script) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_has_enough_contrast(browser, url, scheme):
+    # WCAG AA: 4.5 to 1 for the words, against the nearest background behind them.
+    script = """() => {
+      const parse = (c) => (c.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
+      const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+        .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+      const behind = (n) => { for (; n; n = n.parentElement) {
+        const c = parse(getComputedStyle(n).backgroundColor); if (c[3] !== 0) return c; }
+        return [255, 255, 255]; };
+      const bad = [];
+      const words = 'p,h1,h2,h3,h4,a,span,dt,dd,td,th,em,small,button,text,b';
+      for (const n of document.querySelectorAll(words)) {
+        if (!n.textContent.trim() || n.closest('.tip,.skip,.masthead')) continue;
+        const style = getComputedStyle(n), svg = n.tagName === 'text';
+        const a = light(parse(svg ? style.fill : style.color));
+        const b = light(behind(svg ? n.closest('figure,.row') : n));
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < 4.5) bad.push(`${n.tagName} ${n.textContent.slice(0, 20)} ${ratio.toFixed(2)}`);
+      }
+      return [...new Set(bad)];
+    }"""
+    with real_browser.open_page(browser, url, color_scheme=scheme) as (page, _):
+        assert page.evaluate(script) == []

@@ -1,0 +1,199 @@
+"""Fisher scoring: weights as good as L-BFGS-B for every loss, rows that follow their objective."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from onlinegcp.kernels.layout import pad_vector, stack_factors
+from onlinegcp.losses import LOSS_NAMES, Loss, get_loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto import fisher_rows, forgetting
+
+
+def unit(matrix):
+    return matrix / np.sqrt((matrix**2).sum(axis=0))
+
+
+def draw(loss, shape=(7, 5), rank=3, seed=0, missing=0.2):
+    rng = np.random.default_rng(seed)
+    bounded = not math.isinf(loss.lower)
+    make = (
+        (lambda n: rng.random((n, rank)) + 0.1)
+        if bounded
+        else (lambda n: rng.standard_normal((n, rank)))
+    )
+    factors = [unit(make(n)) for n in shape]
+    weights = 3.0 * rng.random(rank) + 0.5
+    letters = "abcdef"[: len(shape)]
+    spec = ",".join(["z", *(f"{c}z" for c in letters)])
+    m = np.einsum(f"{spec}->{letters}", weights, *factors)
+    noise = rng.random(shape)
+    if loss.domain == "binary":
+        x = (noise < loss.mean(m)).astype(float)
+    elif loss.domain == "at_least_one":
+        x = 1.0 + rng.poisson(np.maximum(m, 0.0))
+    elif loss.domain in ("nonnegative", "positive"):
+        x = rng.poisson(np.maximum(np.minimum(loss.mean(m), 50.0), 0.0)) + (
+            0.1 if loss.domain == "positive" else 0.0
+        )
+    else:
+        x = m + noise
+    x = np.where(rng.random(shape) < missing, np.nan, x)
+    return factors, Slice.dense(x), weights
+
+
+@pytest.mark.parametrize("name", LOSS_NAMES)
+@pytest.mark.parametrize("lower", [None, 0.0])
+def test_weights_are_as_good_as_lbfgs_for_every_loss(name, lower):
+    loss = get_loss(name)
+    factors, x, truth = draw(loss)
+    blocks, cells = stack_factors(factors), fisher_rows.weighted_cells(x, 0, 0)
+    bounded = lower is not None or not math.isinf(loss.lower)
+    found = fisher_rows.solve_weights(
+        blocks, cells, loss, [pad_vector(truth)], bounded=bounded, tolerance=1e-12
+    )
+    rows = np.prod([a[x.index[:, k]] for k, a in enumerate(factors)], axis=0)
+
+    def objective(s):
+        m = rows @ s
+        return float(loss.value(x.value, m).sum()), rows.T @ loss.deriv(x.value, m)
+
+    bounds = [(0.0 if bounded else None, None)] * 3
+    best = scipy.optimize.minimize(
+        objective, truth, jac=True, method="L-BFGS-B", bounds=bounds,
+        options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000},
+    ).fun  # fmt: skip
+    assert found.objective <= best + 1e-6 * (1.0 + abs(best))
+    if bounded:
+        slope = objective(found.weights[:3])[1]
+        assert (found.weights >= 0.0).all()
+        assert (slope[found.weights[:3] == 0.0] >= 0.0).all()
+
+
+def test_a_users_loss_is_solved_like_a_built_in_one():
+    loss = Loss(
+        "log_cosh", value=lambda x, m: np.log(np.cosh(m - x)), deriv=lambda x, m: np.tanh(m - x)
+    )
+    factors, x, truth = draw(loss, missing=0.0)
+    blocks, cells = stack_factors(factors), fisher_rows.weighted_cells(x, 0, 0)
+    found = fisher_rows.solve_weights(
+        blocks, cells, loss, [np.zeros(4), pad_vector(truth)], bounded=False
+    )
+    rows = np.prod([a[x.index[:, k]] for k, a in enumerate(factors)], axis=0)
+    slope = rows.T @ loss.deriv(x.value, rows @ found.weights[:3])
+    np.testing.assert_allclose(slope, 0.0, atol=1e-3)
+
+
+def test_zeros_are_drawn_without_rejection_and_stand_for_all(monkeypatch):
+    monkeypatch.setattr(fisher_rows, "CELL_BUDGET", 10)
+    x = Slice([[0, 0], [3, 4], [6, 10]], [1.0, 2.0, 3.0], (7, 11))
+    cells = fisher_rows.weighted_cells(x, 0, 1)
+    assert cells.weight.sum() == pytest.approx(77.0)
+    listed = {tuple(row) for row in x.index.tolist()}
+    drawn = [tuple(row) for row in cells.index[3:].tolist()]
+    assert not listed & set(drawn)
+    assert len(set(drawn)) == 74  # as many draws as zeros, stratified: each once
+
+
+def test_small_slices_are_listed_in_full():
+    x = Slice([[0, 1]], [4.0], (2, 3))
+    cells = fisher_rows.weighted_cells(x, 0, 0)
+    assert cells.value.tolist() == [0.0, 4.0, 0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["bernoulli_logit", "gamma", "huber", "negative_binomial"])
+@pytest.mark.parametrize("full", [True, False])
+def test_an_update_lowers_the_loss_and_keeps_unit_columns(name, full, monkeypatch):
+    if not full:
+        monkeypatch.setattr(fisher_rows, "CURVATURE_BUDGET", 0)
+    loss = get_loss(name)
+    factors, x, truth = draw(loss, shape=(6, 1, 5), seed=3)
+    blocks, cells = stack_factors(factors), fisher_rows.weighted_cells(x, 0, 0)
+    history = fisher_rows.empty_history(blocks)
+    assert history.curvature.shape[2] == (4 if full else 1)
+    memory = forgetting.start("auto", blocks.width, 1.0)
+    bound = {"bounded": not math.isinf(loss.lower)}
+    before = fisher_rows.solve_weights(blocks, cells, loss, [pad_vector(truth)], **bound)
+    after = fisher_rows.update(blocks, cells, loss, before.weights, history, memory, 0.9, **bound)
+    assert after.objective < before.objective
+    for view in blocks.views():
+        np.testing.assert_allclose((view**2).sum(axis=0), 1.0)
+        if not math.isinf(loss.lower):
+            assert (view >= 0.0).all()
+    m = np.einsum("z,az,bz,cz->abc", after.weights[:3], *blocks.views())
+    seen = ~np.isnan(x.to_dense())
+    direct = loss.value(x.to_dense()[seen], m[seen]).sum()
+    assert after.objective == pytest.approx(direct, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "huber", "bernoulli_logit", "poisson_log"])
+def test_visits_under_a_bound_end_where_no_row_can_do_better(name):
+    loss, lam = get_loss(name), 0.7
+    rng = np.random.default_rng(4)
+    _, x, _ = draw(loss, shape=(5, 6), seed=4)
+    old = [unit(rng.random((n, 3)) + 0.05) for n in (5, 6)]
+    blocks, cells = stack_factors(old), fisher_rows.weighted_cells(x, 0, 0)
+    history = fisher_rows.empty_history(blocks)
+    weights = np.array([1.0, 0.5, 2.0, 0.0])
+    fisher_rows.absorb_at(blocks, cells, loss, 0.1 * weights, history, 0.0)
+    listing = fisher_rows._by_row(cells.index[:, 0], 5)
+    before = blocks.data.copy()
+    for _ in range(12):
+        fisher_rows._visit(
+            blocks, cells, loss, weights, history, lam, 0.0, before, 0, listing,
+            last=False, learned=False, bounded=True,
+        )  # fmt: skip
+    new = blocks.views()[0]
+    assert (new >= 0.0).all()
+    assert (new == 0.0).any()
+    pull = fisher_rows.prior_strength(loss) * history.dispersion / (old[0] ** 2).mean(axis=0)
+    for i, row in enumerate(new):
+        mine = x.index[:, 0] == i
+        design = weights[:3] * old[1][x.index[mine, 1]]
+        matrix = lam * history.curvature[i, :3, :3]
+
+        def objective(a, design=design, matrix=matrix, away=old[0][i], data=x.value[mine]):
+            m, moved = design @ a, a - away
+            value = loss.value(data, m).sum() + 0.5 * pull @ a**2 + 0.5 * moved @ matrix @ moved
+            return value, design.T @ loss.deriv(data, m) + pull * a + matrix @ moved
+
+        here, slope = objective(row)
+        best = scipy.optimize.minimize(
+            objective, row + 0.1, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * 3,
+            options={"ftol": 1e-15, "gtol": 1e-10},
+        ).fun  # fmt: skip
+        assert here <= best + 1e-7 * (1.0 + abs(best))
+        assert (slope[row == 0.0] >= -1e-6).all()
+
+
+def test_gaussian_rows_remember_like_recursive_least_squares():
+    # Noise-free slices of one model: whatever is remembered must lead to that model.
+    rng = np.random.default_rng(0)
+    loss = get_loss("gaussian")
+    other = unit(rng.standard_normal((30, 2)))
+    truth = rng.standard_normal((4, 2))
+    slices = [Slice.dense((truth * s) @ other.T) for s in ([1.0, 2.0], [2.0, -1.0])]
+    blocks = stack_factors([unit(truth + 0.1 * rng.standard_normal((4, 2))), other])
+    history = fisher_rows.empty_history(blocks)
+    memory = forgetting.start(1.0, blocks.width, 1.0)
+    first = fisher_rows.weighted_cells(slices[0], 0, 0)
+    near = fisher_rows.solve_weights(blocks, first, loss, [np.zeros(4)], bounded=False)
+    fisher_rows.absorb_at(blocks, first, loss, near.weights, history, 0.0)
+    for x in slices * 3:
+        cells = fisher_rows.weighted_cells(x, 0, 0)
+        start = fisher_rows.solve_weights(
+            blocks, cells, loss, [np.ones(4) * [1, 1, 0, 0]], bounded=False
+        )
+        last = fisher_rows.update(
+            blocks, cells, loss, start.weights, history, memory, 0.99, bounded=False
+        )
+    assert last.objective < 1e-2 * (slices[-1].norm_squared)
+
+
+def test_candidates_for_bounded_losses_are_never_zero():
+    history = fisher_rows.empty_history(stack_factors([np.ones((2, 2))]))
+    for start in fisher_rows.start_candidates(history, np.array([1.0, 0.0, 0.0, 0.0]), True, 2):
+        assert (start[:2] > 0.0).all()
+        assert not start[2:].any()

@@ -1,0 +1,90 @@
+"""Files replaced all at once: whole, with the usual permissions, and without litter."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+
+import pytest
+
+from onlinegcp.errors import StateError
+from onlinegcp.storage.atomic import replacing
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_the_new_content_takes_the_place_of_the_old(tmp_path):
+    target = tmp_path / "x"
+    for content in (b"old", b"newer", b""):
+        with replacing(str(target)) as file:
+            file.write(content)
+        assert target.read_bytes() == content
+    assert names(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "disk full"), KeyError("bug"), KeyboardInterrupt()])
+def test_a_block_that_fails_leaves_the_old_file_and_no_other(tmp_path, error):
+    target = tmp_path / "x"
+    target.write_bytes(b"old")
+    expected = StateError if isinstance(error, OSError) else type(error)
+
+    def fail():
+        with replacing(target) as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(expected):
+        fail()
+    assert target.read_bytes() == b"old"
+    assert names(tmp_path) == ["x"]
+
+
+def test_a_failure_says_what_happened_to_the_old_file(tmp_path):
+    with (
+        pytest.raises(StateError, match=r"nowhere/x could not be: No such file.*Free some space"),
+        replacing(tmp_path / "nowhere" / "x"),
+    ):
+        pass
+    (tmp_path / "x").write_bytes(b"old")
+    with pytest.raises(StateError, match="already there is unchanged"), replacing(tmp_path / "x"):
+        raise OSError("disk full")
+
+
+def test_nothing_is_visible_before_the_end(tmp_path):
+    target = tmp_path / "x"
+    target.write_bytes(b"old")
+    with replacing(target) as file:
+        file.write(b"new" * 100_000)
+        file.flush()
+        assert target.read_bytes() == b"old"
+    assert target.stat().st_size == 300_000
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_permissions_are_those_of_any_new_file(tmp_path):
+    (tmp_path / "plain").write_bytes(b"")
+    with replacing(tmp_path / "x"):
+        pass
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "x")}
+    assert len(modes) == 1
+
+
+def test_writers_at_the_same_time_leave_one_whole_file(tmp_path):
+    target = tmp_path / "x"
+    contents = [bytes([k]) * 50_000 for k in range(8)]
+
+    def write(content):
+        with replacing(target) as file:
+            for start in range(0, len(content), 1000):
+                file.write(content[start : start + 1000])
+
+    threads = [threading.Thread(target=write, args=(content,)) for content in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert target.read_bytes() in contents
+    assert names(tmp_path) == ["x"]

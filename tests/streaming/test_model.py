@@ -1,0 +1,332 @@
+"""The protocol that all methods share: learning, using, refusing, and leaving no trace."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from onlinegcp.errors import DataError, StateError
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import get_loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.streaming import METHODS, CPStream, OnlineCP, OnlineGCP, OnlineSGD, model
+from onlinegcp.testing import planted_stream
+
+MODELS = {
+    "online_gcp": OnlineGCP(2, init_slices=5, init_starts=1),
+    "online_gcp, sgd": OnlineGCP(
+        2, solver="sgd", init_slices=5, init_starts=1, weight_epochs=2, factor_epochs=1
+    ),
+    "online_sgd": OnlineSGD(2, init_slices=5, init_starts=1),
+    "online_cp": OnlineCP(2, init_slices=5, init_starts=1),
+    "cp_stream": CPStream(2, init_slices=5, init_starts=1),
+}
+STREAM = planted_stream(get_loss("gaussian"), shape=(6, 5), n_slices=12)
+
+
+@pytest.fixture(params=MODELS)
+def fresh(request):
+    return clone(MODELS[request.param])
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def fitted(request):
+    """Shared, so that tests that use it may not change it."""
+    return clone(MODELS[request.param]).fit(STREAM.slices)
+
+
+def same(first, second):
+    return all(np.array_equal(a, b) for a, b in zip(first.factors_, second.factors_, strict=True))
+
+
+def test_every_registered_method_is_here():
+    assert set(METHODS) <= set(MODELS)
+
+
+# ---- learning
+
+
+def test_an_unfitted_model_says_so(fresh):
+    for use in (fresh.transform, fresh.score, fresh.score_samples, fresh.inverse_transform):
+        with pytest.raises(NotFittedError):
+            use(STREAM.slices[0])
+    for name in ("factors_", "weights_"):
+        with pytest.raises((NotFittedError, AttributeError)):
+            getattr(fresh, name)
+    with pytest.raises(NotFittedError):
+        fresh.to_ktensor()
+
+
+def test_records_begin_after_the_warm_start(fresh):
+    for x in STREAM.slices[:5]:
+        assert fresh.partial_fit(x).last_ is None
+    fresh.partial_fit(STREAM.slices[5], time="noon")
+    record = fresh.last_
+    assert (record.number, record.time, record.n_observed) == (6, "noon", 30)
+    assert record.norm_squared == STREAM.slices[5].norm_squared
+    assert record.exact
+    assert sum(record.seconds.values()) > 0
+
+
+def test_record_tells_the_loss_before_and_after(fresh):
+    loss, x = get_loss("gaussian"), STREAM.slices[9]
+    fresh.partial_fit(STREAM.slices[:9])
+    weights = fresh.transform(x)
+    before = loss.value(x.array, KTensor(weights, fresh.factors_).full()).sum()
+    fresh.partial_fit(x)
+    assert fresh.last_.prequential == pytest.approx(before, rel=1e-3)
+    after = loss.value(x.array, fresh.to_ktensor().full()).sum()
+    assert fresh.last_.local == pytest.approx(after, rel=1e-9)
+
+
+def test_a_model_is_usable_during_the_warm_start(fresh):
+    fresh.partial_fit(STREAM.slices[:2])
+    assert [a.shape for a in fresh.factors_] == [(6, 2), (5, 2)]
+    early = fresh.transform(STREAM.slices[0])
+    assert early.shape == (2,)
+    through = clone(fresh).partial_fit(STREAM.slices)
+    fresh.partial_fit(STREAM.slices[2:])
+    assert same(fresh, through)
+
+
+def test_fit_reads_generators_slice_by_slice_and_starts_anew(fresh):
+    seen = []
+
+    def source():
+        for x in STREAM.slices:
+            seen.append(getattr(fresh, "n_slices_", None))
+            yield x.to_dense()
+
+    fresh.partial_fit(STREAM.slices[3])
+    fresh.fit(source())
+    assert seen == list(range(12))
+    assert same(fresh, clone(fresh).fit(STREAM.slices))
+    with pytest.raises(DataError, match="at least one slice"):
+        fresh.fit(iter([]))
+
+
+def test_a_given_start_needs_no_warm_up(fresh):
+    init = KTensor(None, [*STREAM.factors[0], STREAM.rows[:4]])
+    fresh.set_params(init=init).partial_fit(STREAM.slices[4])
+    assert fresh.n_slices_ == 5
+    assert fresh.last_.number == 5
+
+
+def test_one_way_and_many_way_slices_and_modes_of_length_one(fresh):
+    rng = np.random.default_rng(0)
+    for shape in ((7,), (1,), (3, 1, 4), (2, 2, 2, 3)):
+        model = clone(fresh).fit([Slice.dense(rng.random(shape)) for _ in range(8)])
+        assert [len(a) for a in model.factors_] == list(shape)
+        assert np.all(np.isfinite(model.weights_))
+
+
+# ---- using
+
+
+def test_inverse_transform_multiplies_out(fitted):
+    rows = fitted.transform(STREAM.slices[:3])
+    assert rows.shape == (3, 2)
+    dense = fitted.inverse_transform(rows)
+    for row, array in zip(rows, dense, strict=True):
+        np.testing.assert_allclose(array, KTensor(row, fitted.factors_).full())
+        np.testing.assert_allclose(fitted.inverse_transform(row), array)
+    with pytest.raises(DataError, match="weights of 2 components"):
+        fitted.inverse_transform(np.ones(3))
+
+
+def test_predict_gives_single_cells(fitted):
+    index = np.array([[0, 0], [5, 4]])
+    full = fitted.inverse_transform(fitted.weights_)
+    np.testing.assert_allclose(fitted.predict(index), [full[0, 0], full[5, 4]])
+    weights = fitted.transform(STREAM.slices[0])
+    other = fitted.inverse_transform(weights)
+    np.testing.assert_allclose(fitted.predict([[5, 4]], weights), other[5, 4])
+    with pytest.raises(DataError, match="whole numbers"):
+        fitted.predict(np.ones((2, 2)))
+    with pytest.raises(DataError, match="6"):
+        fitted.predict([[6, 0]])
+
+
+def test_predictions_are_means_not_model_values():
+    x = [np.minimum(np.abs(s.array), 1.0).round() for s in STREAM.slices]
+    found = OnlineGCP(2, "bernoulli_odds", init_slices=5).fit([Slice.dense(a) for a in x])
+    odds = found.to_ktensor().full()
+    np.testing.assert_allclose(found.inverse_transform(found.weights_), odds / (1 + odds))
+
+
+def test_scores_are_minus_the_loss_per_observed_cell(fitted):
+    x = STREAM.slices[4]
+    array = x.to_dense()
+    gap = array - fitted.inverse_transform(fitted.transform(x))
+    assert fitted.score_samples(x) == pytest.approx(-np.mean(gap**2), rel=1e-6)
+    each = fitted.score_samples(STREAM.slices[:4])
+    assert fitted.score(STREAM.slices[:4]) == pytest.approx(each.mean())
+
+
+def test_what_is_handed_out_is_a_copy(fitted):
+    fitted.factors_[0][:] = 0.0
+    fitted.weights_[:] = 0.0
+    assert np.abs(fitted.factors_[0]).max() > 0
+    assert np.abs(fitted.weights_).max() > 0
+
+
+def test_huge_reconstructions_are_refused(fitted, monkeypatch):
+    monkeypatch.setattr(model, "DENSE_CELLS", 59)
+    assert fitted.inverse_transform(np.ones(2)).shape == (6, 5)
+    with pytest.raises(DataError, match=r"Use predict\(index\)"):
+        fitted.inverse_transform(np.ones((2, 2)))
+
+
+# ---- missing cells, empty slices
+
+
+@pytest.mark.parametrize("name", ["online_gcp", "online_gcp, sgd", "online_sgd"])
+def test_missing_cells_do_not_count(name):
+    """Whatever a missing cell would have been, the weights come from the others."""
+    found = clone(MODELS[name]).fit(STREAM.slices)
+    row = np.array([3.0, 2.0])
+    array = KTensor(row, found.factors_).full()
+    holes = array.copy()
+    holes[:2] = np.nan
+    listed = np.argwhere(~np.isnan(holes))
+    as_list = Slice(listed, holes[tuple(listed.T)], holes.shape, unlisted="missing")
+    for x in (Slice.dense(holes), as_list):
+        np.testing.assert_allclose(found.transform(x), row, rtol=0.02)
+        again = clone(MODELS[name]).fit([*STREAM.slices[:8], x, *STREAM.slices[8:]])
+        assert np.all(np.isfinite(again.factors_[0]))
+        assert again.n_slices_ == 13
+
+
+@pytest.mark.parametrize("name", ["online_gcp", "online_gcp, sgd", "online_sgd"])
+def test_a_slice_with_nothing_observed_teaches_nothing(name):
+    found = clone(MODELS[name]).fit(STREAM.slices)
+    found.partial_fit(Slice.dense(np.full((6, 5), np.nan)))
+    assert found.n_slices_ == 13
+    assert np.all(np.isfinite(found.factors_[0]))
+    assert found.score(STREAM.slices) > 2 * clone(MODELS[name]).fit(STREAM.slices).score(
+        STREAM.slices
+    )
+
+
+def test_empty_slices_are_zeros(fitted):
+    empty = Slice(np.empty((0, 2), dtype=int), [], (6, 5))
+    np.testing.assert_allclose(fitted.transform(empty), 0.0, atol=0.05)
+    np.testing.assert_allclose(fitted.transform(Slice.dense(np.zeros((6, 5)))), 0.0, atol=0.05)
+
+
+# ---- refusing
+
+
+def test_errors_name_the_slice_and_what_to_do(fresh):
+    fresh.fit(STREAM.slices)
+    before = clone(fresh).fit(STREAM.slices)
+    cases = [
+        ([STREAM.slices[0], np.ones((6, 4))], r"slice 1 of those.*\(6, 4\).*same number of rows"),
+        (Slice.dense(np.ones((6, 4))), r"the slice has shape \(6, 4\)"),
+        (Slice.dense(np.ones(6)), r"shape \(6,\)"),
+        ("text", "A slice is made from"),
+    ]
+    for bad, words in cases:
+        with pytest.raises(DataError, match=words):
+            fresh.partial_fit(bad)
+        with pytest.raises(DataError):
+            fresh.transform(bad)
+    assert same(fresh, before)
+
+
+def test_data_outside_the_domain_are_named_with_their_place():
+    found = OnlineGCP(2, "poisson", init_slices=3).fit(
+        [Slice.dense(np.abs(x.array).round()) for x in STREAM.slices]
+    )
+    bad = np.ones((6, 5))
+    bad[2, 3] = -1.0
+    with pytest.raises(DataError, match=r"\(2, 3\) is -1\.0"):
+        found.partial_fit(Slice.dense(bad))
+    with pytest.raises(DataError, match=r"\(2, 3\) is -1\.0"):
+        found.partial_fit(Slice([[0, 0], [2, 3]], [1.0, -1.0], (6, 5)))
+    gamma = OnlineGCP(2, "gamma", init_slices=3)
+    with pytest.raises(DataError, match="29 unlisted cells mean zero"):
+        gamma.partial_fit(Slice([[0, 0]], [1.0], (6, 5)))
+    gamma.partial_fit(Slice([[0, 0]], [1.0], (6, 5), unlisted="missing"))
+    assert gamma.n_slices_ == 1
+
+
+@pytest.mark.parametrize("name", ["online_sgd", "online_cp", "cp_stream", "online_gcp, sgd"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupted_step_leaves_no_trace(name, error, monkeypatch):
+    """Learning three slices is interrupted in the third; none of them has been learned."""
+    fresh = clone(MODELS[name]).fit(STREAM.slices[:8])
+    learn, calls = type(fresh)._learn, []
+
+    def interrupted(self, state, x, number, seed):
+        calls.append(number)
+        if len(calls) == 3:
+            raise error
+        return learn(self, state, x, number, seed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(fresh), "_learn", interrupted)
+        with pytest.raises(error):
+            fresh.partial_fit(STREAM.slices[8:])
+    assert calls == [9, 10, 11]
+    assert fresh.n_slices_ == 8
+    assert same(fresh.partial_fit(STREAM.slices[8:]), clone(MODELS[name]).fit(STREAM.slices))
+
+
+def test_an_interrupted_step_of_the_default_solver_is_remembered(monkeypatch, tmp_path):
+    """It changes its state in place, so that half a step cannot be undone: say so, do not guess."""
+    fresh = clone(MODELS["online_gcp"]).fit(STREAM.slices[:8])
+    fresh.save(tmp_path / "model")
+    step = auto.step
+
+    def interrupted(*arguments, **options):
+        step(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(auto, "step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fresh.partial_fit(STREAM.slices[8])
+    for use in (fresh.partial_fit, fresh.transform, fresh.score):
+        with pytest.raises(StateError, match="slice 9 was interrupted half-way"):
+            use(STREAM.slices[8])
+    with pytest.raises(StateError, match="interrupted half-way"):
+        fresh.save(tmp_path / "model")
+    again = OnlineGCP.load(tmp_path / "model").partial_fit(STREAM.slices[8:])
+    assert same(again, clone(fresh).fit(STREAM.slices))
+    assert same(fresh.fit(STREAM.slices), again)
+
+
+def test_a_refused_slice_does_not_tear_the_default_solver():
+    fresh = clone(MODELS["online_gcp"]).fit(STREAM.slices[:8])
+    with pytest.raises(DataError):
+        fresh.partial_fit([STREAM.slices[8], "text"])
+    assert same(fresh.partial_fit(STREAM.slices[8:]), clone(fresh).fit(STREAM.slices))
+
+
+def test_parameters_are_checked_before_anything_is_learned(fresh):
+    for options in ({"rank": 0}, {"init_slices": 0}, {"init_starts": 0}, {"random_state": "x"}):
+        bad = clone(fresh).set_params(**options)
+        with pytest.raises(DataError, match=next(iter(options))):
+            bad.partial_fit(STREAM.slices[0])
+        assert not hasattr(bad, "n_slices_")
+
+
+def test_a_seed_of_none_is_drawn_once_and_kept(fresh):
+    one = clone(fresh).set_params(random_state=None).fit(STREAM.slices)
+    two = clone(fresh).set_params(random_state=None).fit(STREAM.slices)
+    assert one.get_state()["seed"] != two.get_state()["seed"]
+    again = clone(fresh).set_params(random_state=one.get_state()["seed"]).fit(STREAM.slices)
+    assert same(one, again)
+
+
+def test_state_can_be_taken_back(fresh):
+    fresh.fit(STREAM.slices[:8])
+    saved = fresh.get_state()
+    fresh.partial_fit(STREAM.slices[8:])
+    once = fresh.factors_
+    fresh.set_state(saved).partial_fit(STREAM.slices[8:])
+    np.testing.assert_array_equal(fresh.factors_[0], once[0])
