@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SCALE ?= small
 
-.PHONY: chromium demo test lint docs bench experiment clean
+.PHONY: chromium check demo test lint docs bench experiment clean
 
 demo: $(VENV)/.installed
 	$(BIN)/onlinegcp demo
@@ -13,6 +13,11 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-test chromium
 	$(BIN)/onlinegcp warmup  # once, before two workers compile everything twice
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# The loop a contributor lives in: under two minutes once kernels are compiled.
+check: lint
+	$(BIN)/onlinegcp warmup
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 lint: $(VENV)/.installed-test $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .

@@ -1,0 +1,28 @@
+"""The layers are listed once: what docs/design.md shows is what `make lint` enforces."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_page_shows_the_layers_that_lint_enforces():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    page = (ROOT / "docs" / "design.md").read_text()
+    table = page[page.index("| layer |") :].split("\n\n")[0].splitlines()[2:]
+    shown = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table]
+    assert shown == [re.findall(r"\w+", layer) for layer in layers]
+
+
+def test_tests_mirror_the_package():
+    folders = {path.parent.relative_to(ROOT / "tests") for path in ROOT.glob("tests/**/test_*.py")}
+    known = {
+        path.parent.relative_to(ROOT / "src/onlinegcp")
+        for path in ROOT.glob("src/onlinegcp/**/*.py")
+    }
+    assert folders - known == {Path("recorded")}
