@@ -150,7 +150,7 @@ def _kind_of(loss: Loss, factors: Blocks) -> str:
     if odds_form(loss) is None:
         return "rows"
     if loss.name == "negative_binomial":
-        # Fisher scoring beat the conjugate form on every problem it fits (other-losses.md, 5).
+        # Fisher scoring beat the conjugate form on every problem it fits (docs/solver.md).
         curvatures = factors.data.size * factors.width
         small = math.prod(factors.shape) <= fisher_rows.CELL_BUDGET
         return "rows" if small and curvatures <= fisher_rows.CURVATURE_BUDGET else "conjugate"
