@@ -1,4 +1,4 @@
-"""The paper's solver behind the protocol's hooks: Algorithms 3 to 6 with the fixes of docs/errata.md."""
+"""The paper's solver behind the protocol: Algorithms 3 to 6 with the fixes of docs/errata.md."""
 
 from __future__ import annotations
 
