@@ -75,7 +75,8 @@ def write_archive(
     with replacing(path, durable=durable) as file:
         records = any(part.dtype.kind == "V" for part in parts.values())
         if records or sum(part.nbytes for part in parts.values()) > _SMALL:
-            np.savez(file, allow_pickle=False, **parts)
+            # Without allow_pickle: NumPy before 2.2 takes it for an array. Objects were refused above.
+            np.savez(file, **parts)
         else:
             file.writelines(_npz(parts))
 
