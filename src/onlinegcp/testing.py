@@ -26,15 +26,6 @@ from onlinegcp.solvers.objective import slice_loss
 FloatArray: TypeAlias = NDArray[np.float64]
 Check: TypeAlias = Callable[[Any], None]
 
-# Weights of the planted streams: counts of some size, log rates that do not explode, yes-or-no
-# data that are neither nearly certain nor nearly noise.
-SCALES = {
-    "poisson": 12.0,
-    "negative_binomial": 6.0,
-    "bernoulli_odds": 1.0,
-    "bernoulli_logit": 2.0,
-    "poisson_log": 2.0,
-}
 # Slices of the checks that ask what was learned: a few dozen yes-or-no cells would tell nothing.
 INFORMATIVE = (29, 23)
 
@@ -103,7 +94,7 @@ def planted_stream(
         Seed of everything.
     """
     rng = np.random.default_rng(seed)
-    scale = SCALES.get(loss.name, 3.0)
+    scale = loss.traits.usual_weight
 
     def draw_factors() -> tuple[FloatArray, ...]:
         # Each component owns a part of every mode, so that the truth is well determined.

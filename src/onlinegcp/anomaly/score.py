@@ -156,7 +156,7 @@ def score_slice(
     expected_total = _expected_total(ahead, whole, signed)
     cells = () if misfit is None else _cells(misfit, loss, labels)
     modes = _modes([np.empty(0) for _ in factors] if misfit is None else misfit.modes, labels)
-    if flagged and kind == "volume" and loss.name == "poisson" and past.weight_mean:
+    if flagged and kind == "volume" and loss.traits.poisson and past.weight_mean:
         usual = np.array(past.weight_mean)
         difference = compare_volume(known, factors, usual, expected_total, top=top)
         if difference is not None:
@@ -238,7 +238,7 @@ def _score(misfit: Misfit, loss: Loss) -> tuple[float, float]:
         # it expects, so that a day of twice the volume is not twice as odd.
         worth = misfit.expected / misfit.spread if misfit.spread > 0.0 else 1.0
         return misfit.standardised, max(worth, 1e-6)
-    if loss._minimum is None:
+    if loss.minimum is None:
         return misfit.dispersion, 1.0
     return math.log(max(misfit.dispersion, 1e-300)), 1.0
 
@@ -251,7 +251,7 @@ def _pattern_log_p(
         return own if math.isfinite(own) else 0.0
     if len(history.scores) < LEAST:
         return 0.0
-    if loss.name == "gaussian" and loss.code >= 0:
+    if loss.traits.quadratic:
         from scipy.special import fdtrc
 
         # Mean squares against those of the past; a median is worth 0.64 as many values.
@@ -280,7 +280,7 @@ def _expected_total(ahead: float, x: Slice, signed: bool) -> float:
 
 def _cells(misfit: Misfit, loss: Loss, labels: Labels | None) -> tuple[dict[str, Any], ...]:
     # For gamma, too, the deviance per cell is about the square of the scale.
-    noisy = loss.name in ("gaussian", "gamma")
+    noisy = loss.likelihood is not None and loss.likelihood.free_scale
     scale = math.sqrt(max(misfit.dispersion, 1e-300)) if noisy else None
     chances = loss.p_value(misfit.observed, misfit.model, scale=scale)
     expected, shares = loss.mean(misfit.model), misfit.cells / misfit.positive

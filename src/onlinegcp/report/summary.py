@@ -9,12 +9,9 @@ import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray, matrix
 from onlinegcp.drawing.text import and_list, number, percent, plural, say_interval, say_time
-from onlinegcp.report.fit import Fit, loss_name, say_means
+from onlinegcp.report.fit import Fit, loss_name, loss_traits, say_means
 from onlinegcp.report.words import Pattern
 from onlinegcp.runlog import RunView, Step
-
-_PEOPLE = ("poisson", "gaussian", "bernoulli", "huber", "rayleigh")
-_COUNTED = ("poisson", "poisson_log", "zero_truncated_poisson", "negative_binomial")
 
 
 def summarize(
@@ -52,7 +49,7 @@ def _data(view: RunView) -> str:
     lengths = " × ".join(f"{len(names):,}" for names in view.labels)
     shape = f"{' × '.join(view.modes)} ({lengths})" if lengths else ""
     slices = plural(len(steps), f"{every} slice".strip())
-    what = f"{number(total)} events" if loss_name(view) in _COUNTED else "Data"
+    what = f"{number(total)} events" if loss_traits(view).counts else "Data"
     span = f"{say_time(steps[0].get('time'))} to {say_time(steps[-1].get('time'))}"
     when = "" if steps[0].get("time") is None else f" from {span}"
     return f"{what}{when}, in {slices}" + (f" of {shape}." if shape else ".")
@@ -66,7 +63,7 @@ def _model(view: RunView) -> str:
     held = sum(1 for step in view.steps if step.get("held"))
     skipped = f" {plural(held, 'flagged slice')} not learned." if held else ""
     loss = loss_name(view).replace("_", " ")
-    if loss.split()[0] in _PEOPLE:
+    if loss_traits(view).person:
         loss = loss.capitalize()
     return (
         f"{model.get('method', 'A model')} of rank {rank} with the {loss} loss, learned one slice "

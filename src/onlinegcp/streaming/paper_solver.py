@@ -139,7 +139,7 @@ def check_options(model: OnlineGCP, loss: Loss) -> None:
         ("weight_solver='least_squares'", model.weight_solver == "least_squares"),
         ("sampler='dense'", model.sampler == "dense"),
     ):
-        if used and loss.name != "gaussian":
+        if used and not loss.traits.quadratic:
             raise DataError(
                 f"{option} needs loss='gaussian', but the loss is {loss.name!r}. Change either."
             )

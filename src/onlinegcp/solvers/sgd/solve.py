@@ -420,7 +420,7 @@ class _DenseEngine:
 
     def __post_init__(self) -> None:
         problem, x = self.problem, self.x
-        if self.loss.name != "gaussian":
+        if not self.loss.traits.quadratic:
             raise DataError(
                 f"The dense sampler needs the gaussian loss, got {self.loss.name!r}; use the "
                 "stratified, semi_stratified, uniform or all sampler."
