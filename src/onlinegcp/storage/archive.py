@@ -76,7 +76,8 @@ def write_archive(
         records = any(part.dtype.kind == "V" for part in parts.values())
         if records or sum(part.nbytes for part in parts.values()) > _SMALL:
             # Without allow_pickle: NumPy before 2.2 takes it for an array. Objects were refused above.
-            np.savez(file, **parts)
+            named: dict[str, Any] = dict(parts)
+            np.savez(file, **named)
         else:
             file.writelines(_npz(parts))
 
