@@ -2,7 +2,8 @@
 
 A method is a final class with five hooks: which loss it minimises, how it starts from a warm start,
 how it learns one slice, how it weighs a slice without learning it, and what it must remember. The
-state is a value that a step replaces, so a step that fails leaves the model as it was.
+state is a value that a step replaces, or can be taken back to where it was: a step that fails, is
+interrupted or comes to numbers that are not finite leaves no trace.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.inputs import is_stream, read_slices
+from onlinegcp.streaming.keeping import check_size, is_finite, not_learned
 from onlinegcp.streaming.options import check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.turns import all_or_nothing, in_turn
+from onlinegcp.streaming.undo import Undo
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
 
 # A dense reconstruction beyond this many cells is surely a mistake.
@@ -62,7 +66,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
     _provisional: ModelState | None
-    _torn: bool  # a step that changes its state in place has begun and not ended
+    _undo: Undo  # for states that a solver changes in place
 
     # ---- hooks of a method
 
@@ -94,8 +98,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     # ---- learning
 
+    @in_turn
     def fit(self, stream: Any, y: Any = None) -> Self:
         """Forget everything and learn a whole stream.
+
+        An error or Ctrl-C leaves a model of the slices before.
 
         Parameters
         ----------
@@ -114,9 +121,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._reset()
         if is_stream(stream):
             for x in stream:
-                self._absorb([as_slice(x)])
+                with all_or_nothing(self):
+                    self._absorb([as_slice(x)])
         else:
-            self._absorb(read_slices(self, stream)[0])
+            with all_or_nothing(self):
+                self._absorb(read_slices(self, stream)[0])
         if self.n_slices_ == 0:
             raise DataError(
                 "a stream of at least one slice was needed, but it was empty. Check its source."
@@ -140,24 +149,15 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         time
             Time of the slice (one per slice where several come in); kept in the records.
         """
-        before = dict(self.__dict__)
-        try:
+        with all_or_nothing(self):
             if not hasattr(self, "n_slices_"):
                 self._reset()
             self._absorb(read_slices(self, x, time, ndim=self._ndim)[0])
-        except BaseException:
-            # What a step changes it replaces, so that the old values undo everything, but for
-            # states that a solver changes in place.
-            torn = getattr(self, "_torn", False) and before.get("_state") is not None
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            if torn:
-                self._torn = True
-            raise
         return self
 
     # ---- using the model, without changing it
 
+    @in_turn
     def transform(self, x: Any) -> FloatArray:
         """Weights of slices under the present factors, each slice on its own.
 
@@ -175,6 +175,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         held = list(stream) if is_stream(stream) else stream
         return self.fit(held).transform(held)
 
+    @in_turn
     def inverse_transform(self, weights: ArrayLike) -> FloatArray:
         """Expected data, as a dense array, of slices with the given weights.
 
@@ -205,6 +206,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return dense
 
     @available_if(_predicts_cells)  # type: ignore[untyped-decorator]
+    @in_turn
     def predict(self, index: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
         """Expected values of single cells.
 
@@ -229,6 +231,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         row = state.weights if weights is None else np.asarray(weights, dtype=np.float64)
         return np.asarray(self._get_loss().mean(KTensor(row, state.factors).values(cells)))
 
+    @in_turn
     def score_samples(self, x: Any) -> Any:
         """Minus the mean loss per observed cell of each slice: higher is better."""
         slices, single = self._read(x)
@@ -250,15 +253,18 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     # ---- what was learned
 
     @property
+    @in_turn
     def factors_(self) -> tuple[FloatArray, ...]:
         """One matrix (I_k, R) per mode."""
         return tuple(a.copy() for a in self._ready().factors)
 
     @property
+    @in_turn
     def weights_(self) -> FloatArray:
         """Weights of the newest slice."""
         return self._ready().weights.copy()
 
+    @in_turn
     def to_ktensor(self, labels: Any = None) -> KTensor:
         """The model of the newest slice; `labels` names the rows of each mode."""
         state = self._ready()
@@ -306,10 +312,10 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             )
         return model
 
+    @in_turn
     def get_state(self) -> dict[str, Any]:
         """Everything the next step depends on, and the last step's record."""
         check_is_fitted(self)
-        self._refuse_torn()
         return {
             "n_slices": self.n_slices_,
             "seed": self._seed,
@@ -318,8 +324,14 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             "last": self.last_,
         }
 
+    @in_turn
     def set_state(self, saved: dict[str, Any]) -> Self:
         """Go on from what `get_state` returned, on a model with the same parameters."""
+        if saved["state"] is not None and not is_finite(saved["state"]):
+            raise StateError(
+                "a state of finite numbers was needed, but this one has others, as versions before "
+                "0.2 could leave behind. Go back to an earlier one, or fit again."
+            )
         self._reset()
         self.n_slices_ = int(saved["n_slices"])
         self._seed = int(saved["seed"])
@@ -362,7 +374,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._state = None
         self._buffer = ()
         self._provisional = None
-        self._torn = False
+        self._undo = Undo()
 
     @property
     def _ndim(self) -> int | None:
@@ -410,31 +422,52 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 )
             # A dense slice's own shape names the place; its index is better never built.
             values, index = (x.value, x.index) if x.array is None else (x.array, None)
+            check_size(x, where)
             loss.check(values, index, unlisted_zeros=x.n_unlisted_zeros)
             checked.append(x)
         return checked
 
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one."""
-        self._refuse_torn()
-        for x in self._check_slices(slices, may_grow=True):
-            if self._state is None and self.init is not None:
-                start = given_start(self.init, x.shape, self.rank, self._get_lower())
-                self._state = self._begin(start, self._seed)
-                self.n_slices_ += start.n_rows
-            if self._state is None:
-                self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
-                self.n_slices_ += 1
-                self._provisional = None
-                if len(self._buffer) >= self.init_slices:
-                    self._finish_warm_start()
-            else:
-                number = self.n_slices_ + 1
-                self._torn = self._state.live is not None
-                with blas_threads():
-                    self._state, self.last_ = self._learn(self._state, x, number, self._seed)
-                self.n_slices_ = number
-                self._torn = False
+        checked = self._check_slices(slices, may_grow=True)
+        before = None if self._state is None else self._state.live
+        if before is not None and not self._undo.knows(before):
+            self._undo.note(before)
+        try:
+            self._undo.pending = before is not None
+            for x in checked:
+                self._take(x)
+            live = None if self._state is None else self._state.live
+            if live is not None and not self._undo.note(live):
+                raise not_learned(checked)
+        finally:
+            if self._undo.pending:
+                self._undo.undo()
+
+    def _take(self, x: Slice) -> None:
+        """Learn one slice, or collect it for the warm start."""
+        if self._state is None and self.init is not None:
+            start = given_start(self.init, x.shape, self.rank, self._get_lower())
+            self._state = self._begin(start, self._seed)
+            self.n_slices_ += start.n_rows
+        if self._state is None:
+            self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
+            self.n_slices_ += 1
+            self._provisional = None
+            if len(self._buffer) >= self.init_slices:
+                self._finish_warm_start()
+            return
+        number = self.n_slices_ + 1
+        try:
+            with blas_threads():
+                self._state, self.last_ = self._learn(self._state, x, number, self._seed)
+        except (ArithmeticError, np.linalg.LinAlgError) as error:
+            if self._get_loss().code < 0:
+                raise  # the caller's own loss, who will want to see it
+            raise not_learned([x], f"the solver failed ({error})") from error
+        if self._state.live is None and not is_finite(self._state):
+            raise not_learned([x])
+        self.n_slices_ = number
 
     def _finish_warm_start(self) -> None:
         if self._state is None and self._buffer:
@@ -442,18 +475,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             self._buffer = ()
             self._provisional = None
 
-    def _refuse_torn(self) -> None:
-        if self._torn:
-            raise StateError(
-                f"a whole model was needed, but learning slice {self.n_slices_ + 1} was "
-                f"interrupted half-way (by Ctrl-C, or an error in your loss). Load the last saved "
-                f"file, or fit again."
-            )
-
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
         check_is_fitted(self)
-        self._refuse_torn()
+        if self._undo.pending:  # Ctrl-C came twice
+            self._undo.undo()
         if self._state is not None:
             return self._state
         if self._provisional is None:
@@ -465,7 +491,10 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 starts=self.init_starts,
                 seed=self._seed,
             )
-            self._provisional = self._begin(start, self._seed)
+            found = self._begin(start, self._seed)
+            if not is_finite(found):
+                raise not_learned(self._buffer)
+            self._provisional = found
         return self._provisional
 
 
