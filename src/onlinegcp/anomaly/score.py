@@ -29,10 +29,10 @@ from onlinegcp.anomaly.volume import Difference, compare_volume
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.losses import Loss
-from onlinegcp.slices import Slice, as_slice
+from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.state import AutoState
-from onlinegcp.streaming.model import StreamingModel, widen
+from onlinegcp.streaming.model import StreamingModel
 
 __all__ = ["Anomaly", "AnomalyTracker", "Evidence", "drift", "score_slice"]
 

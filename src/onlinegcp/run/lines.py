@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.anomaly import drift
-from onlinegcp.slices import Slice
+from onlinegcp.slices import Slice, widen
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming import StreamingModel
-from onlinegcp.streaming.model import widen
 
 FloatArray = NDArray[np.float64]
 Line = dict[str, Any]

@@ -24,7 +24,7 @@ from onlinegcp.errors import DataError, StateError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
-from onlinegcp.slices import Slice, as_slice
+from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.inputs import is_stream, read_slices
 from onlinegcp.streaming.keeping import check_size, is_finite, not_learned
@@ -459,11 +459,10 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return
         number = self.n_slices_ + 1
         try:
-            with blas_threads():
+            # What NumPy would only warn of is refused below.
+            with blas_threads(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 self._state, self.last_ = self._learn(self._state, x, number, self._seed)
         except (ArithmeticError, np.linalg.LinAlgError) as error:
-            if self._get_loss().code < 0:
-                raise  # the caller's own loss, who will want to see it
             raise not_learned([x], f"the solver failed ({error})") from error
         if self._state.live is None and not is_finite(self._state):
             raise not_learned([x])
@@ -496,13 +495,3 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 raise not_learned(self._buffer)
             self._provisional = found
         return self._provisional
-
-
-def widen(x: Slice, shape: tuple[int, ...]) -> Slice:
-    """The slice with more rows, which hold what its other unlisted cells hold.
-
-    A dense slice lists every cell it knows of, so in its case the new cells are missing.
-    """
-    if x.shape == shape:
-        return x
-    return Slice(x.index, x.value, shape, time=x.time, unlisted=x.unlisted)

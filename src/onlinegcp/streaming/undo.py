@@ -31,7 +31,7 @@ class Undo:
 
     Examples
     --------
-    >>> from onlinegcp.solvers.forgetting import Forgetting
+    >>> from onlinegcp.solvers.auto.forgetting import Forgetting
     >>> state = Forgetting(0.9, 1.0, np.ones(2), 1.0, np.ones(2), np.ones(2))
     >>> undo = Undo()
     >>> undo.note(state)
