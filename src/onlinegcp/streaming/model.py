@@ -284,6 +284,14 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     # ---- keeping it
 
+    def check_parameters(self) -> None:
+        """Refuse parameters that no data could make right; the first slice does the same."""
+        for name, most in (("rank", 10_000), ("init_slices", None), ("init_starts", None)):
+            check_whole(name, getattr(self, name), 1, most)
+        if self.random_state is not None:
+            check_whole("random_state", self.random_state, 0)
+        self._get_loss()
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store parameters and state in one file, all or nothing."""
         from onlinegcp.streaming.storage import save_model
@@ -328,10 +336,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def set_state(self, saved: dict[str, Any]) -> Self:
         """Go on from what `get_state` returned, on a model with the same parameters."""
         if saved["state"] is not None and not is_finite(saved["state"]):
-            raise StateError(
-                "a state of finite numbers was needed, but this one has others, as versions before "
-                "0.2 could leave behind. Go back to an earlier one, or fit again."
-            )
+            raise StateError("a state of finite numbers was needed, but it has others. Fit again.")
         self._reset()
         self.n_slices_ = int(saved["n_slices"])
         self._seed = int(saved["seed"])
@@ -360,13 +365,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     # ---- inner workings
 
     def _reset(self) -> None:
-        for name, least in (("rank", 1), ("init_slices", 1), ("init_starts", 1)):
-            check_whole(name, getattr(self, name), least)
-        self._get_loss()
+        self.check_parameters()
         if self.random_state is None:
             self._seed = int(np.random.SeedSequence().generate_state(1)[0])
         else:
-            self._seed = check_whole("random_state", self.random_state, 0)
+            self._seed = int(self.random_state)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         self.n_slices_ = 0
@@ -378,8 +381,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @property
     def _ndim(self) -> int | None:
-        shape = self._shape()
-        return None if shape is None else len(shape)
+        return len(self._shape() or ()) or None
 
     def _shape(self) -> tuple[int, ...] | None:
         if self._state is not None:
@@ -430,14 +432,14 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one."""
         checked = self._check_slices(slices, may_grow=True)
-        before = None if self._state is None else self._state.live
+        before = self._state and self._state.live
         if before is not None and not self._undo.knows(before):
             self._undo.note(before)
         try:
             self._undo.pending = before is not None
             for x in checked:
                 self._take(x)
-            live = None if self._state is None else self._state.live
+            live = self._state and self._state.live
             if live is not None and not self._undo.note(live):
                 raise not_learned(checked)
         finally:
