@@ -18,7 +18,7 @@ checkpoint; `recover` puts it back.
 from __future__ import annotations
 
 from onlinegcp.runlog.files import CHECKPOINT, CHECKPOINT_KIND, FORMAT, RUN, STEPS, SYNCED
-from onlinegcp.runlog.line import Step, encode_step
+from onlinegcp.runlog.line import Step, encode_step, sealed
 from onlinegcp.runlog.lock import LOCK, Lock, is_locked
 from onlinegcp.runlog.reading import (
     Position,
@@ -30,6 +30,7 @@ from onlinegcp.runlog.reading import (
     read_run_json,
     tail,
 )
+from onlinegcp.runlog.verifying import Verdict, verify
 from onlinegcp.runlog.writing import (
     append_lines,
     append_step,
@@ -42,7 +43,7 @@ from onlinegcp.runlog.writing import (
 
 __all__ = [
     "CHECKPOINT", "CHECKPOINT_KIND", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED", "Lock", "Position",
-    "RunView", "Step", "Tail", "append_lines", "append_step", "check_new", "encode_step",
+    "RunView", "Step", "Tail", "Verdict", "append_lines", "append_step", "check_new", "encode_step",
     "environment", "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json",
-    "recover", "tail", "upgrade_run_json", "write_run_json",
+    "recover", "sealed", "tail", "upgrade_run_json", "verify", "write_run_json",
 ]  # fmt: skip

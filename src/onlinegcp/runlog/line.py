@@ -1,4 +1,4 @@
-"""Lines of steps.jsonl: one record of JSON per slice, to and from bytes."""
+"""Lines of steps.jsonl: one record of JSON per slice, to and from bytes, each with a checksum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy as np
 
 from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import STEPS
+from onlinegcp.runlog.shapes import check_step
 from onlinegcp.storage.appending import unreadable
+from onlinegcp.storage.sealed import seal, unseal
 
 Step = dict[str, Any]
 
@@ -33,6 +35,11 @@ def encode_step(step: Mapping[str, Any]) -> bytes:
     return text.encode() + b"\n"
 
 
+def sealed(line: bytes) -> bytes:
+    """A line from `encode_step` with its checksum, as it is stored."""
+    return seal(line.rstrip(b"\n")) + b"\n"
+
+
 def read_steps(folder: Path) -> bytes:
     try:
         return (folder / STEPS).read_bytes()
@@ -50,16 +57,15 @@ def whole_lines(content: bytes) -> list[bytes]:
 def parse(lines: Sequence[bytes], folder: Path) -> Iterator[Step]:
     for number, line in enumerate(lines, start=1):
         try:
-            step = json.loads(line)
-            if not isinstance(step, dict):
-                raise ValueError("no record")
+            step, _ = unseal(line)
+            check_step(step)
         except ValueError as error:
             # After a power cut the last block can be on disk by length only.
             if number == len(lines):
                 return
             raise StateError(
                 f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
-                f"none ({error}). The file is damaged; restore it from a copy."
+                f"none of a run ({error}). The file is damaged; restore it from a copy."
             ) from error
         yield step
 

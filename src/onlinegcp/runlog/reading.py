@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,10 @@ from onlinegcp.runlog.files import (
 )
 from onlinegcp.runlog.labels import read_labels
 from onlinegcp.runlog.line import Step, parse, read_steps, whole_lines
+from onlinegcp.runlog.shapes import check_info
 from onlinegcp.storage.appending import unreadable
 from onlinegcp.storage.archive import DamagedFile, read_archive
+from onlinegcp.storage.sealed import unseal
 
 FloatArray = NDArray[np.float64]
 Model = tuple[tuple[FloatArray, ...], FloatArray, tuple[tuple[str, ...], ...]]
@@ -104,17 +105,17 @@ def read_run_json(path: PathLike) -> dict[str, Any]:
     folder = Path(path)
     source = folder / RUN
     try:
-        text = source.read_text(encoding="utf-8")
+        text = source.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         here = "is no directory" if not folder.is_dir() else f"has no {RUN}"
         raise StateError(
             f"a run directory was needed, but {folder} {here}. Give the directory that fit wrote "
             "with -o."
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise unreadable(source, error) from error
     try:
-        info = json.loads(text)
+        info, _ = unseal(text)
         version = int(info["format"])
     except (ValueError, KeyError, TypeError) as error:
         raise StateError(
@@ -126,7 +127,14 @@ def read_run_json(path: PathLike) -> dict[str, Any]:
             f"this version of onlinegcp reads run directories of format {FORMAT} and older, but "
             f"{folder} has format {version}. Upgrade onlinegcp to read it."
         )
-    return dict(info)
+    try:
+        check_info(info)
+    except ValueError as error:
+        raise StateError(
+            f"{source} must be the settings of a run, but {error}. The file is damaged; restore it "
+            "from a copy."
+        ) from error
+    return info
 
 
 def read_run(path: PathLike) -> RunView:
