@@ -33,6 +33,13 @@ EPOCH = datetime.datetime(1970, 1, 1)
 _UNITS = {"d": DAY, "s": SECOND, "ms": 1000, "us": 1, "ns": 0}
 _FIRST, _LAST = -62_135_596_800 * SECOND, 253_402_300_799 * SECOND  # years 1 and 9999
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
+_DAYS = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])"
+_DIGITS = {  # dates that look like numbers
+    "%Y%m%d": _DAYS,
+    "%Y%m%d%H": _DAYS + r"([01]\d|2[0-3])",
+    "%Y%m%d%H%M": _DAYS + r"([01]\d|2[0-3])[0-5]\d",
+    "%Y%m%d%H%M%S": _DAYS + r"([01]\d|2[0-3])[0-5]\d[0-5]\d",
+}
 _KINDS = {
     "number": "plain numbers",
     "date": "dates",
@@ -104,6 +111,8 @@ class TimeColumn:
             column = column.cast(pl.String)
         if dtype == pl.Decimal or (dtype.is_integer() and dtype.is_unsigned_integer()):
             column = column.cast(pl.Float64 if dtype == pl.Decimal else pl.Int64, strict=False)
+        if self.layout is not None and column.dtype.is_integer():
+            column = column.cast(pl.String)  # 20240101 and the like
         if column.dtype == pl.String:
             column = self._from_text(column, where)
         if column.dtype.is_numeric():
@@ -200,6 +209,19 @@ class TimeColumn:
 
     def _guessed_unit(self, column: pl.Series, where: Callable[[int], str]) -> str:
         largest = float(column.abs().max())  # type: ignore[arg-type]
+        if layout := _calendar_digits(column):
+            example = column.drop_nulls()[0]
+            # Formats with an hour need a minute, too.
+            read = (
+                "Write them as 2024-01-31T12:00"
+                if layout[-1] == "H"
+                else (f"Give time_format='{layout}'")
+            )
+            raise DataError(
+                f"Numbers in a time column are counted from 1970, but those of {self.name!r} read "
+                f"like dates written without separators: {where(0)} has {example}. "
+                f"{read} if they are, or time_unit='s' (or 'ms', ...) if not."
+            )
         if largest < 1e8:
             raise DataError(
                 f"Numbers in a time column must be seconds, milliseconds, microseconds or "
@@ -297,6 +319,20 @@ class TimeColumn:
         if dates:
             return (read // DAY).cast(pl.Int32).cast(pl.Date)
         return read.cast(pl.Datetime("us", "UTC" if aware else None))
+
+
+def _calendar_digits(column: pl.Series) -> str | None:
+    """The format of numbers such as 20240101 or 20240101123000, if all of them are like that."""
+    import polars as pl
+
+    numbers = column.drop_nulls()
+    if numbers.dtype.is_float() and not bool((numbers == numbers.round()).all()):
+        return None
+    digits = numbers.cast(pl.Int64, strict=False).cast(pl.String)
+    for layout, pattern in _DIGITS.items():
+        if bool(digits.str.contains(f"^{pattern}$").fill_null(value=False).all()):
+            return layout
+    return None
 
 
 def _wall(ticks: Ticks, zone: str) -> Ticks:
