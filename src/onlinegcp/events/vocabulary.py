@@ -80,6 +80,11 @@ class Vocabulary:
         return self._labels
 
     @property
+    def arrived(self) -> Sequence[str]:
+        """Labels in the order of their ids."""
+        return self._arrived
+
+    @property
     def n_ids(self) -> int:
         """Number of ids given out."""
         return len(self._arrived)
