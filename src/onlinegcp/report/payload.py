@@ -20,6 +20,7 @@ from onlinegcp.report.fit import divisor, judge, loss_name, series
 from onlinegcp.report.summary import summarize
 from onlinegcp.report.words import Pattern, describe
 from onlinegcp.runlog import RunView, Step
+from onlinegcp.storage.older import todays_parameters
 
 # Points a page draws per series at most, numbers per matrix, and slices whose cells it keeps:
 # with 50 components together under 4 MB.
@@ -28,13 +29,6 @@ MOST_NUMBERS = 300_000
 MOST_DETAILS = 400
 # Bars per category mode.
 TOP = 8
-
-# Parameters of OnlineGCP that its default solver knows; the others belong to the paper's solver.
-# Written down here, because asking the class would load the whole model.
-OF_AUTO = (
-    *("rank", "loss", "solver", "forget", "init", "init_slices", "init_starts", "random_state"),
-    *("lower", "n_jobs", "device"),
-)
 
 Json = dict[str, Any]
 
@@ -79,9 +73,11 @@ def describe_run(view: RunView) -> Json:
 
 def _parameters(model: Json) -> Json:
     """The parameters that did something, as a reader writes them."""
-    given = model.get("parameters") or {}
-    auto = model.get("method") == "OnlineGCP" and given.get("solver") == "auto"
-    return {name: _written(value) for name, value in given.items() if not auto or name in OF_AUTO}
+    given = todays_parameters(model.get("method"), model.get("parameters") or {})
+    solver = given.get("solver")
+    if isinstance(solver, dict):
+        given = {**given, "solver": "sgd", **solver["sgd"]}
+    return {name: _written(value) for name, value in given.items()}
 
 
 def _written(value: Any) -> Any:
@@ -91,6 +87,9 @@ def _written(value: Any) -> Any:
         return "a K-tensor of the caller's"
     if "own_loss" in value:
         return f"{value['own_loss']} (the caller's own)"
+    if "step" in value:
+        step = value["step"]
+        return "{name} (beta_1={beta_1}, beta_2={beta_2}, epsilon={epsilon})".format(**step)
     loss = value.get("loss", value)
     options = ", ".join(f"{name}={item}" for name, item in (loss.get("parameters") or {}).items())
     return f"{loss.get('name')}({options})" if options else loss.get("name")

@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.anomaly import drift
-from onlinegcp.slices import Slice
-from onlinegcp.solvers.objective import slice_loss
+from onlinegcp.slices import Slice, widen
 from onlinegcp.streaming import StreamingModel
-from onlinegcp.streaming.model import widen
 
 FloatArray = NDArray[np.float64]
 Line = dict[str, Any]
@@ -103,7 +101,7 @@ def seen(x: Slice, model: StreamingModel) -> tuple[FloatArray, float]:
     # As the model sees a slice from before its newest labels: dense ones are left to it.
     known = known if known.array is not None else widen(known, shape)
     weights = model.transform([known])[0]
-    return weights, slice_loss(known, factors, weights, model._get_loss(), seed=model._seed)
+    return weights, model.loss_of(known, weights)
 
 
 def cropped(x: Slice, shape: Sequence[int]) -> Slice:

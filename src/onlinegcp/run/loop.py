@@ -394,7 +394,7 @@ class Run:
         buffer = _buffer(model)
         if buffer is not None:
             model.partial_fit([x])
-            self._point.tracker.update_volume(x, signed=model._get_loss().domain == "real")
+            self._point.tracker.update_volume(x, signed=model.loss_.domain == "real")
             if _buffer(model) is not None:
                 return []
             if model.init is None:
@@ -477,9 +477,6 @@ def _sweep(folder: Path) -> None:
 
 def _buffer(model: StreamingModel) -> tuple[Slice, ...] | None:
     """Slices a warm start has collected so far; None when it is over."""
-    if not model.__sklearn_is_fitted__():
-        return ()
-    if model.last_ is not None:
+    if model.started_:
         return None
-    saved = model.get_state()
-    return None if saved["state"] is not None else tuple(saved["buffer"])
+    return tuple(model.get_state()["buffer"]) if model.__sklearn_is_fitted__() else ()
