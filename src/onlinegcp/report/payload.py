@@ -19,7 +19,7 @@ from onlinegcp.drawing.profiles import (
 from onlinegcp.report.fit import divisor, judge, loss_name, series
 from onlinegcp.report.summary import summarize
 from onlinegcp.report.words import Pattern, describe
-from onlinegcp.runlog import RunView, Step
+from onlinegcp.runlog import COUNTS, Cell, Number, RunView, Step, anomaly_of, smallest_p
 from onlinegcp.storage.older import todays_parameters
 
 # Points a page draws per series at most, numbers per matrix, and slices whose cells it keeps:
@@ -128,7 +128,7 @@ def build_steps(view: RunView) -> Json:
         "count": len(steps),
         "events": float(np.nansum(series(steps, "total"))) if steps else 0.0,
         "seconds": float(np.nansum(series(steps, "seconds"))) if steps else 0.0,
-        "flagged": sum(1 for step in steps if (step.get("anomaly") or {}).get("flagged")),
+        "flagged": sum(1 for step in steps if anomaly_of(step).get("flagged")),
         "scored": sum(1 for step in steps if step.get("anomaly")),
         "rows": [row(group, kept, unit) for group in chosen],
     }
@@ -161,7 +161,7 @@ def row(group: Sequence[Step], kept: Collection[int], unit: str) -> Json:
     }
     if any("global" in step for step in group):
         out["global"] = _loss(group, "global", unit)
-    for name in ("births", "deaths", "merges"):
+    for name in COUNTS:
         if count := sum(step.get(name) or 0 for step in group):
             out[name] = count
     if any(step.get("held") for step in group):
@@ -184,15 +184,8 @@ def row(group: Sequence[Step], kept: Collection[int], unit: str) -> Json:
     return out
 
 
-def surprise(step: Step) -> float:
-    """The smaller of a step's two p-values, 1 where it was not scored."""
-    anomaly = step.get("anomaly") or {}
-    values = [anomaly.get("p"), anomaly.get("volume_p")]
-    return min((v for v in values if v is not None), default=1.0)
-
-
 def _surprise_key(step: Step) -> tuple[bool, float]:
-    return not (step.get("anomaly") or {}).get("flagged"), surprise(step)
+    return not anomaly_of(step).get("flagged"), smallest_p(step)
 
 
 def _worth_details(steps: Sequence[Step]) -> set[int]:
@@ -237,14 +230,14 @@ def _component(pattern: Pattern, modes: Sequence[ModeProfile]) -> Json:
     }
 
 
-def _cell(cell: Json) -> list[Any]:
+def _cell(cell: Cell) -> list[Any]:
     names = cell.get("labels") or cell.get("index") or ()
-    numbers = [_short(cell.get(name)) for name in ("observed", "expected", "p", "share")]
-    return [[str(name) for name in names], *numbers]
+    numbers = (cell.get("observed"), cell.get("expected"), cell.get("p"), cell.get("share"))
+    return [[str(name) for name in names], *map(_short, numbers)]
 
 
-def _loss(group: Sequence[Step], name: str, unit: str) -> Any:
-    size = "total" if unit == "event" else "norm_squared"
+def _loss(group: Sequence[Step], name: Number, unit: str) -> Any:
+    size: Number = "total" if unit == "event" else "norm_squared"
     pairs = [(s.get(name), s.get(size)) for s in group]
     good = [(loss, n) for loss, n in pairs if loss is not None and math.isfinite(loss) and n]
     if not good:
@@ -252,8 +245,8 @@ def _loss(group: Sequence[Step], name: str, unit: str) -> Any:
     return _short(sum(loss for loss, _ in good) / sum(n for _, n in good))
 
 
-def _mean(group: Sequence[Step], name: str) -> Any:
-    values = [step[name] for step in group if step.get(name) is not None]
+def _mean(group: Sequence[Step], name: Number) -> Any:
+    values = [value for step in group if (value := step.get(name)) is not None]
     return _short(sum(values) / len(values)) if values else None
 
 
