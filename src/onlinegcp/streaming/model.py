@@ -1,8 +1,10 @@
 """The protocol every streaming method follows, and all that the methods share.
 
-A method is a final class with five hooks: which loss it minimises, how it starts from a warm start,
-how it learns one slice, how it weighs a slice without learning it, and what it must remember. The
-state is a value that a step replaces, so a step that fails leaves the model as it was.
+A method is a final class with a few hooks: which loss it minimises, which parameters it refuses,
+how it starts from a warm start, how it learns one slice and how it weighs one without learning it.
+Most states are values that a step replaces, so that a step that fails leaves the model as it was. A
+solver may change its own (`ModelState.live`) in place: if such a step breaks off half-way, the
+model says so and refuses to go on.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from onlinegcp.errors import DataError, StateError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
-from onlinegcp.slices import Slice, as_slice
-from onlinegcp.solvers.objective import slice_loss
-from onlinegcp.streaming.inputs import is_stream, read_slices
+from onlinegcp.slices import Slice, as_slice, widen
+from onlinegcp.solvers.objective import least_loss, slice_loss
+from onlinegcp.streaming.inputs import check_slices, is_stream, read_slices
 from onlinegcp.streaming.options import check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import FloatArray, ModelState
@@ -66,9 +68,14 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     # ---- hooks of a method
 
+    @property
     @abc.abstractmethod
-    def _get_loss(self) -> Loss:
-        """The loss the method minimises; refuses parameters that are out of range."""
+    def loss_(self) -> Loss:
+        """The loss the model minimises."""
+
+    @abc.abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuse parameters that are out of range."""
 
     @abc.abstractmethod
     def _get_lower(self) -> float:
@@ -89,8 +96,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """The state after slice `number`, and the account of it."""
 
     @abc.abstractmethod
-    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
-        """Weights of a slice under the present factors; changes nothing."""
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
+        """Weights of a slice under the present factors; changes nothing.
+
+        No closer than to `tolerance` if one is given and the method can stop early.
+        """
 
     # ---- learning
 
@@ -170,6 +180,28 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         weights = self._weigh_all(slices)
         return np.asarray(weights[0] if single else weights)
 
+    def weigh(self, x: Any, *, tolerance: float | None = None) -> FloatArray:
+        """Weights (R,) of one slice, as `transform` gives them, but no closer than needed.
+
+        Parameters
+        ----------
+        x
+            The slice.
+        tolerance
+            Largest violation of the optimality conditions, relative to the largest weight, at
+            which the default solver stops; None is its own. Other methods solve at one stroke or
+            in a fixed number of steps.
+        """
+        return np.asarray(self._weigh_all([self._one(x)], tolerance)[0])
+
+    def least_loss(self, x: Any) -> float:
+        """The least loss any model could have on a slice: each cell explained as well as can be.
+
+        Losses of slices compare once this is taken off; half the deviance is what remains (all of
+        it for the Gaussian loss). A loss of your own needs `minimum`.
+        """
+        return least_loss(as_slice(x), self.loss_)
+
     def fit_transform(self, stream: Any, y: Any = None) -> FloatArray:
         """Learn a stream, then weigh every slice of it with the final factors."""
         held = list(stream) if is_stream(stream) else stream
@@ -196,7 +228,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"dense slices of at most {DENSE_CELLS:,} cells can be built, but {len(rows)} of "
                 f"shape {shape} were asked for. Use predict(index) for the cells you need."
             )
-        mean = self._get_loss().mean
+        mean = self.loss_.mean
         if rows.ndim == 1:
             return np.asarray(mean(KTensor(rows, state.factors).full()))
         dense = np.empty((len(rows), *shape))
@@ -227,17 +259,29 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"{cells.dtype}. For whole slices use inverse_transform(transform(x))."
             )
         row = state.weights if weights is None else np.asarray(weights, dtype=np.float64)
-        return np.asarray(self._get_loss().mean(KTensor(row, state.factors).values(cells)))
+        return np.asarray(self.loss_.mean(KTensor(row, state.factors).values(cells)))
+
+    def loss_of(self, x: Any, weights: ArrayLike | None = None) -> float:
+        """Loss of one slice, summed over its observed cells.
+
+        Parameters
+        ----------
+        x
+            The slice.
+        weights
+            Its weights (R,); those that `transform` gives by default.
+        """
+        part = self._one(x)
+        row = self._weigh_all([part])[0] if weights is None else np.asarray(weights)
+        return self._lost(part, row)
 
     def score_samples(self, x: Any) -> Any:
         """Minus the mean loss per observed cell of each slice: higher is better."""
         slices, single = self._read(x)
         rows = self._weigh_all(slices)
-        state, loss = self._ready(), self._get_loss()
         scores = np.array(
             [
-                -slice_loss(part, state.factors, row, loss, seed=self._seed)
-                / max(1, part.n_observed)
+                -self._lost(part, row) / max(1, part.n_observed)
                 for part, row in zip(slices, rows, strict=True)
             ]
         )
@@ -248,6 +292,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return float(np.mean(self.score_samples(x)))
 
     # ---- what was learned
+
+    @property
+    def started_(self) -> bool:
+        """Whether the warm start is over, so that each slice is predicted before it is learned."""
+        return getattr(self, "_state", None) is not None
 
     @property
     def factors_(self) -> tuple[FloatArray, ...]:
@@ -350,7 +399,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _reset(self) -> None:
         for name, least in (("rank", 1), ("init_slices", 1), ("init_starts", 1)):
             check_whole(name, getattr(self, name), least)
-        self._get_loss()
+        self._check_parameters()
         if self.random_state is None:
             self._seed = int(np.random.SeedSequence().generate_state(1)[0])
         else:
@@ -379,40 +428,25 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         slices, single = read_slices(self, x, ndim=self._ndim)
         return self._check_slices(slices, may_grow=False), single
 
-    def _weigh_all(self, slices: Sequence[Slice]) -> FloatArray:
+    def _one(self, x: Any) -> Slice:
+        slices, _ = self._read(x)
+        if len(slices) != 1:
+            raise DataError(f"one slice was needed, but {len(slices)} came in. Pass them singly.")
+        return slices[0]
+
+    def _lost(self, x: Slice, weights: FloatArray) -> float:
+        return slice_loss(x, self._ready().factors, weights, self.loss_, seed=self._seed)
+
+    def _weigh_all(self, slices: Sequence[Slice], tolerance: float | None = None) -> FloatArray:
         state = self._ready()
         with blas_threads():
-            return np.array([self._weigh(state, x, self._seed) for x in slices])
+            return np.array([self._weigh(state, x, self._seed, tolerance) for x in slices])
 
     def _check_slices(self, slices: Sequence[Slice], *, may_grow: bool) -> list[Slice]:
         """The slices in the model's shape, or what it will have grown to; refuses bad ones."""
-        loss = self._get_loss()
-        expected = self._shape() or slices[0].shape
-        checked = []
-        for k, x in enumerate(slices):
-            where = "the slice" if len(slices) == 1 else f"slice {k} of those passed in"
-            if self._may_grow() and x.ndim == len(expected):
-                larger = tuple(map(max, x.shape, expected))
-                # A dense slice tells of every row there is, so it may not have fewer than before.
-                if (may_grow or larger == expected) and (x.array is None or x.shape == larger):
-                    expected = larger
-                    x = widen(x, larger)
-            if x.shape != expected:
-                raise DataError(
-                    f"slices of shape {expected} were needed, as before, but {where} has shape "
-                    f"{x.shape}. Build all of them with the same number of rows per mode."
-                )
-            if x.n_observed < x.size and not self.takes_missing:
-                raise DataError(
-                    f"{type(self).__name__} needs complete slices, but {where} misses "
-                    f"{x.size - x.n_observed:,} of {x.size:,} cells (NaN, or unlisted='missing'). "
-                    f"Use OnlineGCP or OnlineSGD, which take missing cells."
-                )
-            # A dense slice's own shape names the place; its index is better never built.
-            values, index = (x.value, x.index) if x.array is None else (x.array, None)
-            loss.check(values, index, unlisted_zeros=x.n_unlisted_zeros)
-            checked.append(x)
-        return checked
+        self._check_parameters()  # which may have been changed since the last slice
+        shape = self._shape() or slices[0].shape
+        return check_slices(self, slices, shape, may_grow=may_grow)
 
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one."""
@@ -460,20 +494,10 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             start = static_start(
                 self._buffer,
                 self.rank,
-                self._get_loss(),
+                self.loss_,
                 lower=self._get_lower(),
                 starts=self.init_starts,
                 seed=self._seed,
             )
             self._provisional = self._begin(start, self._seed)
         return self._provisional
-
-
-def widen(x: Slice, shape: tuple[int, ...]) -> Slice:
-    """The slice with more rows, which hold what its other unlisted cells hold.
-
-    A dense slice lists every cell it knows of, so in its case the new cells are missing.
-    """
-    if x.shape == shape:
-        return x
-    return Slice(x.index, x.value, shape, time=x.time, unlisted=x.unlisted)
