@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from onlinegcp.streaming.online_cp import OnlineCP as OnlineCP
     from onlinegcp.streaming.online_gcp import OnlineGCP as OnlineGCP
     from onlinegcp.streaming.online_sgd import OnlineSGD as OnlineSGD
+    from onlinegcp.streaming.sgd import SGD as SGD
 
 __version__ = "0.1.0"
 
@@ -80,9 +81,11 @@ _HOMES = {
     "OnlineCP": "streaming.online_cp",
     "OnlineGCP": "streaming.online_gcp",
     "OnlineSGD": "streaming.online_sgd",
+    "SGD": "streaming.sgd",
 }
 
 __all__ = [
+    "SGD",
     "BackendError",
     "CPStream",
     "DataError",

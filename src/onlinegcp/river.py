@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
+from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, Unlisted, as_slice
 from onlinegcp.solvers.objective import least_loss, slice_loss
 from onlinegcp.streaming.model import StreamingModel
@@ -136,7 +136,7 @@ class RiverAdapter:
         if not self.model.__sklearn_is_fitted__():
             return 0.0
         part = self._slice(x, self._places)
-        loss = get_loss(getattr(self.model, "loss", "gaussian"))
+        loss = self.model.loss_
         if loss.minimum is None:
             return -float(self.model.score_samples(part))
         if part.n_observed == 0:

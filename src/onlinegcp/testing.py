@@ -22,6 +22,7 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.objective import slice_loss
+from onlinegcp.streaming.sgd import SGD
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Check: TypeAlias = Callable[[Any], None]
@@ -267,7 +268,7 @@ def sparse_and_dense_slices_mix(model: Any) -> None:
 def state_does_not_grow(model: Any) -> None:
     """What a model holds is of the same size after many slices as after some."""
     # A window of past slices may fill up first.
-    enough = max(40, model.get_params().get("history_size", 0) + 20)
+    enough = max(40, _window(model) + 20)
     slices = _stream(model, enough).slices
     fitted = _fit(model, slices)
     sizes = []
@@ -394,6 +395,11 @@ CHECKS = PROTOCOL_CHECKS + LEARNING_CHECKS
 
 def _loss(model: Any) -> Loss:
     return get_loss(getattr(model, "loss", "gaussian"))
+
+
+def _window(model: Any) -> int:
+    solver = getattr(model, "solver", model)
+    return int(getattr(SGD() if solver == "sgd" else solver, "history_size", 0))
 
 
 def _stream(model: Any, n_slices: int, **options: Any) -> PlantedStream:

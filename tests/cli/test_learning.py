@@ -72,6 +72,7 @@ def test_settings_are_kept_for_update_and_for_the_reader(run):
         (["--method", "online_gpc"], ["online_gcp"]),
         (["--set", "forgett=3"], ["'forgett'", "'forget'"]),
         (["--set", "forget"], ["name=value"]),
+        (["--set", "factor_rate=0.1"], ["'factor_rate'", "add --set solver=sgd"]),
         (["--agg", "cuont"], ["'cuont'", "'count'"]),
         (["--top", "many"], ["--top 50"]),
         (["--share", "pu"], ["pu=do"]),
@@ -235,3 +236,13 @@ def test_the_rest_of_a_day_is_counted_and_told(tmp_path, capsys):
     told = " ".join(capsys.readouterr().err.split())
     assert "30 came after theirs was closed and were dropped" in told
     assert f"{cut:,} had been learned before" in told
+
+
+@pytest.mark.slow
+def test_settings_of_the_papers_solver_are_set_by_name(events, tmp_path):
+    own = ["solver=sgd", "factor_rate=0.01", "history=last", "weight_epochs=1", "factor_epochs=1"]
+    words = ["fit", str(events), *TABLE, *MODEL, "-o", str(tmp_path / "r"), "-q"]
+    assert call([*words, *(word for setting in own for word in ("--set", setting))]) is Exit.DONE
+    info = json.loads((tmp_path / "r" / "run.json").read_text())
+    solver = info["model"]["parameters"]["solver"]["sgd"]
+    assert (solver["factor_rate"], solver["history"], solver["history_size"]) == (0.01, "last", 50)

@@ -12,13 +12,13 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.streaming import METHODS, CPStream, OnlineCP, OnlineGCP, OnlineSGD, model
+from onlinegcp.streaming import METHODS, SGD, CPStream, OnlineCP, OnlineGCP, OnlineSGD, model
 from onlinegcp.testing import planted_stream
 
 MODELS = {
     "online_gcp": OnlineGCP(2, init_slices=5, init_starts=1),
     "online_gcp, sgd": OnlineGCP(
-        2, solver="sgd", init_slices=5, init_starts=1, weight_epochs=2, factor_epochs=1
+        2, solver=SGD(weight_epochs=2, factor_epochs=1), init_slices=5, init_starts=1
     ),
     "online_sgd": OnlineSGD(2, init_slices=5, init_starts=1),
     "online_cp": OnlineCP(2, init_slices=5, init_starts=1),

@@ -17,13 +17,13 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
-from onlinegcp.streaming import METHODS, CPStream, OnlineCP, OnlineGCP, OnlineSGD
+from onlinegcp.streaming import METHODS, SGD, CPStream, OnlineCP, OnlineGCP, OnlineSGD
 
 MODELS = {
     "online_gcp": OnlineGCP(2, init_starts=1),
     "online_gcp, sgd": OnlineGCP(
-        2, solver="sgd", init_starts=1, weight_epochs=1, weight_iterations=20, factor_epochs=1,
-        factor_iterations=5,
+        2, init_starts=1,
+        solver=SGD(weight_epochs=1, weight_iterations=20, factor_epochs=1, factor_iterations=5),
     ),
     "online_sgd": OnlineSGD(2, init_starts=1),
     "online_cp": OnlineCP(2, init_starts=1),

@@ -11,7 +11,7 @@ import numpy as np
 from onlinegcp.drawing.profiles import FloatArray
 from onlinegcp.drawing.text import and_list, number, percent
 from onlinegcp.losses import LOSS_NAMES, Traits, get_loss
-from onlinegcp.runlog import RunView, Step
+from onlinegcp.runlog import Number, RunView, Step
 
 
 @final
@@ -50,7 +50,7 @@ def loss_traits(view: RunView) -> Traits:
     return get_loss(name).traits if name in LOSS_NAMES else Traits()
 
 
-def series(steps: Sequence[Step], name: str) -> FloatArray:
+def series(steps: Sequence[Step], name: Number) -> FloatArray:
     """A field of all steps, NaN where there is none."""
     values = [step.get(name) for step in steps]
     return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
@@ -59,7 +59,7 @@ def series(steps: Sequence[Step], name: str) -> FloatArray:
 def divisor(view: RunView) -> tuple[str, FloatArray]:
     """What makes losses of large and small slices comparable, and its name."""
     traits = loss_traits(view)
-    field = "total" if traits.counts or traits.binary else "norm_squared"
+    field: Number = "total" if traits.counts or traits.binary else "norm_squared"
     size = series(view.steps, field)
     return "event" if field == "total" else "squared norm", np.where(size > 0, size, np.nan)
 

@@ -18,7 +18,18 @@ checkpoint; `recover` puts it back.
 from __future__ import annotations
 
 from onlinegcp.runlog.files import CHECKPOINT, CHECKPOINT_KIND, FORMAT, RUN, STEPS, SYNCED
-from onlinegcp.runlog.line import Step, encode_step, sealed
+from onlinegcp.runlog.line import (
+    COUNTS,
+    Anomaly,
+    Cell,
+    Number,
+    Step,
+    Vector,
+    anomaly_of,
+    encode_step,
+    sealed,
+    smallest_p,
+)
 from onlinegcp.runlog.lock import LOCK, Lock, is_locked
 from onlinegcp.runlog.reading import (
     Position,
@@ -42,8 +53,9 @@ from onlinegcp.runlog.writing import (
 )
 
 __all__ = [
-    "CHECKPOINT", "CHECKPOINT_KIND", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED", "Lock", "Position",
-    "RunView", "Step", "Tail", "Verdict", "append_lines", "append_step", "check_new", "encode_step",
-    "environment", "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json",
-    "recover", "sealed", "tail", "upgrade_run_json", "verify", "write_run_json",
+    "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED",
+    "Anomaly", "Cell", "Lock", "Number", "Position", "RunView", "Step", "Tail", "Vector", "Verdict",
+    "anomaly_of", "append_lines", "append_step", "check_new", "encode_step", "environment",
+    "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json", "recover",
+    "sealed", "smallest_p", "tail", "upgrade_run_json", "verify", "write_run_json",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from onlinegcp.streaming.online_cp import OnlineCP
 from onlinegcp.streaming.online_gcp import OnlineGCP
 from onlinegcp.streaming.online_sgd import OnlineSGD
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.sgd import SGD
 
 METHODS: dict[str, type[StreamingModel]] = {
     "online_gcp": OnlineGCP,
@@ -18,6 +19,7 @@ METHODS: dict[str, type[StreamingModel]] = {
 
 __all__ = [
     "METHODS",
+    "SGD",
     "CPStream",
     "OnlineCP",
     "OnlineGCP",

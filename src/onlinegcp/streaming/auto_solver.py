@@ -73,9 +73,15 @@ def learn(
     return _wrap(live, info.weights), record
 
 
-def weigh(state: ModelState, x: Slice, loss: Loss, seed: int) -> FloatArray:
+def weigh(
+    state: ModelState, x: Slice, loss: Loss, seed: int, tolerance: float | None
+) -> FloatArray:
     """Weights of a slice under the present factors; changes nothing."""
-    return np.asarray(auto.solve_weights(_live(state), x, loss, seed=seed))
+    live = _live(state)
+    if tolerance is None:
+        return np.asarray(auto.solve_weights(live, x, loss, seed=seed))
+    solution = auto.solve(live, x, loss, tolerance=tolerance, seed=seed)
+    return np.array(solution.weights[: live.factors.rank])
 
 
 def pack(state: ModelState) -> dict[str, Any]:

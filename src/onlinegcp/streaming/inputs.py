@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import scipy.sparse
 from sklearn.utils.validation import validate_data
 
 from onlinegcp.errors import DataError
-from onlinegcp.slices import Slice, as_slice
+from onlinegcp.slices import Slice, as_slice, widen
+from onlinegcp.streaming.keeping import check_size
 
 # What only tensors of other packages have: xarray, pydata sparse, pyttb (dense, sparse), torch.
 _TENSOR_MARKS = ("dims", "asformat", "tenfun", "to_sptenmat", "is_sparse")
@@ -52,6 +53,50 @@ def read_slices(
     if isinstance(x, list) and not _is_table(x):
         return _with_times([as_slice(part) for part in x], time), False
     return [as_slice(x, time=time)], True
+
+
+def check_slices(
+    model: Any, slices: Sequence[Slice], shape: tuple[int, ...], *, may_grow: bool
+) -> list[Slice]:
+    """The slices in the model's shape, or what it will have grown to; refuses bad ones.
+
+    Parameters
+    ----------
+    model
+        The model.
+    slices
+        What came in.
+    shape
+        What slices had before.
+    may_grow
+        Whether these slices may bring new rows, if the method takes them.
+    """
+    loss, checked = model.loss_, []
+    for k, x in enumerate(slices):
+        where = "the slice" if len(slices) == 1 else f"slice {k} of those passed in"
+        if model._may_grow() and x.ndim == len(shape):
+            larger = tuple(map(max, x.shape, shape))
+            # A dense slice tells of every row there is, so it may not have fewer than before.
+            if (may_grow or larger == shape) and (x.array is None or x.shape == larger):
+                shape = larger
+                x = widen(x, larger)
+        if x.shape != shape:
+            raise DataError(
+                f"slices of shape {shape} were needed, as before, but {where} has shape "
+                f"{x.shape}. Build all of them with the same number of rows per mode."
+            )
+        if x.n_observed < x.size and not model.takes_missing:
+            raise DataError(
+                f"{type(model).__name__} needs complete slices, but {where} misses "
+                f"{x.size - x.n_observed:,} of {x.size:,} cells (NaN, or unlisted='missing'). "
+                f"Use OnlineGCP or OnlineSGD, which take missing cells."
+            )
+        # A dense slice's own shape names the place; its index is better never built.
+        values, index = (x.value, x.index) if x.array is None else (x.array, None)
+        check_size(x, where)
+        loss.check(values, index, unlisted_zeros=x.n_unlisted_zeros)
+        checked.append(x)
+    return checked
 
 
 def is_stream(x: Any) -> bool:

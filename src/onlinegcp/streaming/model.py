@@ -1,18 +1,15 @@
 """The protocol every streaming method follows, and all that the methods share.
 
-A method is a final class with five hooks: which loss it minimises, how it starts from a warm start,
-how it learns one slice, how it weighs a slice without learning it, and what it must remember. The
-state is a value that a step replaces, or can be taken back to where it was: a step that fails, is
-interrupted or comes to numbers that are not finite leaves no trace.
+What a caller sees: learning, using, keeping. `stepping` has the hooks of a method, and how slices
+become its state.
 """
 
 from __future__ import annotations
 
-import abc
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,16 +21,13 @@ from onlinegcp.errors import DataError, StateError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
-from onlinegcp.slices import Slice, as_slice, widen
-from onlinegcp.solvers.objective import slice_loss
+from onlinegcp.slices import Slice, as_slice
+from onlinegcp.solvers.objective import least_loss, slice_loss
 from onlinegcp.streaming.inputs import is_stream, read_slices
-from onlinegcp.streaming.keeping import check_size, is_finite, not_learned
-from onlinegcp.streaming.options import check_whole
-from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.keeping import is_finite
+from onlinegcp.streaming.state import FloatArray
+from onlinegcp.streaming.stepping import Stepping
 from onlinegcp.streaming.turns import all_or_nothing, in_turn
-from onlinegcp.streaming.undo import Undo
-from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
 
 # A dense reconstruction beyond this many cells is surely a mistake.
 DENSE_CELLS = 200_000_000
@@ -43,58 +37,12 @@ def _predicts_cells(model: Any) -> bool:
     return not hasattr(model, "n_features_in_")
 
 
-class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
+class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A CP model that is kept up to date while slices arrive.
 
     Subclasses define the parameters; `rank`, `init`, `init_slices`, `init_starts` and
     `random_state` are common to all.
     """
-
-    # Whether the method is defined on slices with missing cells.
-    takes_missing: ClassVar[bool]
-
-    # Set by the constructors of the methods.
-    rank: int
-    init: KTensor | None
-    init_slices: int
-    init_starts: int
-    random_state: int | None
-
-    n_slices_: int
-    last_: StepRecord | None
-    _seed: int
-    _state: ModelState | None
-    _buffer: tuple[Slice, ...]
-    _provisional: ModelState | None
-    _undo: Undo  # for states that a solver changes in place
-
-    # ---- hooks of a method
-
-    @abc.abstractmethod
-    def _get_loss(self) -> Loss:
-        """The loss the method minimises; refuses parameters that are out of range."""
-
-    @abc.abstractmethod
-    def _get_lower(self) -> float:
-        """The bound on factors and weights, -inf for none."""
-
-    @abc.abstractmethod
-    def _may_grow(self) -> bool:
-        """Whether modes may get new rows along the stream."""
-
-    @abc.abstractmethod
-    def _begin(self, start: WarmStart, seed: int) -> ModelState:
-        """The state after the warm start."""
-
-    @abc.abstractmethod
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        """The state after slice `number`, and the account of it."""
-
-    @abc.abstractmethod
-    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
-        """Weights of a slice under the present factors; changes nothing."""
 
     # ---- learning
 
@@ -170,6 +118,29 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         weights = self._weigh_all(slices)
         return np.asarray(weights[0] if single else weights)
 
+    @in_turn
+    def weigh(self, x: Any, *, tolerance: float | None = None) -> FloatArray:
+        """Weights (R,) of one slice, as `transform` gives them, but no closer than needed.
+
+        Parameters
+        ----------
+        x
+            The slice.
+        tolerance
+            Largest violation of the optimality conditions, relative to the largest weight, at
+            which the default solver stops; None is its own. Other methods solve at one stroke or
+            in a fixed number of steps.
+        """
+        return np.asarray(self._weigh_all([self._one(x)], tolerance)[0])
+
+    def least_loss(self, x: Any) -> float:
+        """The least loss any model could have on a slice: each cell explained as well as can be.
+
+        Losses of slices compare once this is taken off; half the deviance is what remains (all of
+        it for the Gaussian loss). A loss of your own needs `minimum`.
+        """
+        return least_loss(as_slice(x), self.loss_)
+
     def fit_transform(self, stream: Any, y: Any = None) -> FloatArray:
         """Learn a stream, then weigh every slice of it with the final factors."""
         held = list(stream) if is_stream(stream) else stream
@@ -197,7 +168,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"dense slices of at most {DENSE_CELLS:,} cells can be built, but {len(rows)} of "
                 f"shape {shape} were asked for. Use predict(index) for the cells you need."
             )
-        mean = self._get_loss().mean
+        mean = self.loss_.mean
         if rows.ndim == 1:
             return np.asarray(mean(KTensor(rows, state.factors).full()))
         dense = np.empty((len(rows), *shape))
@@ -229,18 +200,31 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"{cells.dtype}. For whole slices use inverse_transform(transform(x))."
             )
         row = state.weights if weights is None else np.asarray(weights, dtype=np.float64)
-        return np.asarray(self._get_loss().mean(KTensor(row, state.factors).values(cells)))
+        return np.asarray(self.loss_.mean(KTensor(row, state.factors).values(cells)))
+
+    @in_turn
+    def loss_of(self, x: Any, weights: ArrayLike | None = None) -> float:
+        """Loss of one slice, summed over its observed cells.
+
+        Parameters
+        ----------
+        x
+            The slice.
+        weights
+            Its weights (R,); those that `transform` gives by default.
+        """
+        part = self._one(x)
+        row = self._weigh_all([part])[0] if weights is None else np.asarray(weights)
+        return self._lost(part, row)
 
     @in_turn
     def score_samples(self, x: Any) -> Any:
         """Minus the mean loss per observed cell of each slice: higher is better."""
         slices, single = self._read(x)
         rows = self._weigh_all(slices)
-        state, loss = self._ready(), self._get_loss()
         scores = np.array(
             [
-                -slice_loss(part, state.factors, row, loss, seed=self._seed)
-                / max(1, part.n_observed)
+                -self._lost(part, row) / max(1, part.n_observed)
                 for part, row in zip(slices, rows, strict=True)
             ]
         )
@@ -251,6 +235,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return float(np.mean(self.score_samples(x)))
 
     # ---- what was learned
+
+    @property
+    def started_(self) -> bool:
+        """Whether the warm start is over, so that each slice is predicted before it is learned."""
+        return getattr(self, "_state", None) is not None
 
     @property
     @in_turn
@@ -283,14 +272,6 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return plot_activations(np.atleast_2d(self.transform(x)), times)
 
     # ---- keeping it
-
-    def check_parameters(self) -> None:
-        """Refuse parameters that no data could make right; the first slice does the same."""
-        for name, most in (("rank", 10_000), ("init_slices", None), ("init_starts", None)):
-            check_whole(name, getattr(self, name), 1, most)
-        if self.random_state is not None:
-            check_whole("random_state", self.random_state, 0)
-        self._get_loss()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store parameters and state in one file, all or nothing."""
@@ -364,136 +345,21 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     # ---- inner workings
 
-    def _reset(self) -> None:
-        self.check_parameters()
-        if self.random_state is None:
-            self._seed = int(np.random.SeedSequence().generate_state(1)[0])
-        else:
-            self._seed = int(self.random_state)
-        for name in ("n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-        self.n_slices_ = 0
-        self.last_ = None
-        self._state = None
-        self._buffer = ()
-        self._provisional = None
-        self._undo = Undo()
-
-    @property
-    def _ndim(self) -> int | None:
-        return len(self._shape() or ()) or None
-
-    def _shape(self) -> tuple[int, ...] | None:
-        if self._state is not None:
-            return tuple(len(a) for a in self._state.factors)
-        return self._buffer[0].shape if self._buffer else None
-
     def _read(self, x: Any) -> tuple[list[Slice], bool]:
         check_is_fitted(self)
         slices, single = read_slices(self, x, ndim=self._ndim)
         return self._check_slices(slices, may_grow=False), single
 
-    def _weigh_all(self, slices: Sequence[Slice]) -> FloatArray:
+    def _one(self, x: Any) -> Slice:
+        slices, _ = self._read(x)
+        if len(slices) != 1:
+            raise DataError(f"one slice was needed, but {len(slices)} came in. Pass them singly.")
+        return slices[0]
+
+    def _lost(self, x: Slice, weights: FloatArray) -> float:
+        return slice_loss(x, self._ready().factors, weights, self.loss_, seed=self._seed)
+
+    def _weigh_all(self, slices: Sequence[Slice], tolerance: float | None = None) -> FloatArray:
         state = self._ready()
         with blas_threads():
-            return np.array([self._weigh(state, x, self._seed) for x in slices])
-
-    def _check_slices(self, slices: Sequence[Slice], *, may_grow: bool) -> list[Slice]:
-        """The slices in the model's shape, or what it will have grown to; refuses bad ones."""
-        loss = self._get_loss()
-        expected = self._shape() or slices[0].shape
-        checked = []
-        for k, x in enumerate(slices):
-            where = "the slice" if len(slices) == 1 else f"slice {k} of those passed in"
-            if self._may_grow() and x.ndim == len(expected):
-                larger = tuple(map(max, x.shape, expected))
-                # A dense slice tells of every row there is, so it may not have fewer than before.
-                if (may_grow or larger == expected) and (x.array is None or x.shape == larger):
-                    expected = larger
-                    x = widen(x, larger)
-            if x.shape != expected:
-                raise DataError(
-                    f"slices of shape {expected} were needed, as before, but {where} has shape "
-                    f"{x.shape}. Build all of them with the same number of rows per mode."
-                )
-            if x.n_observed < x.size and not self.takes_missing:
-                raise DataError(
-                    f"{type(self).__name__} needs complete slices, but {where} misses "
-                    f"{x.size - x.n_observed:,} of {x.size:,} cells (NaN, or unlisted='missing'). "
-                    f"Use OnlineGCP or OnlineSGD, which take missing cells."
-                )
-            # A dense slice's own shape names the place; its index is better never built.
-            values, index = (x.value, x.index) if x.array is None else (x.array, None)
-            check_size(x, where)
-            loss.check(values, index, unlisted_zeros=x.n_unlisted_zeros)
-            checked.append(x)
-        return checked
-
-    def _absorb(self, slices: Sequence[Slice]) -> None:
-        """Check all slices, then learn them one by one."""
-        checked = self._check_slices(slices, may_grow=True)
-        before = self._state and self._state.live
-        if before is not None and not self._undo.knows(before):
-            self._undo.note(before)
-        try:
-            self._undo.pending = before is not None
-            for x in checked:
-                self._take(x)
-            live = self._state and self._state.live
-            if live is not None and not self._undo.note(live):
-                raise not_learned(checked)
-        finally:
-            if self._undo.pending:
-                self._undo.undo()
-
-    def _take(self, x: Slice) -> None:
-        """Learn one slice, or collect it for the warm start."""
-        if self._state is None and self.init is not None:
-            start = given_start(self.init, x.shape, self.rank, self._get_lower())
-            self._state = self._begin(start, self._seed)
-            self.n_slices_ += start.n_rows
-        if self._state is None:
-            self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
-            self.n_slices_ += 1
-            self._provisional = None
-            if len(self._buffer) >= self.init_slices:
-                self._finish_warm_start()
-            return
-        number = self.n_slices_ + 1
-        try:
-            # What NumPy would only warn of is refused below.
-            with blas_threads(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                self._state, self.last_ = self._learn(self._state, x, number, self._seed)
-        except (ArithmeticError, np.linalg.LinAlgError) as error:
-            raise not_learned([x], f"the solver failed ({error})") from error
-        if self._state.live is None and not is_finite(self._state):
-            raise not_learned([x])
-        self.n_slices_ = number
-
-    def _finish_warm_start(self) -> None:
-        if self._state is None and self._buffer:
-            self._state = self._ready()
-            self._buffer = ()
-            self._provisional = None
-
-    def _ready(self) -> ModelState:
-        """The state, or during the warm start what it would be if the stream ended here."""
-        check_is_fitted(self)
-        if self._undo.pending:  # Ctrl-C came twice
-            self._undo.undo()
-        if self._state is not None:
-            return self._state
-        if self._provisional is None:
-            start = static_start(
-                self._buffer,
-                self.rank,
-                self._get_loss(),
-                lower=self._get_lower(),
-                starts=self.init_starts,
-                seed=self._seed,
-            )
-            found = self._begin(start, self._seed)
-            if not is_finite(found):
-                raise not_learned(self._buffer)
-            self._provisional = found
-        return self._provisional
+            return np.array([self._weigh(state, x, self._seed, tolerance) for x in slices])
