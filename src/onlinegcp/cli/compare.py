@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onlinegcp.cli.options import Json, ModelOptions, Quiet, TableOptions, Words, source_of
+from onlinegcp.cli.options import Json, ModelOptions, Quiet, TableOptions, Whole, Words, source_of
 
 
 def compare(
@@ -12,7 +12,7 @@ def compare(
     table: TableOptions,
     model: ModelOptions = ModelOptions(),  # noqa: B008 - never changed
     contender: Words = [],  # noqa: B006 - never changed
-    slices: int = 200,
+    slices: Whole = 200,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -364,10 +364,11 @@ class EventStream:
         n_between = bins.between(self._closed, key) - 1
         if n_between > options.max_gap:
             raise DataError(
-                f"Time may jump over at most max_gap={options.max_gap:,} bins, but "
+                f"Time may jump over at most {options.max_gap:,} empty bins, but "
                 f"{rows.where(position)} belongs to {bins.time(key)}, {n_between:,} bins after "
-                f"{bins.time(self._closed)}. Use since=... and until=... to leave out wrong times, "
-                "empty='skip', or a larger max_gap."
+                f"{bins.time(self._closed)}. Is this time right? If not, leave it out with "
+                f"until=... or since=... If it is, use "
+                f"max_gap={n_between} to have that many empty slices, or empty='skip' for none."
             )
 
     def _pass_over(self, key: int) -> bool:

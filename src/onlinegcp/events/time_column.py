@@ -7,6 +7,7 @@ tomorrow's files are read the same way.
 
 from __future__ import annotations
 
+import calendar
 import datetime
 import functools
 import re
@@ -28,7 +29,6 @@ Kind = Literal["number", "date", "local", "instant"]
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
-_QUARTER = 900 * SECOND
 EPOCH = datetime.datetime(1970, 1, 1)
 _UNITS = {"d": DAY, "s": SECOND, "ms": 1000, "us": 1, "ns": 0}
 _FIRST, _LAST = -62_135_596_800 * SECOND, 253_402_300_799 * SECOND  # years 1 and 9999
@@ -336,22 +336,45 @@ def _calendar_digits(column: pl.Series) -> str | None:
 
 
 def _wall(ticks: Ticks, zone: str) -> Ticks:
-    # Clocks are set at quarters of an hour: one conversion per quarter, not per row, will do.
-    first, last = int(ticks.min()) // _QUARTER, int(ticks.max()) // _QUARTER
-    if last - first < len(ticks):
-        starts = np.arange(first, last + 1) * _QUARTER
-        offsets = _converted(starts, zone) - starts
-        ends = starts + (_QUARTER - 1)
-        if np.array_equal(offsets, _converted(ends, zone) - ends):  # not so before 1973
-            return ticks + offsets[ticks // _QUARTER - first]
-    return _converted(ticks, zone)
+    # From Python's database, as the starts of days are: polars has one of its own, and of the
+    # years before 1970 the two tell different stories.
+    first, last = (np.array([ticks.min(), ticks.max()]).view("M8[us]")).astype("M8[Y]").view("i8")
+    parts = [_offsets(zone, 1970 + year) for year in range(int(first), int(last) + 1)]
+    starts: Ticks = np.concatenate([part[0] for part in parts])
+    offsets: Ticks = np.concatenate([part[1] for part in parts])
+    found: Ticks = ticks + offsets[np.searchsorted(starts, ticks, side="right") - 1]
+    return found
 
 
-def _converted(ticks: Ticks, zone: str) -> Ticks:
-    import polars as pl
+@functools.lru_cache(maxsize=4096)
+def _offsets(zone: str, year: int) -> tuple[Ticks, Ticks]:
+    """When clocks were set in a year of UTC, in ticks, and how far they are ahead from then on."""
+    known = zone_of(zone)
+    begin = (datetime.datetime(year, 1, 1) - EPOCH) // datetime.timedelta(seconds=1)
+    days = 366 if calendar.isleap(year) else 365
+    starts, offsets = [begin], [_ahead(begin, known)]
+    for day in range(1, days + 1):
+        late = begin + 86_400 * day - (day == days)  # the last second of the year at the end
+        if _ahead(late, known) == offsets[-1]:
+            continue
+        early = begin + 86_400 * (day - 1)
+        while late - early > 1:
+            middle = (early + late) // 2
+            early, late = (
+                (middle, late) if _ahead(middle, known) == offsets[-1] else (early, middle)
+            )
+        starts.append(late)
+        offsets.append(_ahead(late, known))
+    return np.array(starts, dtype=np.int64) * SECOND, np.array(offsets, dtype=np.int64)
 
-    instants = pl.Series(ticks, dtype=pl.Datetime("us", "UTC"))
-    return instants.dt.convert_time_zone(zone).dt.replace_time_zone(None).to_physical().to_numpy()
+
+def _ahead(second: int, zone: zoneinfo.ZoneInfo) -> int:
+    """How far local clocks are ahead of UTC, in ticks."""
+    try:
+        local = datetime.datetime.fromtimestamp(second, zone)
+        return (local.utcoffset() or datetime.timedelta()) // datetime.timedelta(microseconds=1)
+    except (OverflowError, ValueError, OSError):  # on the first or last day of the calendar
+        return 0
 
 
 @functools.lru_cache(maxsize=64)

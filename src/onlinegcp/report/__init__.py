@@ -47,7 +47,8 @@ class Report:
         target = Path(out) if out is not None else self.view.path / "report.html"
         payload = build(self.view, missing=self.missing)
         text = render(payload, title=f"{payload['name']} · onlinegcp")
-        with replacing(target) as file:
+        own = target.resolve() == (self.view.path / "report.html").resolve()
+        with replacing(target, of_run=own) as file:
             file.write(text.encode())
         return target
 

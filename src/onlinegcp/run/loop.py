@@ -255,7 +255,7 @@ class Run:
         source
             Anything `from_events` takes. Rows of time bins that were learned are passed over.
         **options
-            Settings of this source alone: since, until, in_order, close_last, format.
+            Settings of this source alone: since, until, in_order, close_last, format, max_gap.
         """
         from onlinegcp.events import from_events
 
@@ -265,7 +265,7 @@ class Run:
                 f"{self.path} must be a run on events to read a table, but it was made from "
                 "slices. Open it in Python, Run.open(path).learn(slices)."
             )
-        stream = from_events(source, **settings, **options)
+        stream = from_events(source, **{**settings, **options})
         if self._point.events is not None:
             state = with_vocabularies(self._point.events, self._point.labels)
             stream.restore(state, again=True)
@@ -444,7 +444,7 @@ class Run:
         self._disk.written()
         self._broken = False
 
-    def _write(self, lines: list[Step]) -> None:
+    def _write(self, lines: list[runlog.Step]) -> None:
         point = self._point
         if self._source is not None:
             point.n_sources = note(self.path, point.n_sources, self._source)

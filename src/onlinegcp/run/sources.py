@@ -76,7 +76,7 @@ def note(folder: Path, n_kept: int, source: Source) -> int:
     if kept and {**kept[-1], "after": source["after"]} == source:
         return n_kept
     kept.append(source)
-    with replacing(folder / SOURCES) as file:
+    with replacing(folder / SOURCES, of_run=True) as file:
         file.writelines(runlog.sealed(runlog.encode_step(line)) for line in kept)
     return len(kept)
 

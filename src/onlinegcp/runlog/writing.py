@@ -68,7 +68,7 @@ def upgrade_run_json(path: PathLike, record: Mapping[str, Any]) -> dict[str, Any
     """Replace run.json by these settings in the present format, before anything else is in it."""
     found = {**record, "format": FORMAT}
     text = json.dumps(plain(found), indent=1, allow_nan=False)
-    with replacing(Path(path) / RUN) as file:
+    with replacing(Path(path) / RUN, of_run=True) as file:
         file.write(seal(text.encode()) + b"\n")
     return found
 

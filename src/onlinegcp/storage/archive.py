@@ -39,6 +39,7 @@ def write_archive(
     record: Mapping[str, Any],
     *,
     durable: bool = True,
+    of_run: bool = False,
 ) -> None:
     """Store named arrays and a JSON-able record in one file, atomically.
 
@@ -52,8 +53,8 @@ def write_archive(
         Arrays of numbers, booleans or strings. Objects are refused.
     record
         Anything `json.dumps` takes.
-    durable
-        Whether to wait for the disk; see `replacing`.
+    durable, of_run
+        Whether to wait for the disk, and whether the file is part of a run; see `replacing`.
     """
     for name, array in arrays.items():
         if array.dtype.hasobject:
@@ -72,7 +73,7 @@ def write_archive(
         }
     )
     parts = {_META: np.frombuffer(meta.encode(), dtype=np.uint8), **arrays}
-    with replacing(path, durable=durable) as file:
+    with replacing(path, durable=durable, of_run=of_run) as file:
         records = any(part.dtype.kind == "V" for part in parts.values())
         if records or sum(part.nbytes for part in parts.values()) > _SMALL:
             # Without allow_pickle, which NumPy before 2.2 takes for an array; objects: see above.
