@@ -9,6 +9,7 @@ from onlinegcp.errors import BackendError, DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.solver import is_bounded
 from onlinegcp.solvers.sgd.history import HistoryKind
 from onlinegcp.solvers.sgd.steps import Step
@@ -202,7 +203,7 @@ class OnlineGCP(StreamingModel):
                 f"device must be 'cpu' or 'reference', but got {self.device!r}. Choose one."
             )
         check_whole("n_jobs", self.n_jobs, 1)
-        auto_solver.check_forget(self.forget)
+        forgetting.parse(self.forget)
         if self.solver == "auto":
             self._refuse_unused()
             if self.device != "cpu":
