@@ -8,7 +8,7 @@ from onlinegcp.kernels.layout import pad_vector, stack_factors
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import conjugate, forgetting
-from onlinegcp.solvers.auto.cells import cells_of, odds_form
+from onlinegcp.solvers.auto.cells import cells_of
 from onlinegcp.solvers.auto.conjugate import Conjugate
 from onlinegcp.solvers.auto.odds_sums import OddsSums
 
@@ -43,7 +43,7 @@ def model_loss(blocks, x, loss, weights):
 def test_an_update_lowers_the_loss_and_columns_sum_to_one(name, missing, forget):
     loss = get_loss(name)
     blocks, x, history, weights = problem(name, missing)
-    sums = OddsSums(blocks, cells_of(x), odds_form(loss))
+    sums = OddsSums(blocks, cells_of(x), loss.traits.odds_form)
     model = model_of(blocks, history, forget, bounded=True)
     before, slopes = model_loss(blocks, x, loss, weights), None
     if model.memory.learned:
@@ -78,7 +78,7 @@ def test_poisson_steps_never_raise_slice_loss_plus_history(monkeypatch):
     for sweeps in (1, 2, 3, 6):
         monkeypatch.setattr(conjugate, "SWEEPS", sweeps)
         blocks, x, history, weights = problem("poisson")
-        sums = OddsSums(blocks, cells_of(x), odds_form(loss))
+        sums = OddsSums(blocks, cells_of(x), loss.traits.odds_form)
         model = model_of(blocks, history, 1.0, bounded=True)
         values.append(total(history.update(model, sums, weights, 0.7, None)))
     assert (np.diff(values) < 1e-9).all()
@@ -91,7 +91,7 @@ def test_the_history_outweighs_a_small_slice_and_yields_to_a_large_one():
         history.rate[:, :3] = exposure
         history.mass[:3] = exposure
         old = blocks.data.copy()
-        sums = OddsSums(blocks, cells_of(x), odds_form(loss))
+        sums = OddsSums(blocks, cells_of(x), loss.traits.odds_form)
         history.update(model_of(blocks, history, 1.0, bounded=True), sums, weights, 0.9, None)
         moved.append(np.abs(blocks.data - old).max())
     assert moved[0] > 0.05

@@ -147,7 +147,7 @@ def test_visits_under_a_bound_end_where_no_row_can_do_better(name):
     new = blocks.views()[0]
     assert (new >= 0.0).all()
     assert (new == 0.0).any()
-    pull = fisher_weights.prior_strength(loss) * history.dispersion / (old[0] ** 2).mean(axis=0)
+    pull = loss.traits.prior_strength * history.dispersion / (old[0] ** 2).mean(axis=0)
     for i, row in enumerate(new):
         mine = x.index[:, 0] == i
         design = weights[:3] * old[1][x.index[mine, 1]]

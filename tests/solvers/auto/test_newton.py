@@ -8,7 +8,7 @@ from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import newton
-from onlinegcp.solvers.auto.cells import cells_of, odds_form
+from onlinegcp.solvers.auto.cells import cells_of
 from onlinegcp.solvers.auto.odds_sums import OddsSums
 
 LOSSES = ["poisson", "bernoulli_odds", "negative_binomial"]
@@ -43,7 +43,7 @@ def exact(factors, x, loss, weights):
 
 
 def problem(factors, x, loss):
-    sums = OddsSums(stack_factors(factors), cells_of(x), odds_form(loss))
+    sums = OddsSums(stack_factors(factors), cells_of(x), loss.traits.odds_form)
     mean = np.zeros(sums.factors.width)
     mean[: sums.factors.rank] = 1.0
     return sums, newton.start_weights(mean, sums.cells.total, mean, sums.factors.rank)

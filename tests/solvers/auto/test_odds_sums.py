@@ -5,10 +5,10 @@ import pytest
 
 from onlinegcp.kernels.auto import tangent
 from onlinegcp.kernels.layout import ALL_MODES, pad_vector, stack_factors
-from onlinegcp.losses import get_loss
+from onlinegcp.losses import OddsForm, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.auto.cells import OddsForm, cells_of
+from onlinegcp.solvers.auto.cells import cells_of
 from onlinegcp.solvers.auto.odds_sums import OddsSums
 
 FORMS = {

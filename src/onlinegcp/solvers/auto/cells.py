@@ -1,4 +1,4 @@
-"""What the tuning-free solver sees of a slice and of a loss: cells that count, and their form."""
+"""What the tuning-free solver sees of a slice: the cells that count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.random import stream_key, uniform
-from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 
 Array = NDArray[Any]
@@ -17,37 +16,6 @@ Array = NDArray[Any]
 # Cells of a slice visited one by one; above, unlisted zeros are sampled.
 CELL_BUDGET = 1 << 20
 PURPOSE = 12
-
-
-@dataclass(frozen=True)
-class OddsForm:
-    """A loss of the form v h(m) - x log m with h(m) = m or log(1 + m) and v = base + slope x.
-
-    Attributes
-    ----------
-    linear
-        Whether h(m) = m (Poisson); else h(m) = log(1 + m) (odds losses).
-    base, slope
-        The weight v of a cell: 1 and 0 for Poisson and Bernoulli odds, r and 1 for the
-        negative binomial.
-    """
-
-    linear: bool
-    base: float
-    slope: float
-
-
-def odds_form(loss: Loss) -> OddsForm | None:
-    """Return the form of a loss with conjugate history, None for every other loss."""
-    if loss.code < 0:
-        return None
-    if loss.name == "poisson":
-        return OddsForm(True, 1.0, 0.0)
-    if loss.name == "bernoulli_odds":
-        return OddsForm(False, 1.0, 0.0)
-    if loss.name == "negative_binomial":
-        return OddsForm(False, loss.parameter, 1.0)
-    return None
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from onlinegcp.errors import DataError
 from onlinegcp.kernels.auto import conjugate_rows
 from onlinegcp.kernels.layout import ALL_MODES, Blocks
 from onlinegcp.kernels.random import stream_key
-from onlinegcp.losses import Loss
+from onlinegcp.losses import Loss, OddsForm
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, newton, seeds
-from onlinegcp.solvers.auto.cells import OddsForm, Weighted, cells_of, listed_cells, odds_form
+from onlinegcp.solvers.auto.cells import Weighted, cells_of, listed_cells
 from onlinegcp.solvers.auto.model import Model, Step, silent
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.odds_sums import PURPOSE, OddsSums, Slopes
@@ -269,7 +269,7 @@ def _start(model: Model, sums: OddsSums) -> Array:
 
 
 def _form(loss: Loss) -> OddsForm:
-    form = odds_form(loss)
+    form = loss.traits.odds_form
     if form is None:
         raise DataError(
             f"The state was started with a Poisson or odds loss, but the loss is now "

@@ -24,7 +24,6 @@ from onlinegcp.solvers.auto.cells import Weighted, weighted_cells
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
 from onlinegcp.solvers.auto.fisher_weights import (
     Prior,
-    prior_strength,
     solve_weights,
     start_candidates,
     weight_prior,
@@ -287,8 +286,7 @@ class FisherRows(Stored):
         self.variance = (1.0 - share) * (self.variance + share * away**2)
         ratio = sums.dispersion(weights)
         if ratio is not None:
-            # Misfit must not feed on itself through the prior: a right likelihood has 1.
-            if sums.loss.lower == 0.0 or sums.loss.name in ("bernoulli_logit", "poisson_log"):
+            if sums.loss.traits.capped_dispersion:
                 ratio = min(1.0, ratio)
             self.dispersion += share * (ratio - self.dispersion)
 
@@ -338,7 +336,7 @@ class Visit:
     def _row_prior(self) -> Array:
         """Precision of the zero-centred prior on every entry (width,)."""
         hold = np.zeros(self.base.shape[1])
-        strength = prior_strength(self.sums.loss)
+        strength = self.sums.loss.traits.prior_strength
         if strength > 0.0:
             spread = np.maximum((self.base[:, : self.rank] ** 2).mean(axis=0), 1e-300)
             hold[: self.rank] = strength * self.past.dispersion / spread

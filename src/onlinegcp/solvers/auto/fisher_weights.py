@@ -19,18 +19,6 @@ from onlinegcp.solvers.auto.newton import Move, Solution, away_from_zero, damped
 Array = NDArray[Any]
 
 
-def prior_strength(loss: Loss) -> float:
-    """How much weak Gaussian priors on weights and rows count, in observations.
-
-    Losses that go on falling as m grows need them: an empty slice, or a row that is always 1, has
-    no finite optimum. The negative binomial gains by them. Losses with a finite optimum for every
-    datum are left alone: there the prior starves small components, which it then shrinks further.
-    """
-    if loss.name in ("bernoulli_logit", "poisson_log", "negative_binomial"):
-        return 1.0
-    return 0.1 if loss.code < 0 and math.isinf(loss.lower) else 0.0
-
-
 @dataclass(frozen=True)
 class Prior:
     """Independent Gaussians for the weights: centre and precision (width,)."""
@@ -43,7 +31,7 @@ def weight_prior(
     loss: Loss, mean: Array, variance: Array, dispersion: float, rank: int
 ) -> Prior | None:
     """The prior that weights of this mean and variance (width,) make; None for none."""
-    strength = prior_strength(loss)
+    strength = loss.traits.prior_strength
     if strength == 0.0 or not variance.any():
         return None
     least = 0.01 * mean**2 + 1e-4 * float(np.mean(mean[:rank] ** 2)) + 1e-300

@@ -22,7 +22,7 @@ LOUDEST = 4.0  # times the usual volume: what one slice may add to it
 
 def first_volume(slices: Sequence[Slice], loss: Loss) -> float:
     """Usual volume of the warm-start slices; 0 for losses that are not tempered."""
-    if loss.code < 0 or loss.name not in ("gaussian", "huber"):
+    if not loss.traits.tempered:
         return 0.0
     return float(np.mean([_volume(x) for x in slices]))
 

@@ -22,7 +22,8 @@ from onlinegcp.kernels.auto import (
     weights_newton,
 )
 from onlinegcp.kernels.layout import ALL_MODES, Blocks
-from onlinegcp.solvers.auto.cells import Cells, OddsForm
+from onlinegcp.losses import OddsForm
+from onlinegcp.solvers.auto.cells import Cells
 
 Array = NDArray[Any]
 

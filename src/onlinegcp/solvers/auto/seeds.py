@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.auto import fisher_sums
 from onlinegcp.kernels.layout import Blocks, pad_vector, stack_factors
 from onlinegcp.kernels.random import stream_key, uniform
-from onlinegcp.losses import Loss
+from onlinegcp.losses import Loss, OddsForm
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto.cells import Cells, OddsForm, Weighted
+from onlinegcp.solvers.auto.cells import Cells, Weighted
 from onlinegcp.solvers.auto.slice_products import slice_products
 
 Array = NDArray[Any]

@@ -22,7 +22,6 @@ from onlinegcp.kernels.layout import Blocks, aligned_zeros, pad_vector, stack_fa
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import cells, components, fisher_rows, forgetting
-from onlinegcp.solvers.auto.cells import odds_form
 from onlinegcp.solvers.auto.conjugate import Conjugate
 from onlinegcp.solvers.auto.fisher_rows import FisherRows
 from onlinegcp.solvers.auto.loudness import first_volume
@@ -111,12 +110,11 @@ def is_bounded(loss: Loss, lower: float | None) -> bool:
 
 
 def _past_for(loss: Loss, factors: Blocks) -> type[Past]:
-    if loss.code >= 0 and loss.name == "gaussian":
+    if loss.traits.quadratic:
         return Square
-    if odds_form(loss) is None:
+    if loss.traits.odds_form is None:
         return FisherRows
-    if loss.name == "negative_binomial":
-        # Fisher scoring beat the conjugate form on every problem it fits (docs/solver.md).
+    if loss.traits.rows_first:
         curvatures = factors.data.size * factors.width
         small = math.prod(factors.shape) <= cells.CELL_BUDGET
         fits = small and curvatures <= fisher_rows.CURVATURE_BUDGET
