@@ -24,11 +24,10 @@ from onlinegcp.kernels.random import stream_key
 from onlinegcp.losses import Loss, OddsForm
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, newton, seeds
-from onlinegcp.solvers.auto.cells import Weighted, cells_of, listed_cells
-from onlinegcp.solvers.auto.model import Model, Step, silent
+from onlinegcp.solvers.auto.cells import cells_of
+from onlinegcp.solvers.auto.model import Model, Past, Step, silent
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.odds_sums import PURPOSE, OddsSums, Slopes
-from onlinegcp.solvers.auto.stored import Stored
 
 Array = NDArray[Any]
 
@@ -43,7 +42,7 @@ STREAM_STEPS = 3
 
 
 @dataclass
-class Conjugate(Stored):
+class Conjugate(Past):
     """What the model remembers besides factors whose columns sum to one.
 
     Attributes
@@ -67,10 +66,6 @@ class Conjugate(Stored):
         """The past before the first slice."""
         rows, width = factors.data.shape
         return cls(np.zeros((rows, width)), np.zeros(width), np.zeros((rows, width)))
-
-    def suited(self, model: Model, x: Slice) -> Conjugate:
-        """Itself: any slice will do."""
-        return self
 
     def absorb(self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float) -> None:
         """Take in a slice of the warm start at the factors as they are."""
@@ -237,10 +232,6 @@ class Conjugate(Stored):
     ) -> tuple[list[Array], float] | None:
         """One component fitted to what the others leave of a slice: columns and weight."""
         return seeds.seed_counts(model.factors, cells_of(x), _form(loss), weights)
-
-    def cells(self, model: Model, x: Slice, seed: int) -> Weighted:
-        """The cells of a slice in which a misfit shows: zeros show none that a split could mend."""
-        return listed_cells(x)
 
     def split(self, parent: int, slot: int, kept: float, given: float) -> None:
         """Let two halves have had these shares of every past weight."""

@@ -28,10 +28,9 @@ from onlinegcp.solvers.auto.fisher_weights import (
     start_candidates,
     weight_prior,
 )
-from onlinegcp.solvers.auto.model import Model, Step, silent
+from onlinegcp.solvers.auto.model import Model, Past, Step, silent
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.row_steps import solve_damped, times
-from onlinegcp.solvers.auto.stored import Stored
 
 Array = NDArray[Any]
 
@@ -44,7 +43,7 @@ VARIANCE_STEP = 0.02
 
 
 @dataclass
-class FisherRows(Stored):
+class FisherRows(Past):
     """What the model remembers besides factors with columns of unit length.
 
     Attributes
@@ -82,10 +81,6 @@ class FisherRows(Stored):
     def diagonal(self) -> bool:
         """Whether only the diagonals of the Fisher matrices are kept."""
         return bool(self.curvature.shape[2] == 1)
-
-    def suited(self, model: Model, x: Slice) -> FisherRows:
-        """Itself: any slice will do."""
-        return self
 
     def absorb(self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float) -> None:
         """Take in a slice of the warm start at the factors as they are."""
@@ -186,13 +181,6 @@ class FisherRows(Stored):
             slope=longer(self.slope),
             sensitivity=longer(self.sensitivity),
         )
-
-    def tidy(self, model: Model) -> None:
-        """Nothing is asked of the factors."""
-
-    def sizes(self, columns: Array) -> Array:
-        """Lengths of columns."""
-        return np.asarray(np.sqrt((columns**2).sum(axis=0)))
 
     def merge(self, model: Model, kept: int, given: int) -> None:
         """Join two components, as if the past weights had been the sum of both."""

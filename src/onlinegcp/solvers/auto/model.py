@@ -1,4 +1,4 @@
-"""One CP model of a stream, and the protocol of what stands for its past.
+"""One CP model of a stream, and what all that can stand for its past have in common.
 
 A model is factors, short vectors and a `Past`. Three pasts serve all losses: `conjugate.py`
 (Poisson, Bernoulli odds, large negative binomial), `quadratic.py` (Gaussian, complete slices) and
@@ -7,9 +7,10 @@ A model is factors, short vectors and a `Past`. Three pasts serve all losses: `c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import abc
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,10 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.layout import Blocks
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto.cells import Weighted
+from onlinegcp.solvers.auto.cells import Weighted, listed_cells
 from onlinegcp.solvers.auto.forgetting import Forgetting
 from onlinegcp.solvers.auto.newton import Solution
+from onlinegcp.solvers.auto.stored import Stored
 
 Array = NDArray[Any]
 
@@ -60,34 +62,39 @@ def silent(width: int) -> Step:
     return Step(np.zeros(width), 0.0, 0.0, 0, np.zeros(width), informative=False)
 
 
-class Past(Protocol):
-    """What stands for the slices a model has learned.
+class Past(Stored, abc.ABC):
+    """What stands for the slices a model has learned: a record of arrays and floats.
 
     Methods that get the model change it, and themselves, in place: a step works on a copy.
     """
 
     name: ClassVar[str]  # in files
-    sensitivity: Array  # derivative of the factors with respect to the log-memory (rows, width)
 
     @classmethod
+    @abc.abstractmethod
     def start(cls, factors: Blocks, *, bounded: bool) -> Self:
         """The past before the first slice."""
 
     def suited(self, model: Model, x: Slice) -> Past:
         """The past in a form that can take this slice: itself, or another."""
+        return self
 
+    @abc.abstractmethod
     def absorb(self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float) -> None:
         """Take in a slice of the warm start at the factors as they are."""
 
     def settle(self, model: Model, rows: Array, slices: Sequence[Slice]) -> None:
         """End the warm start, whose weights were `rows`."""
 
+    @abc.abstractmethod
     def step(self, model: Model, x: Slice, loss: Loss, cap: float, seed: int) -> Step:
         """Score a slice, then learn it; `cap` is the schedule's forgetting factor."""
 
+    @abc.abstractmethod
     def solve(self, model: Model, x: Slice, loss: Loss, *, tolerance: float, seed: int) -> Solution:
         """Solve for the weights of a slice; changes nothing."""
 
+    @abc.abstractmethod
     def grow(self, model: Model, longer: Callable[[Array], Array]) -> Past:
         """The past with as many rows as the factors will have; `longer` puts zeros in."""
 
@@ -96,13 +103,17 @@ class Past(Protocol):
 
     def sizes(self, columns: Array) -> Array:
         """Sizes of columns, by the measure in which those of the factors have size one."""
+        return np.asarray(np.sqrt((columns**2).sum(axis=0)))
 
+    @abc.abstractmethod
     def merge(self, model: Model, kept: int, given: int) -> None:
         """Join two components, as if the past weights had been the sum of both."""
 
+    @abc.abstractmethod
     def clear(self, slot: int, weight: float) -> None:
         """Forget all of a component but one slice in which it had this weight."""
 
+    @abc.abstractmethod
     def seed(
         self, model: Model, x: Slice, loss: Loss, weights: Array, slot: int
     ) -> tuple[list[Array], float] | None:
@@ -110,19 +121,11 @@ class Past(Protocol):
 
     def cells(self, model: Model, x: Slice, seed: int) -> Weighted:
         """The cells of a slice in which a misfit shows."""
+        return listed_cells(x)
 
+    @abc.abstractmethod
     def split(self, parent: int, slot: int, kept: float, given: float) -> None:
         """Let two halves have had these shares of every past weight."""
-
-    def copy(self) -> Self:
-        """The same numbers in new memory."""
-
-    def to_arrays(self) -> dict[str, Any]:
-        """Everything by name."""
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
-        """What `to_arrays` gave, in memory of its own."""
 
 
 @dataclass

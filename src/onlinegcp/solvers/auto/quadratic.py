@@ -8,7 +8,7 @@ own: then this past turns into that of `fisher_rows.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -19,14 +19,13 @@ from onlinegcp.kernels.layout import ALL_MODES, Blocks, pad_vector
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import fisher_weights, forgetting, loudness, seeds
-from onlinegcp.solvers.auto.cells import Weighted, listed_cells, weighted_cells
+from onlinegcp.solvers.auto.cells import weighted_cells
 from onlinegcp.solvers.auto.fisher_rows import FisherRows
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
-from onlinegcp.solvers.auto.model import Model, Step
+from onlinegcp.solvers.auto.model import Model, Past, Step
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.nonnegative import solve_free, solve_positive, solve_rows, solve_vector
 from onlinegcp.solvers.auto.slice_products import slice_products
-from onlinegcp.solvers.auto.stored import Stored
 
 Array = NDArray[Any]
 
@@ -37,7 +36,7 @@ VARIANCE_STEP = 0.05
 
 
 @dataclass
-class Square(Stored):
+class Square(Past):
     """What the model remembers besides factors with columns of unit length.
 
     Attributes
@@ -67,7 +66,7 @@ class Square(Stored):
         slope = np.zeros((rows if bounded else 0, width))
         return cls(products, np.zeros((rows, width)), 0.0, slope)
 
-    def suited(self, model: Model, x: Slice) -> Square | FisherRows:
+    def suited(self, model: Model, x: Slice) -> Past:
         """Itself for complete slices, else one matrix per row."""
         return self if x.n_observed == x.size else self.by_rows(model)
 
@@ -100,9 +99,6 @@ class Square(Stored):
         normal = _normal_equations(model.factors, x)
         residual = normal.loss(row) / x.size
         self.variance += (residual - self.variance) / model.n_slices
-
-    def settle(self, model: Model, rows: Array, slices: Sequence[Slice]) -> None:
-        """End the warm start: nothing is left to do."""
 
     def step(self, model: Model, x: Slice, loss: Loss, cap: float, seed: int) -> Step:
         """Score a complete slice, then learn it."""
@@ -235,13 +231,6 @@ class Square(Stored):
         """The past with new rows, which have none: so each row gets its own."""
         return self.by_rows(model).grow(model, longer)
 
-    def tidy(self, model: Model) -> None:
-        """Nothing is asked of the factors."""
-
-    def sizes(self, columns: Array) -> Array:
-        """Lengths of columns."""
-        return np.asarray(np.sqrt((columns**2).sum(axis=0)))
-
     def merge(self, model: Model, kept: int, given: int) -> None:
         """Join two components, as if the past weights had been the sum of both.
 
@@ -265,10 +254,6 @@ class Square(Stored):
         return seeds.seed_residual(
             model.factors, x, weights, slot, model.n_slices, bounded=model.bounded
         )
-
-    def cells(self, model: Model, x: Slice, seed: int) -> Weighted:
-        """The cells of a slice in which a misfit shows."""
-        return listed_cells(x)
 
     def split(self, parent: int, slot: int, kept: float, given: float) -> None:
         """Let two halves have had these shares of every past weight."""
