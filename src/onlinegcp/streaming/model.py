@@ -64,7 +64,6 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
     _provisional: ModelState | None
-    _torn: bool  # a step that changes its state in place has begun and not ended
 
     # ---- hooks of a method
 
@@ -156,13 +155,9 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 self._reset()
             self._absorb(read_slices(self, x, time, ndim=self._ndim)[0])
         except BaseException:
-            # What a step changes it replaces, so that the old values undo everything, but for
-            # states that a solver changes in place.
-            torn = getattr(self, "_torn", False) and before.get("_state") is not None
+            # What a step changes it replaces, so that the old values undo everything.
             self.__dict__.clear()
             self.__dict__.update(before)
-            if torn:
-                self._torn = True
             raise
         return self
 
@@ -358,11 +353,10 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def get_state(self) -> dict[str, Any]:
         """Everything the next step depends on, and the last step's record."""
         check_is_fitted(self)
-        self._refuse_torn()
         return {
             "n_slices": self.n_slices_,
             "seed": self._seed,
-            "state": None if self._state is None else self._state.copy(),
+            "state": self._state,
             "buffer": self._buffer,
             "last": self.last_,
         }
@@ -372,7 +366,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._reset()
         self.n_slices_ = int(saved["n_slices"])
         self._seed = int(saved["seed"])
-        self._state = None if saved["state"] is None else saved["state"].copy()
+        self._state = saved["state"]
         self._buffer = tuple(saved["buffer"])
         self.last_ = saved["last"]
         return self
@@ -411,7 +405,6 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._state = None
         self._buffer = ()
         self._provisional = None
-        self._torn = False
 
     @property
     def _ndim(self) -> int | None:
@@ -450,7 +443,6 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one."""
-        self._refuse_torn()
         for x in self._check_slices(slices, may_grow=True):
             if self._state is None and self.init is not None:
                 start = given_start(self.init, x.shape, self.rank, self._get_lower())
@@ -464,11 +456,9 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                     self._finish_warm_start()
             else:
                 number = self.n_slices_ + 1
-                self._torn = self._state.live is not None
                 with blas_threads():
                     self._state, self.last_ = self._learn(self._state, x, number, self._seed)
                 self.n_slices_ = number
-                self._torn = False
 
     def _finish_warm_start(self) -> None:
         if self._state is None and self._buffer:
@@ -476,18 +466,9 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             self._buffer = ()
             self._provisional = None
 
-    def _refuse_torn(self) -> None:
-        if self._torn:
-            raise StateError(
-                f"a whole model was needed, but learning slice {self.n_slices_ + 1} was "
-                f"interrupted half-way (by Ctrl-C, or an error in your loss). Load the last saved "
-                f"file, or fit again."
-            )
-
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
         check_is_fitted(self)
-        self._refuse_torn()
         if self._state is not None:
             return self._state
         if self._provisional is None:
