@@ -32,7 +32,8 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.state import AutoState
-from onlinegcp.streaming.model import StreamingModel, widen
+from onlinegcp.streaming.admission import widen
+from onlinegcp.streaming.model import StreamingModel
 
 __all__ = ["Anomaly", "AnomalyTracker", "Evidence", "drift", "score_slice"]
 

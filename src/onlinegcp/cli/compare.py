@@ -83,7 +83,7 @@ def read_slices(
     from onlinegcp.cli.terminal import Bar
     from onlinegcp.errors import DataError
     from onlinegcp.events import from_events
-    from onlinegcp.streaming.model import widen
+    from onlinegcp.streaming.admission import widen
 
     with Bar(quiet=quiet, what="reading") as bar:
         bar.tell("events")

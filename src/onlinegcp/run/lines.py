@@ -12,7 +12,7 @@ from onlinegcp.anomaly import drift
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming import StreamingModel
-from onlinegcp.streaming.model import widen
+from onlinegcp.streaming.admission import widen
 
 FloatArray = NDArray[np.float64]
 Line = dict[str, Any]

@@ -64,6 +64,16 @@ def is_stream(x: Any) -> bool:
     )
 
 
+def refuse_whole_tensor(stream: Any) -> None:
+    """Refuse an array in which time could be any axis."""
+    if isinstance(stream, np.ndarray) and stream.ndim > 2:
+        raise DataError(
+            f"a stream of slices was needed, but got one array of shape {stream.shape}, which "
+            f"does not say along which axis time runs. Pass iter(array) for the first, "
+            f"iter(np.moveaxis(array, -1, 0)) for the last, [array] if it is one slice."
+        )
+
+
 def _is_table(x: Any) -> bool:
     if isinstance(x, list):
         # Rows of numbers. An empty list is an empty table, a flat one is refused as scikit-learn
