@@ -117,6 +117,31 @@ def test_a_given_start_needs_no_warm_up(fresh):
     assert fresh.last_.number == 5
 
 
+def test_a_model_of_the_first_slices_is_a_start(fresh):
+    early = clone(fresh).partial_fit(STREAM.slices[:5])
+    past = early.transform(STREAM.slices[:5])
+    init = KTensor(None, [*early.factors_, past])
+    assert fresh.start_from(init, STREAM.slices[:5]) is fresh
+    assert (fresh.n_slices_, fresh.n_waiting_, fresh.last_) == (5, 0, None)
+    for a, b in zip(fresh.factors_, early.factors_, strict=True):
+        np.testing.assert_allclose(a, b)
+    fresh.partial_fit(STREAM.slices[5])
+    assert fresh.last_.number == 6
+    before = fresh.get_state()["state"]
+    with pytest.raises(DataError, match="one row of weights per slice"):
+        fresh.start_from(init, STREAM.slices[:4])
+    np.testing.assert_array_equal(fresh.get_state()["state"].factors[0], before.factors[0])
+    assert fresh.n_slices_ == 6
+
+
+def test_memory_and_waiting_slices_are_told(fresh):
+    fresh.partial_fit(STREAM.slices[:3])
+    assert (fresh.n_waiting_, fresh.state_bytes_) == (3, 3 * 30 * 8)
+    fresh.partial_fit(STREAM.slices[3:])
+    assert fresh.n_waiting_ == 0
+    assert fresh.state_bytes_ >= sum(a.nbytes for a in fresh.factors_)
+
+
 def test_one_way_and_many_way_slices_and_modes_of_length_one(fresh):
     rng = np.random.default_rng(0)
     for shape in ((7,), (1,), (3, 1, 4), (2, 2, 2, 3)):

@@ -1,10 +1,9 @@
 """The protocol every streaming method follows, and all that the methods share.
 
-A method is a final class with a few hooks: which loss it minimises, which parameters it refuses,
-how it starts from a warm start, how it learns one slice and how it weighs one without learning it.
-Most states are values that a step replaces, so that a step that fails leaves the model as it was. A
-solver may change its own (`ModelState.live`) in place: if such a step breaks off half-way, the
-model says so and refuses to go on.
+A method is a final class with declarations and a few hooks: which loss it minimises, which
+parameters it refuses, how it starts from a warm start, how it learns one slice and how it weighs
+one without learning it. The state is a value that a step replaces, so that a step that fails leaves
+the model as it was.
 """
 
 from __future__ import annotations
@@ -27,10 +26,12 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.objective import least_loss, slice_loss
-from onlinegcp.streaming.inputs import check_slices, is_stream, read_slices
+from onlinegcp.streaming.admission import admit
+from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.options import check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
 
 # A dense reconstruction beyond this many cells is surely a mistake.
@@ -48,8 +49,12 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     `random_state` are common to all.
     """
 
-    # Whether the method is defined on slices with missing cells.
-    takes_missing: ClassVar[bool]
+    # What a class declares about itself; the suite in `onlinegcp.testing` holds it to that.
+    takes_missing: ClassVar[bool]  # it is defined on slices with missing cells
+    dense_only: ClassVar[bool] = False  # complete slices are written out before it sees them
+    changes_rank: ClassVar[bool] = False  # components come and go; `rank` is where it starts
+    gathers: ClassVar[str | None] = None  # parameter: how many slices are learned together
+    bounded_by: ClassVar[str | None] = None  # parameter: how far its state may grow
 
     # Set by the constructors of the methods.
     rank: int
@@ -101,6 +106,16 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         No closer than to `tolerance` if one is given and the method can stop early.
         """
 
+    def _learn_batch(
+        self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
+    ) -> tuple[ModelState, StepRecord]:
+        """The state after slices up to `number`, and the account of the newest (`gathers`)."""
+        raise NotImplementedError(f"{type(self).__name__} gathers slices but cannot learn them")
+
+    def _largest_state(self, shape: tuple[int, ...]) -> int | None:
+        """Most bytes the state may take for slices of this shape; None: as the factors do."""
+        return None
+
     # ---- learning
 
     def fit(self, stream: Any, y: Any = None) -> Self:
@@ -114,12 +129,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         y
             Ignored; part of scikit-learn's contract.
         """
-        if isinstance(stream, np.ndarray) and stream.ndim > 2:
-            raise DataError(
-                f"a stream of slices was needed, but got one array of shape {stream.shape}, which "
-                f"does not say along which axis time runs. Pass iter(array) for the first, "
-                f"iter(np.moveaxis(array, -1, 0)) for the last, [array] if it is one slice."
-            )
+        refuse_whole_tensor(stream)
         self._reset()
         if is_stream(stream):
             for x in stream:
@@ -131,6 +141,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 "a stream of at least one slice was needed, but it was empty. Check its source."
             )
         self._finish_warm_start()
+        self._learn_gathered()
         return self
 
     def partial_fit(self, x: Any, y: Any = None, *, time: Any = None) -> Self:
@@ -149,16 +160,31 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         time
             Time of the slice (one per slice where several come in); kept in the records.
         """
-        before = dict(self.__dict__)
-        try:
+        with undone_on_error(self):
             if not hasattr(self, "n_slices_"):
                 self._reset()
             self._absorb(read_slices(self, x, time, ndim=self._ndim)[0])
-        except BaseException:
-            # What a step changes it replaces, so that the old values undo everything.
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
+        return self
+
+    def start_from(self, init: KTensor, slices: Any) -> Self:
+        """Forget everything and begin from a given model of the first slices.
+
+        Nothing is rescaled or solved again. With the parameter ``init`` those slices are gone, and
+        what the model makes of them stands in for them; here the methods that need more than the
+        model (OnlineCP, RLST, SDT) see the data, as in their authors' codes.
+
+        Parameters
+        ----------
+        init
+            A model with one mode more than the slices: row t of its last factor, times its
+            weights, holds the weights of slice t.
+        slices
+            The slices, as for `partial_fit`.
+        """
+        with undone_on_error(self):
+            self._reset()
+            held = self._check_slices(read_slices(self, slices, ndim=None)[0], may_grow=True)
+            self._start_given(init, held[-1].shape, held)
         return self
 
     # ---- using the model, without changing it
@@ -300,8 +326,21 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @property
     def weights_(self) -> FloatArray:
-        """Weights of the newest slice."""
+        """Weights of the newest slice that was learned."""
         return self._ready().weights.copy()
+
+    @property
+    def n_waiting_(self) -> int:
+        """Slices of `n_slices_` that are not learned yet: a warm start, or a batch, fills up."""
+        check_is_fitted(self)
+        return len(self._buffer)
+
+    @property
+    def state_bytes_(self) -> int:
+        """Memory the model takes between slices, waiting slices included."""
+        check_is_fitted(self)
+        waiting = sum(x.value.nbytes for x in self._buffer)
+        return waiting + (0 if self._state is None else self._state.nbytes)
 
     def to_ktensor(self, labels: Any = None) -> KTensor:
         """The model of the newest slice; `labels` names the rows of each mode."""
@@ -386,13 +425,14 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _n_features_out(self) -> int:
         if not self.__sklearn_is_fitted__():
             raise AttributeError("the columns of transform are known once the model is fitted")
-        return int(self.rank)
+        return len(self._ready().weights) if self.changes_rank else int(self.rank)
 
     # ---- inner workings
 
     def _reset(self) -> None:
-        for name, least in (("rank", 1), ("init_slices", 1), ("init_starts", 1)):
-            check_whole(name, getattr(self, name), least)
+        for name in ("rank", "init_slices", "init_starts", self.gathers):
+            if name is not None:
+                check_whole(name, getattr(self, name), 1)
         self._check_parameters()
         if self.random_state is None:
             self._seed = int(np.random.SeedSequence().generate_state(1)[0])
@@ -412,9 +452,10 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return None if shape is None else len(shape)
 
     def _shape(self) -> tuple[int, ...] | None:
-        if self._state is not None:
-            return tuple(len(a) for a in self._state.factors)
-        return self._buffer[0].shape if self._buffer else None
+        """What the next slice to learn is compared with: waiting slices may have grown."""
+        if self._buffer:
+            return self._buffer[-1].shape
+        return None if self._state is None else tuple(len(a) for a in self._state.factors)
 
     def _read(self, x: Any) -> tuple[list[Slice], bool]:
         check_is_fitted(self)
@@ -438,33 +479,52 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _check_slices(self, slices: Sequence[Slice], *, may_grow: bool) -> list[Slice]:
         """The slices in the model's shape, or what it will have grown to; refuses bad ones."""
         self._check_parameters()  # which may have been changed since the last slice
-        shape = self._shape() or slices[0].shape
-        return check_slices(self, slices, shape, may_grow=may_grow)
+        shape = self._shape()
+        if not may_grow and self._state is not None:  # slices that wait may have grown
+            shape = tuple(len(a) for a in self._state.factors)
+        return admit(self, slices, shape, may_grow=may_grow)
 
     def _absorb(self, slices: Sequence[Slice]) -> None:
-        """Check all slices, then learn them one by one."""
+        """Check all slices, then learn them one by one, or as many together as are gathered."""
+        enough = 1 if self.gathers is None else int(getattr(self, self.gathers))
         for x in self._check_slices(slices, may_grow=True):
             if self._state is None and self.init is not None:
-                start = given_start(self.init, x.shape, self.rank, self._get_lower())
-                self._state = self._begin(start, self._seed)
-                self.n_slices_ += start.n_rows
-            if self._state is None:
-                self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
-                self.n_slices_ += 1
-                self._provisional = None
-                if len(self._buffer) >= self.init_slices:
-                    self._finish_warm_start()
-            else:
+                self._start_given(self.init, x.shape)
+            if self._state is not None and enough == 1:
                 number = self.n_slices_ + 1
                 with blas_threads():
                     self._state, self.last_ = self._learn(self._state, x, number, self._seed)
                 self.n_slices_ = number
+                continue
+            self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
+            self.n_slices_ += 1
+            self._provisional = None
+            if self._state is None and len(self._buffer) >= self.init_slices:
+                self._finish_warm_start()
+            elif self._state is not None and len(self._buffer) >= enough:
+                self._learn_gathered()
+
+    def _start_given(
+        self, init: KTensor, shape: tuple[int, ...], slices: Sequence[Slice] = ()
+    ) -> None:
+        rank = None if self.changes_rank else self.rank
+        start = given_start(init, shape, rank, self._get_lower(), slices)
+        self._state = self._begin(start, self._seed)
+        self.n_slices_ = start.n_rows
 
     def _finish_warm_start(self) -> None:
         if self._state is None and self._buffer:
             self._state = self._ready()
             self._buffer = ()
             self._provisional = None
+
+    def _learn_gathered(self) -> None:
+        """Learn the slices that wait, be they a whole batch or what is left of the stream."""
+        if self._state is not None and self._buffer:
+            batch, number = self._buffer, self.n_slices_
+            with blas_threads():
+                self._state, self.last_ = self._learn_batch(self._state, batch, number, self._seed)
+            self._buffer = ()
 
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""

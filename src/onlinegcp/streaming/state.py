@@ -40,3 +40,11 @@ class ModelState:
     scalars: dict[str, float | int] = field(default_factory=dict)
     slices: tuple[Slice, ...] = ()
     live: Any = None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays."""
+        own = [*self.factors, self.weights, self.mean_weights, *self.arrays.values()]
+        if self.live is not None:
+            own = [a for a in self.live.to_dict().values() if isinstance(a, np.ndarray)]
+        return sum(a.nbytes for a in own) + sum(x.value.nbytes for x in self.slices)
