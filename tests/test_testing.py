@@ -17,6 +17,8 @@ from onlinegcp.slices import Slice
 from onlinegcp.streaming import OnlineCP, OnlineGCP
 from onlinegcp.testing import check_streaming, planted_stream
 
+STRAY = Slice.dense(np.ones((11, 7)))
+
 # A suite that cannot fail is a defect. Every model below is sound but for one thing.
 
 
@@ -41,6 +43,43 @@ class LearningInTransform(OnlineCP):
         weights = super().transform(x)
         self.partial_fit(x)
         return weights
+
+
+class LosingComponents(OnlineCP):
+    def _learn(self, state, x, number, seed):
+        new, record = super()._learn(state, x, number, seed)
+        if number < 20:
+            return new, record
+        return replace(
+            new,
+            factors=tuple(a[:, :1] for a in new.factors),
+            weights=new.weights[:1],
+            arrays={n: a[:1] if n[0] == "q" else a for n, a in new.arrays.items()},
+        ), record
+
+
+class GatheringInSecret(OnlineCP):
+    def partial_fit(self, x, y=None, *, time=None):
+        super().partial_fit(x, time=time)
+        if self.last_ is not None:
+            self._buffer = (*self._buffer, STRAY)
+        return self
+
+
+class LargerThanDeclared(OnlineCP):
+    def _largest_state(self, shape):
+        return 100
+
+
+class GrowingWithoutBound(OnlineCP):
+    bounded_by = "rank"
+
+
+class WritingOutAnything(OnlineCP):
+    dense_only = True
+
+    def partial_fit(self, x, y=None, *, time=None):
+        return self  # as if it had the memory
 
 
 class HoldingOn(OnlineCP):
@@ -230,6 +269,11 @@ BROKEN = {
     Growing: ("state_does_not_grow", "the state grew"),
     ChangingItsInput: ("inputs_stay_untouched", "array passed in was changed"),
     LearningInTransform: ("transform_and_predict_change_nothing", "two answers"),
+    LosingComponents: ("declarations_are_kept", "1 components, not 2"),
+    GatheringInSecret: ("declarations_are_kept", "1 slices wait, after 0"),
+    LargerThanDeclared: ("declarations_are_kept", "but 100 were declared"),
+    GrowingWithoutBound: ("declarations_are_kept", "may grow is not said"),
+    WritingOutAnything: ("slices_too_large_are_refused", "was accepted"),
     HoldingOn: ("state_does_not_grow", "the state grew"),
     ChangingCells: ("inputs_stay_untouched", "list of values was changed"),
     ChangingWhatItWeighs: ("inputs_stay_untouched", "array passed in was changed"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import threading
 
 import numpy as np
@@ -14,7 +13,6 @@ from onlinegcp.losses import LOSS_NAMES, Loss
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import METHODS, OnlineGCP
 from onlinegcp.streaming.keeping import LARGEST
-from onlinegcp.streaming.undo import Undo
 
 SHAPE = (4, 3)
 
@@ -99,25 +97,23 @@ def test_the_warm_start_refuses_it_too(size):
 
 
 def test_a_step_that_overflows_is_refused_and_names_the_largest_cell(monkeypatch):
-    from onlinegcp.solvers.auto import solver as auto
-
     rng = np.random.default_rng(0)
     model = OnlineGCP(2, "poisson", init_slices=2).partial_fit([ordinary(rng, "poisson")] * 4)
-    before, step = copy.deepcopy(model), auto.step
+    before, learn = copy.deepcopy(model), OnlineGCP._learn
 
-    def spoiling(state, *arguments, **options):
-        found = step(state, *arguments, **options)
-        state.mean_weights[0] = np.nan
-        return found
+    def spoiling(self, *arguments):
+        state, record = learn(self, *arguments)
+        state.live.model.mean_weights[0] = np.nan
+        return state, record
 
     with monkeypatch.context() as patch:
-        patch.setattr(auto, "step", spoiling)
+        patch.setattr(OnlineGCP, "_learn", spoiling)
         with pytest.raises(DataError, match=r"no longer be finite.* 50 in cell \(1, 2\)") as caught:
             model.partial_fit([with_value(ordinary(rng, "poisson"), 50.0)])
     assert caught.value.cell == (1, 2)
     assert same(model, before)
     with monkeypatch.context() as patch:
-        patch.setattr(auto, "step", lambda *a, **o: 1 / 0)
+        patch.setattr(OnlineGCP, "_learn", lambda *_: 1 / 0)
         with pytest.raises(DataError, match=r"the solver failed \(division by zero\)"):
             model.partial_fit([ordinary(rng, "poisson")])
     assert same(model, before)
@@ -153,53 +149,6 @@ def test_a_state_that_is_not_finite_is_not_taken_over():
     saved["state"].factors[0][0, 0] = np.inf
     with pytest.raises(StateError, match="finite numbers"):
         OnlineGCP(2, init_slices=2, solver="sgd").set_state(saved)
-
-
-def test_a_copy_of_a_model_undoes_its_own_steps_only(monkeypatch):
-    from onlinegcp.solvers.auto import solver as auto
-
-    rng = np.random.default_rng(0)
-    model = OnlineGCP(2, "poisson", init_slices=2).partial_fit([ordinary(rng, "poisson")] * 4)
-    step = auto.step
-
-    def failing(*arguments, **options):
-        step(*arguments, **options)
-        raise KeyboardInterrupt
-
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        before = copy.deepcopy(twin)
-        with monkeypatch.context() as patch:
-            patch.setattr(auto, "step", failing)
-            with pytest.raises(KeyboardInterrupt):
-                twin.partial_fit([ordinary(rng, "poisson")])
-        assert same(twin, before)
-        assert same(model, before)
-
-
-def test_an_undo_that_is_cut_off_is_done_again(monkeypatch):
-    """Ctrl-C twice: the second while the first is being put right."""
-    from onlinegcp.solvers.auto import solver as auto
-
-    rng = np.random.default_rng(0)
-    model = OnlineGCP(2, "poisson", init_slices=2).partial_fit([ordinary(rng, "poisson")] * 4)
-    before = copy.deepcopy(model)
-    x, step = ordinary(rng, "poisson"), auto.step
-
-    def failing(*arguments, **options):
-        step(*arguments, **options)
-        raise KeyboardInterrupt
-
-    def cut_off(self):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(auto, "step", failing)
-        patch.setattr(Undo, "undo", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            model.partial_fit([x])
-    np.testing.assert_array_equal(model.weights_, before.weights_)
-    assert same(model, before)
-    assert same(model.partial_fit([x]), before.partial_fit([x]))
 
 
 def test_calls_from_several_threads_all_count():

@@ -104,19 +104,31 @@ def test_a_bound_is_known_to_the_static_fit():
     np.testing.assert_allclose(fit, slices[0].array, atol=0.01)
 
 
-def test_a_given_model_is_normalised_and_its_rows_are_past_slices():
+def test_a_given_model_is_taken_exactly_as_it_is():
+    """No rescaling: the authors' numbers depend on the scales they started from."""
     rng = np.random.default_rng(3)
     model = KTensor([2.0, 3.0], [5 * rng.random((5, 2)), rng.random((4, 2)), rng.random((7, 2))])
     start = given_start(model, (5, 4), 2, 0.0)
-    assert start.n_rows == 7
-    np.testing.assert_allclose(np.linalg.norm(start.factors[0], axis=0), 1.0)
-    whole = KTensor(None, [*start.factors, start.rows]).full()
-    np.testing.assert_allclose(whole, model.full())
+    for a, b in zip(start.factors, model.factors[:2], strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(start.rows, model.factors[2] * [2.0, 3.0])
+    np.testing.assert_array_equal(start.mean, start.rows.mean(axis=0))
     short = given_start(KTensor(model.weights, model.factors[:2]), (5, 4), 2, 0.0)
     assert short.n_rows == 0
-    np.testing.assert_allclose(
-        KTensor(short.mean, short.factors).full(), KTensor(model.weights, model.factors[:2]).full()
-    )
+    np.testing.assert_array_equal(short.mean, [2.0, 3.0])
+
+
+def test_a_start_normalised_is_the_same_model():
+    rng = np.random.default_rng(3)
+    model = KTensor([2.0, 3.0], [5 * rng.random((5, 2)), rng.random((4, 2)), rng.random((7, 2))])
+    start = given_start(model, (5, 4), 2, 0.0).normalised()
+    for a in start.factors:
+        np.testing.assert_allclose(np.linalg.norm(a, axis=0), 1.0)
+    np.testing.assert_allclose(KTensor(None, [*start.factors, start.rows]).full(), model.full())
+    np.testing.assert_array_equal(start.mean, start.rows.mean(axis=0))
+    without = KTensor(model.weights, model.factors[:2])
+    short = given_start(without, (5, 4), 2, 0.0).normalised()
+    np.testing.assert_allclose(KTensor(short.mean, short.factors).full(), without.full())
 
 
 @pytest.mark.parametrize(
@@ -134,6 +146,15 @@ def test_a_given_model_is_normalised_and_its_rows_are_past_slices():
 def test_models_that_do_not_fit_are_refused(init, words):
     with pytest.raises(DataError, match=words):
         given_start(init, (5, 4), 2, 0.0)
+
+
+def test_a_given_model_needs_one_row_per_slice():
+    model = KTensor(None, [np.ones((n, 2)) for n in (5, 4, 3)])
+    assert len(given_start(model, (5, 4), 2, 0.0, [EMPTY] * 3).slices) == 3
+    for wrong in (model, KTensor(None, model.factors[:2])):
+        with pytest.raises(DataError, match=r"one row of weights per slice in a last mode, 2"):
+            given_start(wrong, (5, 4), 2, 0.0, [EMPTY] * 2)
+    assert given_start(model, (5, 4), None, 0.0).n_rows == 3
 
 
 def test_seeds_make_starts_repeatable():

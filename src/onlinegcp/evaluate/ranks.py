@@ -8,7 +8,7 @@ not look better merely because they have more weights to fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
 
@@ -226,7 +226,7 @@ def _held_out_loss(model: OnlineGCP, number: int, x: Slice) -> float:
         factors.views()[mode][~seen] = 0.0
         kept = seen[x.index[:, mode]]
         half = Slice(x.index[kept], x.value[kept], x.shape, unlisted=x.unlisted)
-        weights = auto.solve_weights(replace(state, factors=factors), half, loss)
+        weights = auto.solve_weights(state.with_factors(factors), half, loss)
         total += slice_loss(
             _rows_of(x, mode, ~seen),
             [a[~seen] if k == mode else a for k, a in enumerate(model.factors_)],

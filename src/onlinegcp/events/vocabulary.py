@@ -335,8 +335,14 @@ def closest(name: str, known: Iterable[str]) -> str:
     """A sentence that suggests the most similar of the known names, or nothing."""
     import difflib
 
-    near = difflib.get_close_matches(name, list(known)[:10_000], n=1, cutoff=0.6)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    folded: dict[str, str] = {}
+    for candidate in list(known)[:10_000]:
+        folded.setdefault(candidate.casefold(), candidate)
+    given = name.casefold()
+    near = [given] if given in folded else difflib.get_close_matches(given, folded, n=1, cutoff=0.6)
+    if not near and len(given) > 1:  # shortened: dest for destination
+        near = [text for text in folded if text.startswith(given) or given.startswith(text)][:1]
+    return f" Did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def _label(label: Any, mode: str, origin: str) -> str:

@@ -76,7 +76,7 @@ def write_archive(
     with replacing(path, durable=durable, of_run=of_run) as file:
         records = any(part.dtype.kind == "V" for part in parts.values())
         if records or sum(part.nbytes for part in parts.values()) > _SMALL:
-            # Without allow_pickle, which NumPy before 2.2 takes for an array; objects: see above.
+            # NumPy before 2.2 takes allow_pickle for an array; objects were refused above.
             named: dict[str, Any] = dict(parts)
             np.savez(file, **named)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,7 @@ import scipy.sparse
 from sklearn.utils.validation import validate_data
 
 from onlinegcp.errors import DataError
-from onlinegcp.slices import Slice, as_slice, widen
-from onlinegcp.streaming.keeping import check_size
+from onlinegcp.slices import Slice, as_slice
 
 # What only tensors of other packages have: xarray, pydata sparse, pyttb (dense, sparse), torch.
 _TENSOR_MARKS = ("dims", "asformat", "tenfun", "to_sptenmat", "is_sparse")
@@ -55,50 +54,6 @@ def read_slices(
     return [as_slice(x, time=time)], True
 
 
-def check_slices(
-    model: Any, slices: Sequence[Slice], shape: tuple[int, ...], *, may_grow: bool
-) -> list[Slice]:
-    """The slices in the model's shape, or what it will have grown to; refuses bad ones.
-
-    Parameters
-    ----------
-    model
-        The model.
-    slices
-        What came in.
-    shape
-        What slices had before.
-    may_grow
-        Whether these slices may bring new rows, if the method takes them.
-    """
-    loss, checked = model.loss_, []
-    for k, x in enumerate(slices):
-        where = "the slice" if len(slices) == 1 else f"slice {k} of those passed in"
-        if model._may_grow() and x.ndim == len(shape):
-            larger = tuple(map(max, x.shape, shape))
-            # A dense slice tells of every row there is, so it may not have fewer than before.
-            if (may_grow or larger == shape) and (x.array is None or x.shape == larger):
-                shape = larger
-                x = widen(x, larger)
-        if x.shape != shape:
-            raise DataError(
-                f"slices of shape {shape} were needed, as before, but {where} has shape "
-                f"{x.shape}. Build all of them with the same number of rows per mode."
-            )
-        if x.n_observed < x.size and not model.takes_missing:
-            raise DataError(
-                f"{type(model).__name__} needs complete slices, but {where} misses "
-                f"{x.size - x.n_observed:,} of {x.size:,} cells (NaN, or unlisted='missing'). "
-                f"Use OnlineGCP or OnlineSGD, which take missing cells."
-            )
-        # A dense slice's own shape names the place; its index is better never built.
-        values, index = (x.value, x.index) if x.array is None else (x.array, None)
-        check_size(x, where)
-        loss.check(values, index, unlisted_zeros=x.n_unlisted_zeros)
-        checked.append(x)
-    return checked
-
-
 def is_stream(x: Any) -> bool:
     """Whether x hands out slices one by one, such as a generator, and is not data itself."""
     return (
@@ -107,6 +62,16 @@ def is_stream(x: Any) -> bool:
         and not hasattr(type(x), "__array__")
         and not _is_tensor(x)
     )
+
+
+def refuse_whole_tensor(stream: Any) -> None:
+    """Refuse an array in which time could be any axis."""
+    if isinstance(stream, np.ndarray) and stream.ndim > 2:
+        raise DataError(
+            f"a stream of slices was needed, but got one array of shape {stream.shape}, which "
+            f"does not say along which axis time runs. Pass iter(array) for the first, "
+            f"iter(np.moveaxis(array, -1, 0)) for the last, [array] if it is one slice."
+        )
 
 
 def _is_table(x: Any) -> bool:

@@ -7,22 +7,27 @@ that a step would leave behind before it takes the place of the old one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError
+from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.slices import Slice
+from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import ModelState
 
 # Solvers form fourth powers of values and add up many of them, which must stay below 1e308. A value
 # beyond does not spoil its own step only, but the memory of it, and with it every step after.
 LARGEST = 1e70
+# Numbers up to which arrays are added up together.
+SHORT = 4096
+_PLAIN = frozenset({float, int, str, bool, type(None)})
 
 
-def check_size(x: Slice, where: str) -> None:
+def check_values(x: Slice, where: str) -> None:
     """Refuse a slice with a value that no method can learn.
 
     Parameters
@@ -44,15 +49,61 @@ def check_size(x: Slice, where: str) -> None:
     )
 
 
+def learned(
+    learn: Callable[..., tuple[ModelState, StepRecord]],
+    state: ModelState,
+    data: Slice | Sequence[Slice],
+    number: int,
+    seed: int,
+) -> tuple[ModelState, StepRecord]:
+    """What a method's step comes to, if it may be kept.
+
+    Parameters
+    ----------
+    learn
+        The step, called with the other arguments.
+    state, data, number, seed
+        See `StreamingModel._learn`; `data` are several slices for a method that gathers them.
+    """
+    slices = [data] if isinstance(data, Slice) else data
+    try:
+        # What NumPy would only warn of is refused below.
+        with blas_threads(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            found, record = learn(state, data, number, seed)
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        raise not_learned(slices, f"the solver failed ({error})") from error
+    if not is_finite(found):
+        raise not_learned(slices)
+    return found, record
+
+
 def is_finite(state: ModelState) -> bool:
-    """Whether every number of a state is finite, but for what a solver keeps to itself."""
-    numbers = [array for array in state.arrays.values() if array.dtype.kind == "f"]
-    return all_finite([*state.factors, state.weights, state.mean_weights, *numbers])
+    """Whether every number of a state is finite."""
+    arrays = [*state.factors, state.weights, state.mean_weights]
+    arrays += [array for array in state.arrays.values() if array.dtype.kind == "f"]
+    if state.live is not None:
+        _gather(state.live, arrays)
+    return all_finite(arrays)
+
+
+def _gather(record: Any, arrays: list[NDArray[Any]]) -> None:
+    """Arrays of a dataclass and of those in it."""
+    for value in vars(record).values():
+        kind = type(value)
+        if kind is np.ndarray:
+            if value.size and value.dtype.kind == "f":
+                arrays.append(value)
+        elif kind not in _PLAIN and hasattr(value, "__dataclass_fields__"):
+            _gather(value, arrays)
 
 
 def all_finite(arrays: Sequence[NDArray[Any]]) -> bool:
     """Whether arrays hold finite numbers only."""
-    sums = [np.add.reduce(array, axis=None) for array in arrays]  # one pass, no temporaries
+    # One sum over all that is short: many calls would cost more than the additions.
+    short = [array.reshape(-1) for array in arrays if array.size <= SHORT]
+    sums = [np.add.reduce(array, axis=None) for array in arrays if array.size > SHORT]
+    if short:
+        sums.append(np.add.reduce(np.concatenate(short)))
     # A sum can overflow where no number does.
     return all(map(math.isfinite, sums)) or all(bool(np.isfinite(a).all()) for a in arrays)
 

@@ -1,15 +1,18 @@
 """The protocol every streaming method follows, and all that the methods share.
 
-What a caller sees: learning, using, keeping. `stepping` has the hooks of a method, and how slices
-become its state.
+A method is a final class with declarations and a few hooks: which loss it minimises, which
+parameters it refuses, how it starts from a warm start, how it learns one slice and how it weighs
+one without learning it. The state is a value that a step replaces, so that a step that fails leaves
+the model as it was.
 """
 
 from __future__ import annotations
 
+import abc
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,13 +24,16 @@ from onlinegcp.errors import DataError, StateError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
-from onlinegcp.slices import Slice, as_slice
+from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.objective import least_loss, slice_loss
-from onlinegcp.streaming.inputs import is_stream, read_slices
-from onlinegcp.streaming.keeping import is_finite
-from onlinegcp.streaming.state import FloatArray
-from onlinegcp.streaming.stepping import Stepping
-from onlinegcp.streaming.turns import all_or_nothing, in_turn
+from onlinegcp.streaming.admission import admit
+from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
+from onlinegcp.streaming.keeping import is_finite, learned, not_learned
+from onlinegcp.streaming.options import check_whole
+from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.undo import undone_on_error
+from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
 
 # A dense reconstruction beyond this many cells is surely a mistake.
 DENSE_CELLS = 200_000_000
@@ -37,16 +43,82 @@ def _predicts_cells(model: Any) -> bool:
     return not hasattr(model, "n_features_in_")
 
 
-class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
     """A CP model that is kept up to date while slices arrive.
 
     Subclasses define the parameters; `rank`, `init`, `init_slices`, `init_starts` and
     `random_state` are common to all.
     """
 
+    # What a class declares about itself; the suite in `onlinegcp.testing` holds it to that.
+    takes_missing: ClassVar[bool]  # it is defined on slices with missing cells
+    dense_only: ClassVar[bool] = False  # complete slices are written out before it sees them
+    changes_rank: ClassVar[bool] = False  # components come and go; `rank` is where it starts
+    gathers: ClassVar[str | None] = None  # parameter: how many slices are learned together
+    bounded_by: ClassVar[str | None] = None  # parameter: how far its state may grow
+
+    # Set by the constructors of the methods.
+    rank: int
+    init: KTensor | None
+    init_slices: int
+    init_starts: int
+    random_state: int | None
+
+    n_slices_: int
+    last_: StepRecord | None
+    _seed: int
+    _state: ModelState | None
+    _buffer: tuple[Slice, ...]
+    _provisional: ModelState | None
+
+    # ---- hooks of a method
+
+    @property
+    @abc.abstractmethod
+    def loss_(self) -> Loss:
+        """The loss the model minimises."""
+
+    @abc.abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuse parameters that are out of range."""
+
+    @abc.abstractmethod
+    def _get_lower(self) -> float:
+        """The bound on factors and weights, -inf for none."""
+
+    @abc.abstractmethod
+    def _may_grow(self) -> bool:
+        """Whether modes may get new rows along the stream."""
+
+    @abc.abstractmethod
+    def _begin(self, start: WarmStart, seed: int) -> ModelState:
+        """The state after the warm start."""
+
+    @abc.abstractmethod
+    def _learn(
+        self, state: ModelState, x: Slice, number: int, seed: int
+    ) -> tuple[ModelState, StepRecord]:
+        """The state after slice `number`, and the account of it."""
+
+    @abc.abstractmethod
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
+        """Weights of a slice under the present factors; changes nothing.
+
+        No closer than to `tolerance` if one is given and the method can stop early.
+        """
+
+    def _learn_batch(
+        self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
+    ) -> tuple[ModelState, StepRecord]:
+        """The state after slices up to `number`, and the account of the newest (`gathers`)."""
+        raise NotImplementedError(f"{type(self).__name__} gathers slices but cannot learn them")
+
+    def _largest_state(self, shape: tuple[int, ...]) -> int | None:
+        """Most bytes the state may take for slices of this shape; None: as the factors do."""
+        return None
+
     # ---- learning
 
-    @in_turn
     def fit(self, stream: Any, y: Any = None) -> Self:
         """Forget everything and learn a whole stream.
 
@@ -60,25 +132,21 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         y
             Ignored; part of scikit-learn's contract.
         """
-        if isinstance(stream, np.ndarray) and stream.ndim > 2:
-            raise DataError(
-                f"a stream of slices was needed, but got one array of shape {stream.shape}, which "
-                f"does not say along which axis time runs. Pass iter(array) for the first, "
-                f"iter(np.moveaxis(array, -1, 0)) for the last, [array] if it is one slice."
-            )
+        refuse_whole_tensor(stream)
         self._reset()
         if is_stream(stream):
             for x in stream:
-                with all_or_nothing(self):
+                with undone_on_error(self):
                     self._absorb([as_slice(x)])
         else:
-            with all_or_nothing(self):
+            with undone_on_error(self):
                 self._absorb(read_slices(self, stream)[0])
         if self.n_slices_ == 0:
             raise DataError(
                 "a stream of at least one slice was needed, but it was empty. Check its source."
             )
         self._finish_warm_start()
+        self._learn_gathered()
         return self
 
     def partial_fit(self, x: Any, y: Any = None, *, time: Any = None) -> Self:
@@ -97,15 +165,35 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         time
             Time of the slice (one per slice where several come in); kept in the records.
         """
-        with all_or_nothing(self):
+        with undone_on_error(self):
             if not hasattr(self, "n_slices_"):
                 self._reset()
             self._absorb(read_slices(self, x, time, ndim=self._ndim)[0])
         return self
 
+    def start_from(self, init: KTensor, slices: Any) -> Self:
+        """Forget everything and begin from a given model of the first slices.
+
+        Nothing is rescaled or solved again. With the parameter ``init`` those slices are gone, and
+        what the model makes of them stands in for them; here the methods that need more than the
+        model (OnlineCP, RLST, SDT) see the data, as in their authors' codes.
+
+        Parameters
+        ----------
+        init
+            A model with one mode more than the slices: row t of its last factor, times its
+            weights, holds the weights of slice t.
+        slices
+            The slices, as for `partial_fit`.
+        """
+        with undone_on_error(self):
+            self._reset()
+            held = self._check_slices(read_slices(self, slices, ndim=None)[0], may_grow=True)
+            self._start_given(init, held[-1].shape, held)
+        return self
+
     # ---- using the model, without changing it
 
-    @in_turn
     def transform(self, x: Any) -> FloatArray:
         """Weights of slices under the present factors, each slice on its own.
 
@@ -118,7 +206,6 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         weights = self._weigh_all(slices)
         return np.asarray(weights[0] if single else weights)
 
-    @in_turn
     def weigh(self, x: Any, *, tolerance: float | None = None) -> FloatArray:
         """Weights (R,) of one slice, as `transform` gives them, but no closer than needed.
 
@@ -146,7 +233,6 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         held = list(stream) if is_stream(stream) else stream
         return self.fit(held).transform(held)
 
-    @in_turn
     def inverse_transform(self, weights: ArrayLike) -> FloatArray:
         """Expected data, as a dense array, of slices with the given weights.
 
@@ -177,7 +263,6 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return dense
 
     @available_if(_predicts_cells)  # type: ignore[untyped-decorator]
-    @in_turn
     def predict(self, index: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
         """Expected values of single cells.
 
@@ -202,7 +287,6 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         row = state.weights if weights is None else np.asarray(weights, dtype=np.float64)
         return np.asarray(self.loss_.mean(KTensor(row, state.factors).values(cells)))
 
-    @in_turn
     def loss_of(self, x: Any, weights: ArrayLike | None = None) -> float:
         """Loss of one slice, summed over its observed cells.
 
@@ -217,7 +301,6 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         row = self._weigh_all([part])[0] if weights is None else np.asarray(weights)
         return self._lost(part, row)
 
-    @in_turn
     def score_samples(self, x: Any) -> Any:
         """Minus the mean loss per observed cell of each slice: higher is better."""
         slices, single = self._read(x)
@@ -242,18 +325,28 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return getattr(self, "_state", None) is not None
 
     @property
-    @in_turn
     def factors_(self) -> tuple[FloatArray, ...]:
         """One matrix (I_k, R) per mode."""
         return tuple(a.copy() for a in self._ready().factors)
 
     @property
-    @in_turn
     def weights_(self) -> FloatArray:
-        """Weights of the newest slice."""
+        """Weights of the newest slice that was learned."""
         return self._ready().weights.copy()
 
-    @in_turn
+    @property
+    def n_waiting_(self) -> int:
+        """Slices of `n_slices_` that are not learned yet: a warm start, or a batch, fills up."""
+        check_is_fitted(self)
+        return len(self._buffer)
+
+    @property
+    def state_bytes_(self) -> int:
+        """Memory the model takes between slices, waiting slices included."""
+        check_is_fitted(self)
+        waiting = sum(x.value.nbytes for x in self._buffer)
+        return waiting + (0 if self._state is None else self._state.nbytes)
+
     def to_ktensor(self, labels: Any = None) -> KTensor:
         """The model of the newest slice; `labels` names the rows of each mode."""
         state = self._ready()
@@ -272,6 +365,16 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return plot_activations(np.atleast_2d(self.transform(x)), times)
 
     # ---- keeping it
+
+    def check_parameters(self) -> None:
+        """Refuse parameters that no data could make right; the first slice does the same."""
+        check_whole("rank", self.rank, 1, 10_000)
+        for name in ("init_slices", "init_starts", self.gathers):
+            if name is not None:
+                check_whole(name, getattr(self, name), 1)
+        if self.random_state is not None:
+            check_whole("random_state", self.random_state, 0)
+        self._check_parameters()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store parameters and state in one file, all or nothing."""
@@ -301,19 +404,17 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             )
         return model
 
-    @in_turn
     def get_state(self) -> dict[str, Any]:
         """Everything the next step depends on, and the last step's record."""
         check_is_fitted(self)
         return {
             "n_slices": self.n_slices_,
             "seed": self._seed,
-            "state": None if self._state is None else self._state.copy(),
+            "state": self._state,
             "buffer": self._buffer,
             "last": self.last_,
         }
 
-    @in_turn
     def set_state(self, saved: dict[str, Any]) -> Self:
         """Go on from what `get_state` returned, on a model with the same parameters."""
         if saved["state"] is not None and not is_finite(saved["state"]):
@@ -321,7 +422,7 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self._reset()
         self.n_slices_ = int(saved["n_slices"])
         self._seed = int(saved["seed"])
-        self._state = None if saved["state"] is None else saved["state"].copy()
+        self._state = saved["state"]
         self._buffer = tuple(saved["buffer"])
         self.last_ = saved["last"]
         return self
@@ -341,9 +442,34 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _n_features_out(self) -> int:
         if not self.__sklearn_is_fitted__():
             raise AttributeError("the columns of transform are known once the model is fitted")
-        return int(self.rank)
+        return len(self._ready().weights) if self.changes_rank else int(self.rank)
 
     # ---- inner workings
+
+    def _reset(self) -> None:
+        self.check_parameters()
+        if self.random_state is None:
+            self._seed = int(np.random.SeedSequence().generate_state(1)[0])
+        else:
+            self._seed = int(self.random_state)
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+        self.n_slices_ = 0
+        self.last_ = None
+        self._state = None
+        self._buffer = ()
+        self._provisional = None
+
+    @property
+    def _ndim(self) -> int | None:
+        shape = self._shape()
+        return None if shape is None else len(shape)
+
+    def _shape(self) -> tuple[int, ...] | None:
+        """What the next slice to learn is compared with: waiting slices may have grown."""
+        if self._buffer:
+            return self._buffer[-1].shape
+        return None if self._state is None else tuple(len(a) for a in self._state.factors)
 
     def _read(self, x: Any) -> tuple[list[Slice], bool]:
         check_is_fitted(self)
@@ -363,3 +489,72 @@ class StreamingModel(Stepping, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         state = self._ready()
         with blas_threads():
             return np.array([self._weigh(state, x, self._seed, tolerance) for x in slices])
+
+    def _check_slices(self, slices: Sequence[Slice], *, may_grow: bool) -> list[Slice]:
+        """The slices in the model's shape, or what it will have grown to; refuses bad ones."""
+        self._check_parameters()  # which may have been changed since the last slice
+        shape = self._shape()
+        if not may_grow and self._state is not None:  # slices that wait may have grown
+            shape = tuple(len(a) for a in self._state.factors)
+        return admit(self, slices, shape, may_grow=may_grow)
+
+    def _absorb(self, slices: Sequence[Slice]) -> None:
+        """Check all slices, then learn them one by one, or as many together as are gathered."""
+        enough = 1 if self.gathers is None else int(getattr(self, self.gathers))
+        for x in self._check_slices(slices, may_grow=True):
+            if self._state is None and self.init is not None:
+                self._start_given(self.init, x.shape)
+            if self._state is not None and enough == 1:
+                number = self.n_slices_ + 1
+                self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
+                self.n_slices_ = number
+                continue
+            self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
+            self.n_slices_ += 1
+            self._provisional = None
+            if self._state is None and len(self._buffer) >= self.init_slices:
+                self._finish_warm_start()
+            elif self._state is not None and len(self._buffer) >= enough:
+                self._learn_gathered()
+
+    def _start_given(
+        self, init: KTensor, shape: tuple[int, ...], slices: Sequence[Slice] = ()
+    ) -> None:
+        rank = None if self.changes_rank else self.rank
+        start = given_start(init, shape, rank, self._get_lower(), slices)
+        self._state = self._begin(start, self._seed)
+        self.n_slices_ = start.n_rows
+
+    def _finish_warm_start(self) -> None:
+        if self._state is None and self._buffer:
+            self._state = self._ready()
+            self._buffer = ()
+            self._provisional = None
+
+    def _learn_gathered(self) -> None:
+        """Learn the slices that wait, be they a whole batch or what is left of the stream."""
+        if self._state is not None and self._buffer:
+            batch, number = self._buffer, self.n_slices_
+            learn = self._learn_batch
+            self._state, self.last_ = learned(learn, self._state, batch, number, self._seed)
+            self._buffer = ()
+
+    def _ready(self) -> ModelState:
+        """The state, or during the warm start what it would be if the stream ended here."""
+        check_is_fitted(self)
+        if self._state is not None:
+            return self._state
+        if self._provisional is None:
+            start = static_start(
+                self._buffer,
+                self.rank,
+                self.loss_,
+                lower=self._get_lower(),
+                starts=self.init_starts,
+                seed=self._seed,
+            )
+            found = self._begin(start, self._seed)
+            if not is_finite(found):
+                raise not_learned(self._buffer)
+            self._provisional = found
+        return self._provisional

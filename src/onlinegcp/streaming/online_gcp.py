@@ -8,6 +8,7 @@ from onlinegcp.errors import BackendError, DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.solver import is_bounded
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
@@ -147,7 +148,7 @@ class OnlineGCP(StreamingModel):
                 f"device must be 'cpu' or 'reference', but got {self.device!r}. Choose one."
             )
         check_whole("n_jobs", self.n_jobs, 1)
-        auto_solver.check_forget(self.forget)
+        forgetting.parse(self.forget)
         if paper is None:
             if self.device != "cpu":
                 raise BackendError(

@@ -31,7 +31,7 @@ NEWTON_WORK = 3e7
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Factors with unit 2-norm columns, all scale in the rows of the time mode (errata row 20).
+    """A model of the first slices: unit 2-norm columns where we made it, or the caller's own.
 
     Attributes
     ----------
@@ -54,6 +54,17 @@ class WarmStart:
     def n_rows(self) -> int:
         """Slices the start stands for."""
         return len(self.rows)
+
+    def normalised(self) -> WarmStart:
+        """The same with unit 2-norm columns, all scale in the rows (errata row 20)."""
+        factors, rows, mean = [], self.rows, self.mean
+        for a in self.factors:
+            norms = np.linalg.norm(a, axis=0)
+            norms[norms == 0] = 1.0
+            factors.append(a / norms)
+            rows, mean = rows * norms, mean * norms
+        mean = rows.mean(axis=0) if len(rows) else mean
+        return WarmStart(tuple(factors), rows, mean, self.slices)
 
 
 def static_start(
@@ -80,7 +91,9 @@ def static_start(
         parts.append(KTensor(np.zeros(left), random))
     weights = np.concatenate([part.weights for part in parts])
     factors = [np.hstack(blocks) for blocks in zip(*(p.factors for p in parts), strict=True)]
-    return _normalised(KTensor(weights, factors), slices)
+    *factors, rows = factors
+    rows = rows * weights
+    return WarmStart(tuple(factors), rows, rows.mean(axis=0), tuple(slices)).normalised()
 
 
 def _static(
@@ -97,8 +110,28 @@ def _static(
     return gcp(x, rank, loss, lower=lower, **most, **start).ktensor
 
 
-def given_start(init: KTensor, shape: tuple[int, ...], rank: int, lower: float) -> WarmStart:
-    """Use the caller's model: d modes, or d + 1 with the rows of past slices in the last."""
+def given_start(
+    init: KTensor,
+    shape: tuple[int, ...],
+    rank: int | None,
+    lower: float,
+    slices: Sequence[Slice] = (),
+) -> WarmStart:
+    """Use the caller's model exactly as it is.
+
+    Parameters
+    ----------
+    init
+        A model with d modes, or d + 1 with the rows of past slices in the last.
+    shape
+        Shape of the slices.
+    rank
+        What its rank must be; None for any.
+    lower
+        Bound on factors and weights.
+    slices
+        The past slices, one per row, where they are still there.
+    """
     if not isinstance(init, KTensor):
         raise DataError(
             f"init must be a KTensor or None, but got {type(init).__name__}. Build one with "
@@ -109,7 +142,7 @@ def given_start(init: KTensor, shape: tuple[int, ...], rank: int, lower: float) 
             f"init must have shape {shape}, or {shape} and one time mode, but has {init.shape}. "
             f"Fit it to slices of this stream."
         )
-    if init.rank != rank:
+    if rank is not None and init.rank != rank:
         raise DataError(
             f"init must have rank {rank}, but has rank {init.rank}. Change either of them."
         )
@@ -120,19 +153,14 @@ def given_start(init: KTensor, shape: tuple[int, ...], rank: int, lower: float) 
             f"init must not lie below the bound {lower} on factors and weights, but has "
             f"{smallest}. Pass a model fitted under this bound."
         )
-    if init.ndim == len(shape):
-        # The caller's weights say where to look for the first slice's; they are no past slice.
-        start = _normalised(KTensor(init.weights, [*init.factors, np.ones((1, rank))]), ())
-        return WarmStart(start.factors, start.rows[:0], start.rows[0])
-    return _normalised(init, ())
-
-
-def _normalised(model: KTensor, slices: Sequence[Slice]) -> WarmStart:
-    *factors, rows = (a.copy() for a in model.factors)
-    rows = rows * model.weights
-    for a in factors:
-        norms = np.linalg.norm(a, axis=0)
-        norms[norms == 0] = 1.0
-        a /= norms
-        rows = rows * norms
-    return WarmStart(tuple(factors), rows, rows.mean(axis=0), tuple(slices))
+    rows = np.empty((0, init.rank))
+    if init.ndim == len(shape) + 1:
+        rows = init.factors[-1] * init.weights
+    if slices and len(rows) != len(slices):
+        raise DataError(
+            f"init must have one row of weights per slice in a last mode, {len(slices)}, but has "
+            f"{len(rows)}. Pass the slices it was fitted to."
+        )
+    # Without past slices the caller's weights say where to look for those of the first.
+    mean = rows.mean(axis=0) if len(rows) else init.weights
+    return WarmStart(init.factors[: len(shape)], rows, mean, tuple(slices))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,36 +18,17 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from onlinegcp.errors import OnlineGCPError
-from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.sgd import SGD
+from onlinegcp.testing.planted import PlantedStream as PlantedStream
+from onlinegcp.testing.planted import planted_stream as planted_stream
 
-FloatArray: TypeAlias = NDArray[np.float64]
 Check: TypeAlias = Callable[[Any], None]
 
 # Slices of the checks that ask what was learned: a few dozen yes-or-no cells would tell nothing.
 INFORMATIVE = (29, 23)
-
-
-@dataclass(frozen=True)
-class PlantedStream:
-    """Slices drawn from a known model.
-
-    Attributes
-    ----------
-    slices
-        The data.
-    rows
-        True weights, one row per slice.
-    factors
-        True factors of each slice (the same tuple for all, unless a change was planted).
-    """
-
-    slices: list[Slice]
-    rows: FloatArray
-    factors: list[tuple[FloatArray, ...]]
 
 
 def check_streaming(model: Any, checks: Iterable[Check] | None = None) -> None:
@@ -67,65 +48,6 @@ def check_streaming(model: Any, checks: Iterable[Check] | None = None) -> None:
     """
     for check in CHECKS if checks is None else checks:
         check(model)
-
-
-def planted_stream(
-    loss: Loss,
-    *,
-    shape: tuple[int, ...] = (11, 7),
-    rank: int = 2,
-    n_slices: int = 40,
-    change_at: int | None = None,
-    nonnegative: bool = False,
-    seed: int = 0,
-) -> PlantedStream:
-    """A small dense stream from a known model, for any loss.
-
-    Parameters
-    ----------
-    loss
-        Data are drawn from its likelihood; losses without one get Gaussian noise.
-    shape, rank, n_slices
-        Size of the stream.
-    change_at
-        From this slice on, the factors are new ones.
-    nonnegative
-        Plant nonnegative factors, as losses with a bound need in any case.
-    seed
-        Seed of everything.
-    """
-    rng = np.random.default_rng(seed)
-    scale = loss.traits.usual_weight
-
-    def draw_factors() -> tuple[FloatArray, ...]:
-        # Each component owns a part of every mode, so that the truth is well determined.
-        parts = []
-        for n in shape:
-            owner = np.arange(n) % rank
-            a = np.where(owner[:, None] == np.arange(rank), 1.0, 0.1) * rng.uniform(
-                0.7, 1.3, (n, 1)
-            )
-            signed = loss.lower < 0 and not nonnegative
-            parts.append(a * rng.choice([-1.0, 1.0], (n, 1)) if signed else a)
-        return tuple(parts)
-
-    rows = scale * rng.uniform(0.4, 1.6, (n_slices, rank))
-    first = draw_factors()
-    second = tuple(np.roll(a, 1, axis=0)[::-1].copy() for a in draw_factors())
-    factors = [first if change_at is None or t < change_at else second for t in range(n_slices)]
-    slices = [
-        Slice.dense(_draw(loss, KTensor(row, f).full(), rng))
-        for row, f in zip(rows, factors, strict=True)
-    ]
-    return PlantedStream(slices, rows, factors)
-
-
-def _draw(loss: Loss, m: FloatArray, rng: np.random.Generator) -> FloatArray:
-    try:
-        return np.asarray(loss.sample(rng, m), dtype=np.float64)
-    except OnlineGCPError:
-        noisy = m + 0.1 * rng.standard_normal(m.shape)
-        return np.maximum(noisy, 1e-3) if loss.lower >= 0 else noisy
 
 
 # ---- the checks
@@ -267,6 +189,8 @@ def sparse_and_dense_slices_mix(model: Any) -> None:
 
 def state_does_not_grow(model: Any) -> None:
     """What a model holds is of the same size after many slices as after some."""
+    if model.bounded_by is not None:
+        return  # how far it grows is asked by `declarations_are_kept`
     # A window of past slices may fill up first.
     enough = max(40, _window(model) + 20)
     slices = _stream(model, enough).slices
@@ -280,6 +204,45 @@ def state_does_not_grow(model: Any) -> None:
     first, last = min(sizes[:20]), min(sizes[-20:])
     assert last - first < 64, f"the state grew from {first} to {last} bytes"
     assert max(sizes) < 3 * first, f"the state is now {first}, now {max(sizes)} bytes"
+
+
+def declarations_are_kept(model: Any) -> None:
+    """Rank, batches and memory are what the class says they are."""
+    slices, fitted = _stream(model, 40).slices, clone(model)
+    together = 1 if model.gathers is None else getattr(model, model.gathers)
+    most = model._largest_state(slices[0].shape)
+    assert model.bounded_by is None or most is not None, "how far the state may grow is not said"
+    learned = False
+    for n, x in enumerate(slices, 1):
+        waited = fitted.n_waiting_ if n > 1 else 0
+        fitted.partial_fit(x)
+        learned = learned or fitted.last_ is not None
+        if learned:
+            assert fitted.n_waiting_ == (waited + 1) % together, (
+                f"{fitted.n_waiting_} slices wait, after {waited}, where {together} are gathered"
+            )
+            held = fitted.state_bytes_ - fitted.n_waiting_ * x.value.nbytes
+            assert most is None or held <= most, (
+                f"the state takes {held} bytes, but {most} were declared"
+            )
+        assert model.changes_rank or len(fitted.weights_) == model.rank, (
+            f"the model has {len(fitted.weights_)} components, not {model.rank}"
+        )
+        assert fitted.transform(x).shape == fitted.weights_.shape, "weights of another rank"
+    assert learned, "40 slices were not enough to begin"
+
+
+def slices_too_large_are_refused(model: Any) -> None:
+    """A method that writes slices out says so before it takes the memory."""
+    if model.dense_only:
+        huge = Slice([[0, 0]], [1.0], (10**6, 10**6))
+        refusal = ""
+        try:
+            clone(model).partial_fit(huge)
+        except OnlineGCPError as error:
+            refusal = str(error)
+        assert refusal, "a slice of 10^12 cells was accepted by a method for dense ones"
+        assert "state_limit" in refusal, f"the refusal names no limit: {refusal}"
 
 
 def saved_and_loaded_goes_on_bit_for_bit(model: Any) -> None:
@@ -378,6 +341,8 @@ PROTOCOL_CHECKS: tuple[Check, ...] = (
     missing_cells_are_not_zeros,
     sparse_and_dense_slices_mix,
     state_does_not_grow,
+    declarations_are_kept,
+    slices_too_large_are_refused,
     saved_and_loaded_goes_on_bit_for_bit,
     bad_slices_leave_the_model_unchanged,
     clone_carries_parameters_only,
@@ -398,8 +363,10 @@ def _loss(model: Any) -> Loss:
 
 
 def _window(model: Any) -> int:
+    """Past slices it holds at most."""
     solver = getattr(model, "solver", model)
-    return int(getattr(SGD() if solver == "sgd" else solver, "history_size", 0))
+    held = getattr(SGD() if solver == "sgd" else solver, "history_size", 0)
+    return int(max(held, getattr(model, "window", None) or 0))
 
 
 def _stream(model: Any, n_slices: int, **options: Any) -> PlantedStream:
@@ -437,6 +404,8 @@ def _refuses(model: Any, inputs: Iterable[Any], what: str) -> None:
 def _size(model: Any) -> int:
     """Bytes of all that a model holds besides its parameters, whether a step needs it or not."""
     parameters = model.get_params(deep=False)
+    if model.gathers is not None:
+        parameters["_buffer"] = None  # whose length `declarations_are_kept` checks
     return len(pickle.dumps({k: v for k, v in vars(model).items() if k not in parameters}))
 
 
