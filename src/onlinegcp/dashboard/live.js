@@ -27,8 +27,13 @@ function follow() {
     renderSoon();
   });
   on("status", ({ running, problem }) => { pulse.running = running; pulse.problem = problem; });
-  // The browser connects again by itself, and the server then sends the whole run.
-  source.onerror = () => { pulse.connected = false; renderStatus(); };
+  // The browser connects again by itself, and the server then sends the whole run. Only where the
+  // server had no room for one more reader it gives up: then this asks again, not all at once.
+  source.onerror = () => {
+    pulse.connected = false;
+    renderStatus();
+    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 2000 + 3000 * Math.random());
+  };
 }
 
 let waiting = false;

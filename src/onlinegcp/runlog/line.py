@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import IO, Any, Literal, TypedDict, cast
 
 import numpy as np
 
@@ -153,6 +153,25 @@ def parse(lines: Sequence[bytes], folder: Path) -> Iterator[Step]:
                 f"none of a run ({error}). The file is damaged; restore it from a copy."
             ) from error
         yield cast(Step, step)
+
+
+def parse_file(stream: IO[bytes], folder: Path) -> Iterator[tuple[Step, bytes]]:
+    """The records of a file from where it stands, with their lines; one is held at a time."""
+    for number, line in enumerate(stream, start=1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            step, _ = unseal(line)
+            check_step(step)
+        except ValueError as error:
+            # After a power cut the last block can be on disk by length only.
+            if not stream.readline().endswith(b"\n"):
+                return
+            raise StateError(
+                f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
+                f"none of a run ({error}). The file is damaged; restore it from a copy."
+            ) from error
+        yield cast(Step, step), line
 
 
 def plain(value: Any) -> Any:
