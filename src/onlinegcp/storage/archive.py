@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError, MissingFileError, StateError
 from onlinegcp.storage.atomic import replacing
+from onlinegcp.storage.unpacking import check_zip
 
 FORMAT_VERSION = 2  # 1 had its record as an array of characters, four bytes each
 _META = "onlinegcp_meta"
@@ -103,14 +104,16 @@ def read_archive(
     try:
         # Opened here, because np.load leaves a damaged file open when it is given a path.
         file = opened(source, f"a saved {kind}")
-        with file, np.load(file, allow_pickle=False) as stored:
+        with file:
+            check_zip(source, file)
+            stored = np.load(file, allow_pickle=False)
             arrays = {name: stored[name] for name in stored.files}
         packed = arrays.pop(_META)
         meta = json.loads(packed.tobytes() if packed.dtype == np.uint8 else str(packed))
         found, version, record = meta["kind"], int(meta["format"]), dict(meta["record"])
         if meta.get("arrays", sorted(arrays)) != sorted(arrays):
             raise ValueError("some of its arrays are not there")
-    except StateError:
+    except (StateError, DataError):
         raise
     except Exception as error:  # damaged bytes make the zip and array readers raise anything
         raise DamagedFile(
