@@ -144,7 +144,7 @@ class OddsSums:
 
     def value(self, weights: Array) -> float:
         """Return the sum of v h(m) alone, which is cheaper where cells are summed one by one."""
-        form, factors = self.form, self.factors
+        form = self.form
         if form.linear or form.slope or not self.cells.full or self.sampled:
             return self.tangent(weights)[0]
         return form.base * self._by_tiles(weights, tangent.VALUE, self._z, _NOTHING)
