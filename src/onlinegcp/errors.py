@@ -5,6 +5,8 @@ A message has three parts: what was required, what was found and where, and what
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class OnlineGCPError(Exception):
     """Base of every error this package raises on purpose."""
@@ -24,3 +26,23 @@ class MissingFileError(StateError, FileNotFoundError):
 
 class BackendError(OnlineGCPError, RuntimeError):
     """A compute device or its compiler cannot do what was asked."""
+
+
+def closest(name: object, known: Iterable[str]) -> str:
+    """A sentence that suggests the most similar of the known names, or nothing.
+
+    Examples
+    --------
+    >>> closest("reservior", ("reservoir", "last"))
+    " Did you mean 'reservoir'?"
+    >>> closest("window", ("reservoir", "last"))
+    ''
+    """
+    import difflib
+
+    names = list(known)[:10_000]  # a vocabulary may have millions
+    text = str(name)
+    near = difflib.get_close_matches(text, names, n=1) or difflib.get_close_matches(
+        text.lower(), names, n=1
+    )
+    return f" Did you mean {near[0]!r}?" if near else ""

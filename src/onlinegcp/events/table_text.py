@@ -13,8 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from onlinegcp.errors import DataError
-from onlinegcp.events.vocabulary import closest
+from onlinegcp.errors import DataError, closest
 
 if TYPE_CHECKING:
     import polars as pl

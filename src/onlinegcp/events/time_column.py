@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from onlinegcp.errors import DataError
-from onlinegcp.events.vocabulary import closest
+from onlinegcp.errors import DataError, closest
 
 if TYPE_CHECKING:
     import polars as pl
