@@ -13,9 +13,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 from onlinegcp.events.json_array import ArrayLines
-from onlinegcp.events.vocabulary import closest
 
 if TYPE_CHECKING:
     import polars as pl
