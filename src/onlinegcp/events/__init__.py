@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 from onlinegcp.events.cells import Aggregation
 from onlinegcp.events.modes import Mode, column, parse_mode
 from onlinegcp.events.rows import RowReader
@@ -19,7 +19,7 @@ from onlinegcp.events.table_text import check_columns
 from onlinegcp.events.tables import Tables, open_tables
 from onlinegcp.events.time_bins import TimeBins, parse_every
 from onlinegcp.events.time_column import TimeColumn
-from onlinegcp.events.vocabulary import OTHER, OnNew, closest, read_vocabulary
+from onlinegcp.events.vocabulary import OTHER, OnNew, read_vocabulary
 from onlinegcp.events.wide import lengthened
 
 OnNull = Literal["drop", "error"]

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 from onlinegcp.events.json_array import ArrayLines
-from onlinegcp.events.vocabulary import closest
 
 if TYPE_CHECKING:
     import polars as pl

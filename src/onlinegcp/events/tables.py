@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, final
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 from onlinegcp.events.packed import PACKED, is_damage, unpacker
 from onlinegcp.events.table_text import TextTable, check_columns
-from onlinegcp.events.vocabulary import closest
 
 if TYPE_CHECKING:
     import polars as pl

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 from onlinegcp.events.spelling import fitting, layouts_of, read_as
-from onlinegcp.events.vocabulary import closest
 
 if TYPE_CHECKING:
     import polars as pl

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -329,20 +329,6 @@ def read_vocabulary(
             )
         read[str(mode)] = names
     return read
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """A sentence that suggests the most similar of the known names, or nothing."""
-    import difflib
-
-    folded: dict[str, str] = {}
-    for candidate in list(known)[:10_000]:
-        folded.setdefault(candidate.casefold(), candidate)
-    given = name.casefold()
-    near = [given] if given in folded else difflib.get_close_matches(given, folded, n=1, cutoff=0.6)
-    if not near and len(given) > 1:  # shortened: dest for destination
-        near = [text for text in folded if text.startswith(given) or given.startswith(text)][:1]
-    return f" Did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def _label(label: Any, mode: str, origin: str) -> str:
