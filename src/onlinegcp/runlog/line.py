@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Literal, TypedDict, cast
 
@@ -13,7 +13,6 @@ import numpy as np
 from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import STEPS
 from onlinegcp.runlog.shapes import check_step
-from onlinegcp.storage.appending import unreadable
 from onlinegcp.storage.sealed import seal, unseal
 
 
@@ -123,36 +122,6 @@ def encode_step(step: Mapping[str, Any]) -> bytes:
 def sealed(line: bytes) -> bytes:
     """A line from `encode_step` with its checksum, as it is stored."""
     return seal(line.rstrip(b"\n")) + b"\n"
-
-
-def read_steps(folder: Path) -> bytes:
-    try:
-        return (folder / STEPS).read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise unreadable(folder / STEPS, error) from error
-
-
-def whole_lines(content: bytes) -> list[bytes]:
-    """The lines that have their end."""
-    return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
-
-
-def parse(lines: Sequence[bytes], folder: Path) -> Iterator[Step]:
-    for number, line in enumerate(lines, start=1):
-        try:
-            step, _ = unseal(line)
-            check_step(step)
-        except ValueError as error:
-            # After a power cut the last block can be on disk by length only.
-            if number == len(lines):
-                return
-            raise StateError(
-                f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
-                f"none of a run ({error}). The file is damaged; restore it from a copy."
-            ) from error
-        yield cast(Step, step)
 
 
 def parse_file(stream: IO[bytes], folder: Path) -> Iterator[tuple[Step, bytes]]:
