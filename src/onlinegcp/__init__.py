@@ -38,14 +38,22 @@ if TYPE_CHECKING:
     from onlinegcp.sources import read_tns as read_tns
     from onlinegcp.sources import save_npz as save_npz
     from onlinegcp.sources import write_tns as write_tns
+    from onlinegcp.static.auto_ten import auto_ten as auto_ten
+    from onlinegcp.static.auto_ten import core_consistency as core_consistency
     from onlinegcp.static.cp_als import cp_als as cp_als
     from onlinegcp.static.cp_apr import cp_apr as cp_apr
     from onlinegcp.static.gcp import gcp as gcp
     from onlinegcp.streaming.cp_stream import CPStream as CPStream
+    from onlinegcp.streaming.ensign import Ensign as Ensign
+    from onlinegcp.streaming.mast import MAST as MAST
     from onlinegcp.streaming.online_cp import OnlineCP as OnlineCP
     from onlinegcp.streaming.online_gcp import OnlineGCP as OnlineGCP
     from onlinegcp.streaming.online_sgd import OnlineSGD as OnlineSGD
+    from onlinegcp.streaming.post import POST as POST
+    from onlinegcp.streaming.sambaten import SamBaTen as SamBaTen
+    from onlinegcp.streaming.seek_and_destroy import SeekAndDestroy as SeekAndDestroy
     from onlinegcp.streaming.sgd import SGD as SGD
+    from onlinegcp.streaming.vbi import VBI as VBI
 
 __version__ = "0.1.0"
 
@@ -75,9 +83,17 @@ _HOMES = {
     "column": "events.modes",
     "load_flights": "problems",
     "cp_als": "static.cp_als",
+    "auto_ten": "static.auto_ten",
+    "core_consistency": "static.auto_ten",
     "cp_apr": "static.cp_apr",
     "gcp": "static.gcp",
     "CPStream": "streaming.cp_stream",
+    "VBI": "streaming.vbi",
+    "SeekAndDestroy": "streaming.seek_and_destroy",
+    "SamBaTen": "streaming.sambaten",
+    "POST": "streaming.post",
+    "MAST": "streaming.mast",
+    "Ensign": "streaming.ensign",
     "OnlineCP": "streaming.online_cp",
     "OnlineGCP": "streaming.online_gcp",
     "OnlineSGD": "streaming.online_sgd",
@@ -85,10 +101,14 @@ _HOMES = {
 }
 
 __all__ = [
+    "MAST",
+    "POST",
     "SGD",
+    "VBI",
     "BackendError",
     "CPStream",
     "DataError",
+    "Ensign",
     "EventStream",
     "KTensor",
     "Loss",
@@ -97,12 +117,16 @@ __all__ = [
     "OnlineGCP",
     "OnlineGCPError",
     "OnlineSGD",
+    "SamBaTen",
+    "SeekAndDestroy",
     "Slice",
     "StateError",
     "__version__",
     "as_slice",
+    "auto_ten",
     "bins",
     "column",
+    "core_consistency",
     "cp_als",
     "cp_apr",
     "from_events",
