@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
-from onlinegcp.slices import Slice, stack
+from onlinegcp.slices import Slice, stack, widen
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.static.cp_als import cp_als
-from onlinegcp.streaming.admission import widen
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
