@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from onlinegcp.slices import Slice
 
 SEEDS = [201, 202]
-BUDGET = 20.0
+BUDGET = 5.0
 WARM = 10
 PLANTED = ("stationary", "drift", "replaced", "part-replaced", "missing", "outliers")
 # Problem of experiments.streams, rank, slices after the warm start.
 REAL = {
-    "beijing": ("beijing10", 10, 60),
+    "beijing": ("beijing10", 10, 40),
     "manhattan": ("manhattan20", 10, 21),
-    "chicago": ("chi_p50", 10, 40),
-    "flights": ("fl13_20", 10, 60),
+    "chicago": ("chi_p50", 10, 30),
+    "flights": ("fl13_20", 10, 40),
 }
 
 # Name, class, parameters. The first of a class is its default.
