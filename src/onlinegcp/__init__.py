@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onlinegcp.errors import BackendError as BackendError
     from onlinegcp.errors import DataError as DataError
+    from onlinegcp.errors import DivergenceWarning as DivergenceWarning
     from onlinegcp.errors import MissingFileError as MissingFileError
     from onlinegcp.errors import OnlineGCPError as OnlineGCPError
     from onlinegcp.errors import StateError as StateError
@@ -41,10 +42,15 @@ if TYPE_CHECKING:
     from onlinegcp.static.cp_als import cp_als as cp_als
     from onlinegcp.static.cp_apr import cp_apr as cp_apr
     from onlinegcp.static.gcp import gcp as gcp
+    from onlinegcp.streaming.acp import ACP as ACP
     from onlinegcp.streaming.cp_stream import CPStream as CPStream
+    from onlinegcp.streaming.gocpte import GOCPTE as GOCPTE
+    from onlinegcp.streaming.olstec import OLSTEC as OLSTEC
     from onlinegcp.streaming.online_cp import OnlineCP as OnlineCP
     from onlinegcp.streaming.online_gcp import OnlineGCP as OnlineGCP
     from onlinegcp.streaming.online_sgd import OnlineSGD as OnlineSGD
+    from onlinegcp.streaming.rlst import RLST as RLST
+    from onlinegcp.streaming.sdt import SDT as SDT
 
 __version__ = "0.1.0"
 
@@ -52,6 +58,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "BackendError": "errors",
     "DataError": "errors",
+    "DivergenceWarning": "errors",
     "MissingFileError": "errors",
     "OnlineGCPError": "errors",
     "StateError": "errors",
@@ -80,12 +87,23 @@ _HOMES = {
     "OnlineCP": "streaming.online_cp",
     "OnlineGCP": "streaming.online_gcp",
     "OnlineSGD": "streaming.online_sgd",
+    "OLSTEC": "streaming.olstec",
+    "RLST": "streaming.rlst",
+    "SDT": "streaming.sdt",
+    "ACP": "streaming.acp",
+    "GOCPTE": "streaming.gocpte",
 }
 
 __all__ = [
+    "ACP",
+    "GOCPTE",
+    "OLSTEC",
+    "RLST",
+    "SDT",
     "BackendError",
     "CPStream",
     "DataError",
+    "DivergenceWarning",
     "EventStream",
     "KTensor",
     "Loss",

@@ -24,3 +24,7 @@ class MissingFileError(StateError, FileNotFoundError):
 
 class BackendError(OnlineGCPError, RuntimeError):
     """A compute device or its compiler cannot do what was asked."""
+
+
+class DivergenceWarning(UserWarning):
+    """A method explains the data worse the more of them it sees."""

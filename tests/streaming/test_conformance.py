@@ -11,10 +11,25 @@ from onlinegcp.losses import LOSS_NAMES, Loss, get_loss
 from onlinegcp.solvers.sgd.history import KINDS as HISTORIES
 from onlinegcp.solvers.sgd.sampling import KINDS as SAMPLERS
 from onlinegcp.solvers.sgd.steps import KINDS as STEPS
-from onlinegcp.streaming import METHODS, CPStream, OnlineCP, OnlineGCP, OnlineSGD
+from onlinegcp.streaming import (
+    ACP,
+    GOCPTE,
+    METHODS,
+    OLSTEC,
+    RLST,
+    SDT,
+    CPStream,
+    OnlineCP,
+    OnlineGCP,
+    OnlineSGD,
+)
 from onlinegcp.testing import LEARNING_CHECKS, PROTOCOL_CHECKS, check_streaming
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # SDT says so where noise spoils its window, and must keep the protocol all the same.
+    pytest.mark.filterwarnings("ignore::onlinegcp.DivergenceWarning"),
+]
 
 # Small solves: the protocol must hold whatever is learned.
 QUICK = {
@@ -53,11 +68,23 @@ MODELS = {
     "online_sgd": OnlineSGD(2, relative_rate=1.0, init_slices=10),
     "online_cp": OnlineCP(2, forget=0.8, init_slices=10),
     "cp_stream": CPStream(2, forget=0.8, init_slices=10),
+    "olstec": OLSTEC(2, init_slices=10),
+    "rlst": RLST(2, init_slices=10),
+    "sdt": SDT(2, init_slices=10),
+    "acp": ACP(2, init_slices=10),
+    "gocpte": GOCPTE(2, forget=0.8, init_slices=10),
 }
 VARIANTS = {
     "online_cp, jacobi": OnlineCP(2, order="jacobi", forget=0.8, init_slices=5, init_starts=1),
     "online_sgd, rate given": OnlineSGD(2, rate=1e-3, decay=0.1, init_slices=5, init_starts=1),
     "cp_stream, nonnegative": CPStream(2, nonnegative=True, init_slices=5, init_starts=1),
+    "olstec, simplified": OLSTEC(2, form="simplified", init_slices=5, init_starts=1),
+    "olstec, no ridge": OLSTEC(2, ridge=0.0, weight_ridge=0.0, init_slices=5, init_starts=1),
+    "rlst, window": RLST(2, window=6, repeats=1, init_slices=5, init_starts=1),
+    "sdt, plain window": SDT(2, forget=1.0, window=5, init_slices=5, init_starts=1),
+    "acp, as coded": ACP(2, regressors="data", samples=20, init_slices=5, init_starts=1),
+    "rolcp": ACP(2, variant="rolcp", init_slices=5, init_starts=1),
+    "gocpte, one pass": GOCPTE(2, passes=1, ridge=0.0, init_slices=5, init_starts=1),
     "least squares": OnlineGCP(2, weight_solver="least_squares", **QUICK),
     "bounded least squares": OnlineGCP(2, weight_solver="least_squares", lower=0.0, **QUICK),
     "lower bound": OnlineGCP(2, lower=0.05, **QUICK),

@@ -12,7 +12,19 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.streaming import METHODS, CPStream, OnlineCP, OnlineGCP, OnlineSGD, model
+from onlinegcp.streaming import (
+    ACP,
+    GOCPTE,
+    METHODS,
+    OLSTEC,
+    RLST,
+    SDT,
+    CPStream,
+    OnlineCP,
+    OnlineGCP,
+    OnlineSGD,
+    model,
+)
 from onlinegcp.testing import planted_stream
 
 MODELS = {
@@ -23,6 +35,11 @@ MODELS = {
     "online_sgd": OnlineSGD(2, init_slices=5, init_starts=1),
     "online_cp": OnlineCP(2, init_slices=5, init_starts=1),
     "cp_stream": CPStream(2, init_slices=5, init_starts=1),
+    "olstec": OLSTEC(2, init_slices=5, init_starts=1),
+    "rlst": RLST(2, init_slices=5, init_starts=1),
+    "sdt": SDT(2, init_slices=5, init_starts=1),
+    "acp": ACP(2, init_slices=5, init_starts=1),
+    "gocpte": GOCPTE(2, init_slices=5, init_starts=1),
 }
 STREAM = planted_stream(get_loss("gaussian"), shape=(6, 5), n_slices=12)
 

@@ -17,7 +17,18 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
-from onlinegcp.streaming import METHODS, CPStream, OnlineCP, OnlineGCP, OnlineSGD
+from onlinegcp.streaming import (
+    ACP,
+    GOCPTE,
+    METHODS,
+    OLSTEC,
+    RLST,
+    SDT,
+    CPStream,
+    OnlineCP,
+    OnlineGCP,
+    OnlineSGD,
+)
 
 MODELS = {
     "online_gcp": OnlineGCP(2, init_starts=1),
@@ -28,6 +39,11 @@ MODELS = {
     "online_sgd": OnlineSGD(2, init_starts=1),
     "online_cp": OnlineCP(2, init_starts=1),
     "cp_stream": CPStream(2, init_starts=1),
+    "olstec": OLSTEC(2, init_starts=1),
+    "rlst": RLST(2, init_starts=1),
+    "sdt": SDT(2, init_starts=1),
+    "acp": ACP(2, init_starts=1),
+    "gocpte": GOCPTE(2, init_starts=1),
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ OBJECTIVE_WEIGHTS = 3
 OBJECTIVE_FACTORS = 4
 INITIAL_GUESS = 5
 RESERVOIR = 6
+WEIGHT_SUBSET = 20
 
 # Sample numbers stay below 2^40 and draw numbers below 2^24, so counters never collide.
 DRAW_SHIFT = np.uint64(40)
