@@ -77,16 +77,16 @@ def refitted_loss(x: Slice, factors: Sequence[np.ndarray], loss: str) -> float:
     if resolved.name == "gaussian":
         return local_loss(x, solve_weights(x, factors), factors, loss)
     from onlinegcp.kernels.layout import stack_factors
-    from onlinegcp.solvers.auto.cells import cells_of, odds_form
+    from onlinegcp.solvers.auto.cells import cells_of
     from onlinegcp.solvers.auto.newton import solve_odds_form, start_weights
-    from onlinegcp.solvers.auto.zeros import Zeros
+    from onlinegcp.solvers.auto.odds_sums import OddsSums
 
     sums = [a.sum(axis=0) for a in factors]
     columns = [a / np.where(s > 0, s, 1.0) for a, s in zip(factors, sums, strict=True)]
-    blocks, cells, form = stack_factors(columns), cells_of(x), odds_form(resolved)
+    blocks, form = stack_factors(columns), resolved.traits.odds_form
     assert form is not None
-    zeros = Zeros(blocks, cells, form)
-    total = zeros.column_sums() if form.linear else np.ones(blocks.width)
-    begin = start_weights(np.zeros(blocks.width), cells.total, total, blocks.rank)
-    found = solve_odds_form(blocks, cells, form, zeros, begin, tolerance=1e-7, max_steps=200)
+    cells = OddsSums(blocks, cells_of(x), form)
+    total = cells.column_sums() if form.linear else np.ones(blocks.width)
+    begin = start_weights(np.zeros(blocks.width), x.total, total, blocks.rank)
+    found = solve_odds_form(cells, begin, tolerance=1e-7, max_steps=200)
     return local_loss(x, found.weights[: blocks.rank], columns, loss)

@@ -57,11 +57,11 @@ def _in_a_process(solver: str, count: int) -> dict[str, float]:
 def _measure(solver: str, count: int) -> None:
     from onlinegcp.problems import poisson_stream
     from onlinegcp.slices import Slice
-    from onlinegcp.streaming import OnlineGCP
+    from onlinegcp.streaming import SGD, OnlineGCP
 
     made = poisson_stream((30, 20), 200, rank=5, density=0.2, seed=3)
-    few = {"weight_iterations": 10, "factor_iterations": 10} if solver == "sgd" else {}
-    model = OnlineGCP(5, "poisson", solver=solver, **few)
+    few = SGD(weight_iterations=10, factor_iterations=10)
+    model = OnlineGCP(5, "poisson", solver=few if solver == "sgd" else "auto")
     seconds = np.zeros(count)
     found: dict[str, float] = {}
     for t, old in enumerate(itertools.islice(itertools.cycle(made.slices), count)):

@@ -7,7 +7,7 @@ It is kept in build/, because for some streams it takes longer than the benchmar
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +124,7 @@ def paper_model(problem: StreamProblem) -> OnlineGCP:
 
     start = problem.start()
     init = KTensor(None, [*start.factors, start.rows])
-    return OnlineGCP(loss=problem.loss, init=init, solver="sgd", **asdict(problem.settings))
+    return OnlineGCP(loss=problem.loss, init=init, **problem.settings.parameters())
 
 
 def default_model(problem: StreamProblem, forget: float | str = "auto") -> OnlineGCP:

@@ -44,9 +44,9 @@ def main() -> None:
     for count in sizes:
         x = draw(count, 1)
         state = auto.start(factors, np.full((1, RANK), 1000 / RANK), [draw(1000, 2)], loss)
-        auto.step(state, draw(1000, 3), loss)
+        state, _ = auto.step(state, draw(1000, 3), loss)
         begin = time.process_time()
-        info = auto.step(state, x, loss)
+        state, info = auto.step(state, x, loss)
         seconds = time.process_time() - begin
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(

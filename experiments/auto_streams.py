@@ -68,7 +68,7 @@ def run(name: str, forget: float | str, seed: int, *, reseed: bool) -> None:
     before, local, births, seconds = [], [], 0, []
     for x in slices[streams.WARM : after]:
         clock = time.process_time()
-        info = auto.step(state, x, loss)
+        state, info = auto.step(state, x, loss)
         seconds.append(time.process_time() - clock)
         before.append(info.prequential / x.norm_squared)
         local.append(info.local / x.norm_squared)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from onlinegcp.streaming.sgd import SGD
+
 Scale = Literal["paper", "small"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """OnlineGCP's hyperparameters, named as its own parameters are.
+    """Rank, warm start and the settings of the paper's solver, named as `SGD` names them.
 
     Every experiment has history_decay = 1, no penalties and 100 iterations per epoch. Errata rows
     17 to 19 say how the table's slips are read. A sample count at or above the number of cells
@@ -37,7 +39,9 @@ class Settings:
 
     def parameters(self) -> dict[str, Any]:
         """Keyword arguments of `OnlineGCP`, the loss and the seed apart."""
-        return {"solver": "sgd", **asdict(self)}
+        settings = asdict(self)
+        shared = {name: settings.pop(name) for name in ("rank", "init_slices")}
+        return {**shared, "solver": SGD(**settings)}
 
 
 ALL = 10**9  # more than any slice lists: every nonzero is used

@@ -32,7 +32,7 @@ def make_steps(n_days=365, rank=6, n_iterations=25, seed=0, modes=("dest", "carr
     for t, x in enumerate(slices):
         m = _values(weights[t], factors, x.index)
         local = float(weights[t].sum() - x.value @ np.log(m + 1e-10))
-        step = {
+        step: runlog.Step = {
             "number": t + 1,
             "time": x.time.isoformat(),
             "warm": t < WARM,

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from onlinegcp.streaming.online_sgd import OnlineSGD as OnlineSGD
     from onlinegcp.streaming.rlst import RLST as RLST
     from onlinegcp.streaming.sdt import SDT as SDT
+    from onlinegcp.streaming.sgd import SGD as SGD
 
 __version__ = "0.1.0"
 
@@ -92,6 +93,7 @@ _HOMES = {
     "SDT": "streaming.sdt",
     "ACP": "streaming.acp",
     "GOCPTE": "streaming.gocpte",
+    "SGD": "streaming.sgd",
 }
 
 __all__ = [
@@ -100,6 +102,7 @@ __all__ = [
     "OLSTEC",
     "RLST",
     "SDT",
+    "SGD",
     "BackendError",
     "CPStream",
     "DataError",

@@ -325,7 +325,7 @@ def load_flights(modes: Sequence[str] = ("dest", "carrier", "hour")) -> Stream:
     """Flights leaving New York in 2013: one labelled slice of counts per day, 365 in all.
 
     336,776 flights from 3 airports (origin) to 105 (dest) by 16 carriers, by scheduled hour of
-    departure (24). The data come with the package; see data/README.md for their source.
+    departure (24). The data come with the package; `onlinegcp/data/README.md` names their source.
 
     Parameters
     ----------

@@ -13,10 +13,9 @@ from sklearn.base import clone
 
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
-from onlinegcp.losses.likelihoods import DEVIANCE_FACTORS
+from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, Unlisted, as_slice
-from onlinegcp.solvers.objective import slice_loss
+from onlinegcp.solvers.objective import least_loss, slice_loss
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.state import FloatArray
 
@@ -137,8 +136,8 @@ class RiverAdapter:
         if not self.model.__sklearn_is_fitted__():
             return 0.0
         part = self._slice(x, self._places)
-        loss = get_loss(getattr(self.model, "loss", "gaussian"))
-        if loss.code < 0 and loss._minimum is None:
+        loss = self.model.loss_
+        if loss.minimum is None:
             return -float(self.model.score_samples(part))
         if part.n_observed == 0:
             return 0.0
@@ -184,9 +183,8 @@ def _zeros(x: Slice, factors: Sequence[FloatArray], weights: FloatArray, loss: L
         return 0.0
     as_data = Slice(x.index, x.value, x.shape, unlisted="missing")
     value = slice_loss(x, factors, weights, loss) - slice_loss(as_data, factors, weights, loss)
-    least = float(loss._minimum(np.zeros(1))[0]) * x.n_unlisted_zeros  # type: ignore[misc]
-    factor = DEVIANCE_FACTORS.get(loss.name, 2.0) if loss.code >= 0 else 2.0
-    return max(0.0, factor * (value - least))
+    least = least_loss(x, loss) - least_loss(as_data, loss)
+    return max(0.0, loss.traits.deviance_factor * (value - least))
 
 
 def _introduce() -> None:

@@ -373,3 +373,13 @@ def _from_torch(obj: Any, time: Any) -> Slice:
             f"{values.shape}. Call .to_dense() on it first."
         )
     return Slice(entries.indices().numpy().T, values, tuple(entries.shape), time=time)
+
+
+def widen(x: Slice, shape: tuple[int, ...]) -> Slice:
+    """The slice with more rows, which hold what its other unlisted cells hold.
+
+    A dense slice lists every cell it knows of, so in its case the new cells are missing.
+    """
+    if x.shape == shape:
+        return x
+    return Slice(x.index, x.value, shape, time=x.time, unlisted=x.unlisted)

@@ -72,6 +72,7 @@ def test_settings_are_kept_for_update_and_for_the_reader(run):
         (["--method", "online_gpc"], ["online_gcp"]),
         (["--set", "forgett=3"], ["'forgett'", "'forget'"]),
         (["--set", "forget"], ["name=value"]),
+        (["--set", "factor_rate=0.1"], ["'factor_rate'", "add --set solver=sgd"]),
         (["--agg", "cuont"], ["'cuont'", "'count'"]),
         (["--top", "many"], ["--top 50"]),
         (["--share", "pu"], ["pu=do"]),
@@ -210,3 +211,13 @@ def test_an_interrupted_fit_says_how_to_go_on_and_does(events, run, tmp_path):
         assert command == f"onlinegcp update {where} {events}"
         subprocess.run([PROGRAM, *command.split()[1:]], check=True, stdout=subprocess.DEVNULL)
     assert steps_of(where) == steps_of(run)
+
+
+@pytest.mark.slow
+def test_settings_of_the_papers_solver_are_set_by_name(events, tmp_path):
+    own = ["solver=sgd", "factor_rate=0.01", "history=last", "weight_epochs=1", "factor_epochs=1"]
+    words = ["fit", str(events), *TABLE, *MODEL, "-o", str(tmp_path / "r"), "-q"]
+    assert call([*words, *(word for setting in own for word in ("--set", setting))]) is Exit.DONE
+    info = json.loads((tmp_path / "r" / "run.json").read_text())
+    solver = info["model"]["parameters"]["solver"]["sgd"]
+    assert (solver["factor_rate"], solver["history"], solver["history_size"]) == (0.01, "last", 50)

@@ -63,9 +63,9 @@ def test_weights_come_from_the_other_half_only():
         basis = [model.factors_[0][seen], model.factors_[1]]
         weights = _best_weights(cells[seen], *basis)
         rest = Slice.dense(cells[~seen])
-        loss = model._get_loss()
+        loss = model.loss_
         total += slice_loss(rest, [model.factors_[0][~seen], model.factors_[1]], weights, loss)
-    assert _held_out_loss(model, x, 5) == pytest.approx(total, rel=1e-6)
+    assert _held_out_loss(model, 5, x) == pytest.approx(total, rel=1e-6)
 
 
 def _best_weights(cells, a, b):

@@ -35,7 +35,7 @@ def grid(loss, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("role", ["value", "deriv", "fisher"])
+@pytest.mark.parametrize("role", ["value", "deriv"])
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_the_compiled_loss_is_the_numpy_loss(loss, role, dtype):
     x, m = grid(loss, dtype)
@@ -50,7 +50,7 @@ def test_the_compiled_loss_is_the_numpy_loss(loss, role, dtype):
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_the_scalar_functions_answer_for_one_cell(loss):
     x, m = 1.0, 0.75
-    for role in ("value", "deriv", "fisher"):
+    for role in ("value", "deriv"):
         scalar = getattr(loss_codes, f"loss_{role}")(loss.code, loss.parameter, x, m)
         assert isinstance(scalar, float)
         np.testing.assert_allclose(scalar, getattr(loss, role)(x, m), rtol=1e-13, atol=1e-14)
@@ -60,7 +60,6 @@ def test_a_code_that_no_loss_has_gives_nan_instead_of_a_wrong_number():
     for code in (-1, len(LOSS_NAMES)):
         assert np.isnan(loss_codes.loss_value(code, 0.0, 1.0, 1.0))
         assert np.isnan(loss_codes.loss_deriv(code, 0.0, 1.0, 1.0))
-        assert np.isnan(loss_codes.loss_fisher(code, 0.0, 1.0, 1.0))
 
 
 def test_no_values_are_no_work():

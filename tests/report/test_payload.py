@@ -14,12 +14,12 @@ from onlinegcp.losses import Loss, get_loss
 from onlinegcp.report import write_report
 from onlinegcp.report.fit import judge
 from onlinegcp.report.page import render
-from onlinegcp.report.payload import OF_AUTO, build
+from onlinegcp.report.payload import _parameters, build
 from onlinegcp.report.summary import anomalies
 from onlinegcp.run.settings import model_settings
 from onlinegcp.runlog import RunView
-from onlinegcp.streaming import CPStream, OnlineGCP
-from onlinegcp.streaming.online_gcp import SGD_ONLY
+from onlinegcp.solvers.sgd.steps import Step
+from onlinegcp.streaming import SGD, CPStream, OnlineGCP
 
 
 def view(n_steps=30, rank=2, shape=(5, 24), loss="poisson", labels=None, seed=0, **fields):
@@ -134,11 +134,16 @@ def test_a_report_as_large_as_chicago_stays_under_six_megabytes():
 
 def test_settings_of_the_other_solver_are_not_listed():
     shown = settings(OnlineGCP(3, "poisson", forget=30))
-    assert not set(shown) & set(SGD_ONLY)
-    assert set(shown) == set(OnlineGCP(3).get_params()) - set(SGD_ONLY) == set(OF_AUTO)
+    assert set(shown) == set(OnlineGCP(3).get_params())
     assert (shown["rank"], shown["forget"]) == (3, 30)
     paper = settings(OnlineGCP(3, "poisson", solver="sgd"))
-    assert set(paper) == set(OnlineGCP(3).get_params())
+    assert paper == settings(OnlineGCP(3, "poisson", solver=SGD()))
+    assert set(paper) == set(OnlineGCP(3).get_params()) | set(SGD().get_params())
+    assert (paper["solver"], paper["factor_rate"]) == ("sgd", 1e-3)
+    older = {"rank": 3, "solver": "auto", "factor_rate": 1e-3, "step": "adam"}
+    assert set(_parameters({"method": "OnlineGCP", "parameters": older})) == {"rank", "solver"}
+    stepped = settings(OnlineGCP(3, solver=SGD(step=Step("adam", beta_1=0.5))))
+    assert stepped["step"] == "adam (beta_1=0.5, beta_2=0.999, epsilon=1e-08)"
     assert set(settings(CPStream(2))) == set(CPStream(2).get_params())
 
 

@@ -20,10 +20,10 @@ from onlinegcp.streaming import (
     SDT,
     CPStream,
     OnlineCP,
-    OnlineGCP,
     OnlineSGD,
 )
 from onlinegcp.testing import LEARNING_CHECKS, PROTOCOL_CHECKS, check_streaming
+from paper_models import gcp_model
 
 pytestmark = [
     pytest.mark.slow,
@@ -64,7 +64,7 @@ ADJUSTED = {"bernoulli_logit": {"history_weight": 1.0}}
 
 # One entry per registered method, with parameters that forget.
 MODELS = {
-    "online_gcp": OnlineGCP(2, init_slices=10),
+    "online_gcp": gcp_model(2, init_slices=10),
     "online_sgd": OnlineSGD(2, relative_rate=1.0, init_slices=10),
     "online_cp": OnlineCP(2, forget=0.8, init_slices=10),
     "cp_stream": CPStream(2, forget=0.8, init_slices=10),
@@ -85,17 +85,17 @@ VARIANTS = {
     "acp, as coded": ACP(2, regressors="data", samples=20, init_slices=5, init_starts=1),
     "rolcp": ACP(2, variant="rolcp", init_slices=5, init_starts=1),
     "gocpte, one pass": GOCPTE(2, passes=1, ridge=0.0, init_slices=5, init_starts=1),
-    "least squares": OnlineGCP(2, weight_solver="least_squares", **QUICK),
-    "bounded least squares": OnlineGCP(2, weight_solver="least_squares", lower=0.0, **QUICK),
-    "lower bound": OnlineGCP(2, lower=0.05, **QUICK),
-    "penalties": OnlineGCP(2, factor_penalty=0.1, weight_penalty=0.1, **QUICK),
-    "few samples": OnlineGCP(
+    "least squares": gcp_model(2, weight_solver="least_squares", **QUICK),
+    "bounded least squares": gcp_model(2, weight_solver="least_squares", lower=0.0, **QUICK),
+    "lower bound": gcp_model(2, lower=0.05, **QUICK),
+    "penalties": gcp_model(2, factor_penalty=0.1, weight_penalty=0.1, **QUICK),
+    "few samples": gcp_model(
         2, "poisson", gradient_listed=9, gradient_zeros=9, objective_listed=30, **QUICK
     ),
-    "loss with a parameter": OnlineGCP(2, "huber", **{**QUICK, "step": "adagrad"}),
-    "half-life given": OnlineGCP(2, forget=8.0, init_slices=5, init_starts=1),
-    "nothing forgotten": OnlineGCP(2, "poisson", forget=1.0, init_slices=5, init_starts=1),
-    "data in the window": OnlineGCP(2, "poisson", history="data", **QUICK),
+    "loss with a parameter": gcp_model(2, "huber", **{**QUICK, "step": "adagrad"}),
+    "half-life given": gcp_model(2, forget=8.0, init_slices=5, init_starts=1),
+    "nothing forgotten": gcp_model(2, "poisson", forget=1.0, init_slices=5, init_starts=1),
+    "data in the window": gcp_model(2, "poisson", history="data", **QUICK),
 }
 
 # What an option of a method could break.
@@ -144,28 +144,28 @@ def test_variant_keeps_the_protocol(name):
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_loss_keeps_the_protocol(loss):
     options = {"init_slices": 5, "init_starts": 1, "init": given(loss)}
-    check_streaming(OnlineGCP(2, loss, **options), PROTOCOL_CHECKS)
+    check_streaming(gcp_model(2, loss, **options), PROTOCOL_CHECKS)
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_loss_keeps_the_protocol_with_sampled_gradients(loss):
-    check_streaming(OnlineGCP(2, loss, **QUICK, init=given(loss)), ESSENTIAL)
+    check_streaming(gcp_model(2, loss, **QUICK, init=given(loss)), ESSENTIAL)
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_loss_is_learned(loss):
-    check_streaming(OnlineGCP(2, loss, init_slices=10), LEARNING_CHECKS)
+    check_streaming(gcp_model(2, loss, init_slices=10), LEARNING_CHECKS)
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_loss_is_learned_with_sampled_gradients(loss):
-    check_streaming(OnlineGCP(2, loss, **(TUNED | ADJUSTED.get(loss, {}))), LEARNING_CHECKS)
+    check_streaming(gcp_model(2, loss, **(TUNED | ADJUSTED.get(loss, {}))), LEARNING_CHECKS)
 
 
 @pytest.mark.parametrize("solver", ["auto", "sgd"])
 def test_a_loss_of_ones_own_keeps_the_protocol(solver):
     options = {"init_slices": 5, "init_starts": 1} if solver == "auto" else QUICK
-    check_streaming(OnlineGCP(2, log_cosh(), **options), ESSENTIAL)
+    check_streaming(gcp_model(2, log_cosh(), **options), ESSENTIAL)
 
 
 @pytest.mark.parametrize("solver", ["auto", "sgd"])
@@ -173,20 +173,20 @@ def test_a_loss_of_ones_own_is_learned(solver):
     # Its slopes never exceed 1, so that the past must weigh less than against squares.
     sampled = TUNED | {"history_weight": 0.3, "weight_epochs": 2, "factor_epochs": 1}
     options = {"init_slices": 10} if solver == "auto" else sampled
-    check_streaming(OnlineGCP(2, log_cosh(), **options), LEARNING_CHECKS)
+    check_streaming(gcp_model(2, log_cosh(), **options), LEARNING_CHECKS)
 
 
 @pytest.mark.parametrize("history", HISTORIES)
 def test_history_keeps_the_protocol(history):
-    check_streaming(OnlineGCP(2, "gaussian", history=history, **QUICK), ESSENTIAL)
+    check_streaming(gcp_model(2, "gaussian", history=history, **QUICK), ESSENTIAL)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_sampler_keeps_the_protocol(sampler):
-    check_streaming(OnlineGCP(2, sampler=sampler, **QUICK), ESSENTIAL)
+    check_streaming(gcp_model(2, sampler=sampler, **QUICK), ESSENTIAL)
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_step_keeps_the_protocol(step):
     rates = {"weight_rate": 1e-3, "factor_rate": 1e-4}
-    check_streaming(OnlineGCP(2, step=step, **(QUICK | rates)), ESSENTIAL)
+    check_streaming(gcp_model(2, step=step, **(QUICK | rates)), ESSENTIAL)

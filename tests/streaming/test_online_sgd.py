@@ -8,7 +8,7 @@ import pytest
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
-from onlinegcp.streaming import OnlineGCP, OnlineSGD
+from onlinegcp.streaming import SGD, OnlineGCP, OnlineSGD
 
 SHAPE, RANK = (5, 4, 3), 2
 
@@ -90,15 +90,16 @@ def test_it_is_the_special_case_of_online_gcp(penalty):
     plain = OnlineSGD(RANK, rate=rate, ridge=penalty, init=start())
     general = OnlineGCP(
         RANK,
-        solver="sgd",
-        weight_solver="least_squares",
-        weight_penalty=penalty,
-        sampler="dense",
-        history="none",
-        step="sgd",
-        factor_rate=rate,
-        factor_epochs=1,
-        factor_iterations=1,
+        solver=SGD(
+            weight_solver="least_squares",
+            weight_penalty=penalty,
+            sampler="dense",
+            history="none",
+            step="sgd",
+            factor_rate=rate,
+            factor_epochs=1,
+            factor_iterations=1,
+        ),
         init=start(),
     )
     for x in slices(5):

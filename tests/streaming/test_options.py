@@ -8,7 +8,7 @@ import pytest
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.sgd.steps import Step
-from onlinegcp.streaming import CPStream, OnlineCP, OnlineGCP, OnlineSGD
+from onlinegcp.streaming import SGD, CPStream, OnlineCP, OnlineGCP, OnlineSGD
 from onlinegcp.streaming.options import check_choice, check_number, check_whole
 
 NUMBERS = {
@@ -60,13 +60,14 @@ def test_a_word_far_from_all_gets_no_suggestion():
 def test_a_step_with_constants_of_ones_own_is_saved(tmp_path):
     rng = np.random.default_rng(0)
     slices = [Slice.dense(rng.random((4, 3))) for _ in range(6)]
-    options = {"solver": "sgd", "init_slices": 3, "weight_epochs": 1, "factor_epochs": 1}
-    model = OnlineGCP(2, step=Step("adam", beta_1=0.5, beta_2=0.9), **options).fit(slices)
-    usual = OnlineGCP(2, **options).fit(slices)
+    quick = {"weight_epochs": 1, "factor_epochs": 1}
+    own = SGD(step=Step("adam", beta_1=0.5, beta_2=0.9), **quick)
+    model = OnlineGCP(2, solver=own, init_slices=3).fit(slices)
+    usual = OnlineGCP(2, solver=SGD(**quick), init_slices=3).fit(slices)
     assert not np.array_equal(model.factors_[0], usual.factors_[0])
     model.save(tmp_path / "model")
     loaded = OnlineGCP.load(tmp_path / "model")
-    assert loaded.step == model.step
+    assert loaded.solver.step == own.step
     for each in (model, loaded):
         each.partial_fit(slices[0])
     np.testing.assert_array_equal(model.factors_[0], loaded.factors_[0])

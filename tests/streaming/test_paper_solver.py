@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 
 from onlinegcp.errors import BackendError, DataError
 from onlinegcp.ktensor import KTensor
@@ -11,8 +13,9 @@ from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
 from onlinegcp.solvers.sgd.history import KINDS
-from onlinegcp.streaming import CPStream, OnlineGCP
+from onlinegcp.streaming import SGD, CPStream, OnlineGCP
 from onlinegcp.streaming.paper_solver import starting_weights
+from paper_models import gcp_model
 
 SHAPE, RANK, WARM = (5, 1, 4), 2, 3
 FINE = {"solver": "sgd", "sampler": "all", "init_slices": WARM, "init_starts": 1}
@@ -90,7 +93,7 @@ def test_value_and_gradient_of_the_whole_factor_problem(kind, name):
     data = data[-3:]
     weight, decay, penalty, rate = 0.7, 0.8, 0.3, 1e-5
     models = [
-        OnlineGCP(
+        gcp_model(
             RANK,
             name,
             **{**FINE, "init_slices": 2},
@@ -111,7 +114,7 @@ def test_value_and_gradient_of_the_whole_factor_problem(kind, name):
     ]
     once, twice = models
     assert once.last_.factor_failures == twice.last_.factor_failures == 0
-    warm = OnlineGCP(RANK, name, **{**FINE, "init_slices": 2}).fit(
+    warm = gcp_model(RANK, name, **{**FINE, "init_slices": 2}).fit(
         [Slice.dense(x) for x in data[:2]]
     )
     stored = warm.get_state()["state"].arrays["history.rows"]
@@ -128,7 +131,7 @@ def test_value_and_gradient_of_the_whole_factor_problem(kind, name):
 def test_weight_solve_descends_loss_plus_mu_half_norm():
     """Errata row 1: the penalty of the weights is mu."""
     x, mu, rate = counts(1)[0], 3.0, 1e-4
-    model = OnlineGCP(
+    model = gcp_model(
         RANK,
         "poisson",
         **FINE,
@@ -174,7 +177,7 @@ def test_gaussian_problem_has_the_normal_equations_of_cp_stream():
         "factor_rate": 1e-4,
         "init": init,
     }
-    online = OnlineGCP(RANK, **options, factor_epochs=400, factor_iterations=100)
+    online = gcp_model(RANK, **options, factor_epochs=400, factor_iterations=100)
     online.partial_fit(x)
     # From the same start both end in the same model, one by least squares, one by gradients.
     np.testing.assert_allclose(
@@ -184,7 +187,7 @@ def test_gaussian_problem_has_the_normal_equations_of_cp_stream():
     s = online.weights_
     solution = stream.factors_
     solution = (solution[0] * (stream.weights_ / s), *solution[1:])
-    state = OnlineGCP(RANK, **options, factor_epochs=0).partial_fit(x).get_state()["state"]
+    state = gcp_model(RANK, **options, factor_epochs=0).partial_fit(x).get_state()["state"]
     old = [np.asarray(a) for a in init.factors[:-1]]
     folded = state.arrays["history.folded"] - 2.0 * np.outer(s, s)  # without slice t itself
     moved = solve_sgd(
@@ -214,7 +217,7 @@ def test_gaussian_problem_has_the_normal_equations_of_cp_stream():
 
 def test_first_adam_step_has_the_length_of_the_rate():
     """Errata row 3: with the count at 0, bias correction would divide 0 by 0."""
-    model = OnlineGCP(
+    model = gcp_model(
         RANK, "poisson", **FINE, init=start(), factor_rate=1e-4, factor_epochs=1,
         factor_iterations=1, history="none", weight_epochs=0,
     )  # fmt: skip
@@ -226,7 +229,7 @@ def test_first_adam_step_has_the_length_of_the_rate():
 
 def test_a_failing_first_epoch_gives_back_the_factors():
     """Errata row 4: the snapshot is taken before the first epoch; errata row 12: A_old exists."""
-    model = OnlineGCP(
+    model = gcp_model(
         RANK, "poisson", **FINE, init=start(), step="sgd", factor_rate=1e6, factor_epochs=1
     )
     model.partial_fit(Slice.dense(counts(1)[0]))
@@ -244,15 +247,15 @@ def test_a_failed_epoch_lowers_the_rate_for_this_slice_only():
         "factor_iterations": 1, "weight_solver": "least_squares",
     }  # fmt: skip
     hard = Slice.dense(1e4 * x[0])
-    plain = OnlineGCP(RANK, **options, factor_epochs=1).partial_fit(hard)
+    plain = gcp_model(RANK, **options, factor_epochs=1).partial_fit(hard)
     assert plain.last_.factor_failures == 1
     plain.partial_fit(Slice.dense(x[1]))
-    fresh = OnlineGCP(RANK, **options, factor_epochs=1).partial_fit(Slice.dense(x[1]))
+    fresh = gcp_model(RANK, **options, factor_epochs=1).partial_fit(Slice.dense(x[1]))
     for a, b, c in zip(plain.factors_, fresh.factors_, start().factors, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
         assert np.abs(a - c).max() > 0
     # Within a slice the rate falls tenfold until an epoch succeeds.
-    several = OnlineGCP(RANK, **options, factor_epochs=12).partial_fit(hard)
+    several = gcp_model(RANK, **options, factor_epochs=12).partial_fit(hard)
     assert 1 <= several.last_.factor_failures < 12
     assert several.last_.local < several.last_.prequential
 
@@ -291,7 +294,7 @@ def test_tolerance_is_relative_and_off_by_default():
     x = Slice.dense(counts(1)[0])
     epochs = {}
     for tolerance in (0.0, 1e-3):
-        model = OnlineGCP(
+        model = gcp_model(
             RANK, "poisson", **FINE, init=start(scale=2.0), weight_tolerance=tolerance,
             factor_tolerance=tolerance, weight_rate=1.0, weight_iterations=5, weight_epochs=40,
             factor_epochs=40, factor_rate=1e-6,
@@ -307,7 +310,7 @@ def test_tolerance_is_relative_and_off_by_default():
 def test_epochs_are_compared_on_one_sample():
     """Errata row 8: with new samples, half of all epochs that change nothing would fail."""
     x = counts(1, shape=(30, 20))[0]
-    model = OnlineGCP(
+    model = gcp_model(
         RANK, "poisson", solver="sgd", sampler="stratified", init=start(shape=(30, 20)),
         objective_listed=10, objective_zeros=10, gradient_listed=10, gradient_zeros=10,
         weight_rate=1e-200, factor_rate=1e-200, weight_epochs=20, factor_epochs=20,
@@ -328,8 +331,8 @@ def test_asking_for_all_cells_takes_each_exactly_once():
     x[x < 2] = 0.0
     sparse = Slice(np.argwhere(x), x[x != 0], SHAPE)
     common = {"solver": "sgd", "init": start(), "history": "none", "factor_iterations": 7}
-    every = OnlineGCP(RANK, "poisson", sampler="all", **common).partial_fit(sparse)
-    asked = OnlineGCP(
+    every = gcp_model(RANK, "poisson", sampler="all", **common).partial_fit(sparse)
+    asked = gcp_model(
         RANK, "poisson", sampler="stratified", gradient_listed=sparse.n_listed,
         gradient_zeros=sparse.n_unlisted_zeros, objective_listed=10**6, objective_zeros=10**6,
         **common,
@@ -347,7 +350,7 @@ def test_warm_rows_are_slices_one_to_h_init_and_count_for_the_reservoir():
     data = [Slice.dense(x) for x in counts(n_slices)]
     kept = np.zeros(n_slices)
     for seed in range(n_runs):
-        model = OnlineGCP(
+        model = gcp_model(
             RANK, solver="sgd", sampler="dense", history_size=size, init=start(rows=5),
             weight_solver="least_squares", factor_epochs=0, random_state=seed,
         )  # fmt: skip
@@ -365,7 +368,7 @@ def test_warm_rows_are_slices_one_to_h_init_and_count_for_the_reservoir():
 def test_weights_are_stored_with_their_slot_and_returned(kind):
     """Errata row 12."""
     data = [Slice.dense(x) for x in counts(6)]
-    model = OnlineGCP(RANK, "poisson", **FINE, history=kind, history_size=10)
+    model = gcp_model(RANK, "poisson", **FINE, history=kind, history_size=10)
     seen = []
     for x in data:
         model.partial_fit(x)
@@ -383,7 +386,7 @@ def test_the_past_holds_the_factors():
     strange = Slice.dense(counts(1, seed=9)[0][::-1])
     moved = []
     for weight in (0.0, 1.0, 100.0):
-        model = OnlineGCP(
+        model = gcp_model(
             RANK, "poisson", **FINE, init=start(rows=4), history_weight=weight, factor_rate=1e-2
         ).partial_fit(strange)
         row = start(rows=4).factors[-1][0]
@@ -396,7 +399,7 @@ def test_reference_and_compiled_kernels_agree():
     data = [Slice.dense(x) for x in counts(5)]
     options = {**FINE, "weight_iterations": 10, "factor_iterations": 5}
     models = [
-        OnlineGCP(RANK, "poisson", device=device, **options).fit(data)
+        gcp_model(RANK, "poisson", device=device, **options).fit(data)
         for device in ("cpu", "reference")
     ]
     for a, b in zip(*(model.factors_ for model in models), strict=True):
@@ -405,7 +408,7 @@ def test_reference_and_compiled_kernels_agree():
 
 def test_lower_bound_holds_for_factors_and_weights():
     data = [Slice.dense(x) for x in counts(8)]
-    model = OnlineGCP(RANK, **FINE, lower=0.1, factor_rate=0.1).fit(data)
+    model = gcp_model(RANK, **FINE, lower=0.1, factor_rate=0.1).fit(data)
     assert min(a.min() for a in model.factors_) >= 0.1
     assert model.weights_.min() >= 0.1
     assert model.transform(data[0]).min() >= 0.1
@@ -414,7 +417,7 @@ def test_lower_bound_holds_for_factors_and_weights():
 def test_a_negative_lower_bound_holds_for_weights_that_stay_where_they_started():
     # Unit columns, so that all the scale of this start is in its weights: far below the bound.
     given = KTensor(np.full(RANK, -0.4), [np.full((n, RANK), 2.0) for n in SHAPE])
-    model = OnlineGCP(RANK, **FINE, init=given, lower=-0.5, weight_epochs=0)
+    model = gcp_model(RANK, **FINE, init=given, lower=-0.5, weight_epochs=0)
     x = Slice.dense(np.ones(SHAPE))
     model.partial_fit(x)
     assert model.weights_.min() >= -0.5
@@ -425,7 +428,7 @@ def test_a_nonnegative_gaussian_model_starts_from_a_nonnegative_fit():
     rng = np.random.default_rng(3)
     factors = [rng.random((n, RANK)) for n in (8, 7)]
     data = [Slice.dense(KTensor(rng.random(RANK), factors).full()) for _ in range(8)]
-    model = OnlineGCP(RANK, solver="sgd", lower=0.0, init_slices=8).fit(data)
+    model = gcp_model(RANK, solver="sgd", lower=0.0, init_slices=8).fit(data)
     assert model.score(data) > -1e-5
 
 
@@ -470,14 +473,14 @@ def test_a_nonnegative_gaussian_model_starts_from_a_nonnegative_fit():
     ],
 )
 def test_options_out_of_range_are_refused_and_nothing_is_learned(options, words):
-    model = OnlineGCP(**{"rank": RANK, "solver": "sgd", **options})
+    model = gcp_model(**{"rank": RANK, "solver": "sgd", **options})
     with pytest.raises(DataError, match=words):
         model.partial_fit(Slice.dense(np.ones(SHAPE)))
     assert not hasattr(model, "n_slices_")
 
 
 def test_an_unknown_device_is_refused():
-    model = OnlineGCP(RANK, solver="sgd", device="abacus", init=start())
+    model = gcp_model(RANK, solver="sgd", device="abacus", init=start())
     with pytest.raises(BackendError, match="abacus"):
         model.partial_fit(Slice.dense(np.ones(SHAPE)))
     assert not hasattr(model, "n_slices_")
@@ -489,6 +492,41 @@ def test_the_default_solver_refuses_a_device_it_does_not_use(device):
         OnlineGCP(RANK, device=device).partial_fit(Slice.dense(np.ones(SHAPE)))
 
 
-def test_options_of_the_other_solver_are_refused_not_ignored():
-    with pytest.raises(DataError, match="history_size belongs to the paper's solver"):
-        OnlineGCP(RANK, history_size=5).partial_fit(Slice.dense(np.ones(SHAPE)))
+def test_settings_of_the_other_solver_are_refused_not_ignored():
+    with pytest.raises(TypeError, match="history_size"):
+        OnlineGCP(RANK, history_size=5)
+    with pytest.raises(DataError, match="solver__history_size belongs to the paper's solver"):
+        OnlineGCP(RANK).set_params(solver__history_size=5)
+    with pytest.raises(DataError, match=r"'auto', 'sgd' or SGD\(\.\.\.\), but got 3"):
+        OnlineGCP(RANK, solver=3).partial_fit(Slice.dense(np.ones(SHAPE)))
+
+
+def test_the_short_form_stands_for_the_usual_settings():
+    data = [Slice.dense(x) for x in counts(5)]
+    short, long = (OnlineGCP(RANK, solver=s, init_slices=WARM).fit(data) for s in ("sgd", SGD()))
+    np.testing.assert_array_equal(short.factors_[0], long.factors_[0])
+    assert OnlineGCP(RANK, solver="sgd").set_params(solver__factor_rate=0.1).solver == SGD(
+        factor_rate=0.1
+    )
+
+
+def test_settings_are_a_value_as_scikit_learn_wants_it():
+    model = OnlineGCP(RANK, solver=SGD(factor_rate=0.1, history="last"))
+    again = clone(model)
+    assert again.solver == model.solver
+    assert again.solver is not model.solver
+    assert again.set_params(solver__history_size=7).solver.history_size == 7
+    assert model.solver.history_size == 50
+    assert again.solver != model.solver
+    assert model.get_params()["solver__history"] == "last"
+    assert repr(model) == "OnlineGCP(rank=2, solver=SGD(factor_rate=0.1, history='last'))"
+
+
+@pytest.mark.slow
+def test_settings_of_the_solver_can_be_searched():
+    table = np.random.default_rng(0).random((12, 4))
+    grid = {"solver__factor_rate": [1e-3, 1e-2], "solver__weight_epochs": [1]}
+    model = OnlineGCP(2, solver=SGD(factor_epochs=1), init_starts=1, init_slices=3)
+    found = GridSearchCV(model, grid, cv=2).fit(table)
+    assert found.best_params_["solver__factor_rate"] in (1e-3, 1e-2)
+    assert found.best_estimator_.solver.weight_epochs == 1

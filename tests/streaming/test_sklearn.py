@@ -24,6 +24,7 @@ from onlinegcp.streaming import (
     OLSTEC,
     RLST,
     SDT,
+    SGD,
     CPStream,
     OnlineCP,
     OnlineGCP,
@@ -33,8 +34,8 @@ from onlinegcp.streaming import (
 MODELS = {
     "online_gcp": OnlineGCP(2, init_starts=1),
     "online_gcp, sgd": OnlineGCP(
-        2, solver="sgd", init_starts=1, weight_epochs=1, weight_iterations=20, factor_epochs=1,
-        factor_iterations=5,
+        2, init_starts=1,
+        solver=SGD(weight_epochs=1, weight_iterations=20, factor_epochs=1, factor_iterations=5),
     ),
     "online_sgd": OnlineSGD(2, init_starts=1),
     "online_cp": OnlineCP(2, init_starts=1),

@@ -19,21 +19,39 @@ from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.storage import archive
 from onlinegcp.storage.archive import read_archive, write_archive
-from onlinegcp.streaming import METHODS, CPStream, OnlineCP, OnlineGCP, OnlineSGD
+from onlinegcp.streaming import (
+    ACP,
+    GOCPTE,
+    METHODS,
+    OLSTEC,
+    RLST,
+    SDT,
+    SGD,
+    CPStream,
+    OnlineCP,
+    OnlineGCP,
+    OnlineSGD,
+)
 from onlinegcp.testing import planted_stream
 
-SGD = {"solver": "sgd", "weight_epochs": 1, "factor_epochs": 1, "factor_iterations": 5}
+QUICK = {"weight_epochs": 1, "factor_epochs": 1, "factor_iterations": 5}
 MODELS = {
     "online_gcp": OnlineGCP(2, "poisson", init_slices=4, init_starts=1),
     "online_gcp, data": OnlineGCP(
-        2, "poisson", history="data", init_slices=4, init_starts=1, **SGD
+        2, "poisson", solver=SGD(history="data", **QUICK), init_slices=4, init_starts=1
     ),
     "online_gcp, parameter": OnlineGCP(
-        2, get_loss("negative_binomial", r=3.0), init_slices=4, init_starts=1, **SGD
+        2, get_loss("negative_binomial", r=3.0), init_slices=4, init_starts=1, solver=SGD(**QUICK)
     ),
     "online_sgd": OnlineSGD(2, init_slices=4, init_starts=1),
     "online_cp": OnlineCP(2, init_slices=4, init_starts=1),
     "cp_stream": CPStream(2, init_slices=4, init_starts=1),
+    "olstec": OLSTEC(2, init_slices=4, init_starts=1),
+    "rlst": RLST(2, init_slices=4, init_starts=1),
+    "rlst, window": RLST(2, window=3, init_slices=4, init_starts=1),
+    "sdt": SDT(2, init_slices=4, init_starts=1),
+    "acp": ACP(2, init_slices=4, init_starts=1),
+    "gocpte": GOCPTE(2, init_slices=4, init_starts=1),
 }
 SLICES = planted_stream(get_loss("poisson"), n_slices=9).slices
 
@@ -114,7 +132,8 @@ def test_start_features_and_seed_survive(tmp_path):
 
 def test_a_loss_of_ones_own_is_asked_for(tmp_path):
     path = tmp_path / "model"
-    OnlineGCP(2, log_cosh(), init_slices=3, init_starts=1, **SGD).fit(SLICES[:5]).save(path)
+    model = OnlineGCP(2, log_cosh(), init_slices=3, init_starts=1, solver=SGD(**QUICK))
+    model.fit(SLICES[:5]).save(path)
     again = OnlineGCP.load(path, loss=log_cosh())
     assert again.partial_fit(SLICES[5]).n_slices_ == 6
     with pytest.raises(StateError, match=r"'log_cosh' made from functions.*but none was passed"):
@@ -127,9 +146,9 @@ def test_a_loss_of_ones_own_is_asked_for(tmp_path):
 
 
 def test_what_a_file_cannot_hold_is_named(tmp_path):
-    model = OnlineGCP(2, init_slices=2, **SGD).fit(SLICES[:3])
-    model.step = Decimal(1)
-    with pytest.raises(DataError, match=r"parameter\.step is a Decimal"):
+    model = OnlineGCP(2, init_slices=2, solver=SGD(**QUICK)).fit(SLICES[:3])
+    model.solver.step = Decimal(1)
+    with pytest.raises(DataError, match=r"solver\.step is a Decimal"):
         model.save(tmp_path / "model")
     with pytest.raises(NotFittedError):
         OnlineCP(2).save(tmp_path / "model")

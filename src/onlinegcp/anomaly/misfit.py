@@ -344,14 +344,12 @@ def _scale_only(
 
 
 def _whole_cost(x: Slice, model: KTensor, loss: Loss) -> float:
-    from onlinegcp.solvers.objective import slice_loss
+    from onlinegcp.solvers.objective import least_loss, slice_loss
 
     whole = slice_loss(x, model.factors, model.weights, loss)
-    if loss._minimum is None:
+    if loss.minimum is None:
         return whole
-    least = loss._minimum(x.value).sum() + x.n_unlisted_zeros * loss._minimum(np.zeros(1))[0]
-    factor = 1.0 if loss.name in ("gaussian", "huber") and loss.code >= 0 else 2.0
-    return factor * max(whole - float(least), 0.0)
+    return loss.traits.deviance_factor * max(whole - least_loss(x, loss), 0.0)
 
 
 def _free(model: KTensor, loss: Loss) -> NDArray[np.intp]:

@@ -18,20 +18,12 @@ from onlinegcp.losses import EPS, Loss
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-# Name -> (whether model values are positive, ends of log m, whether data are yes or no).
-TABLED = {
-    "poisson": (True, math.log(1e-9), math.log(1e3), False),
-    "poisson_log": (False, math.log(1e-9), math.log(1e3), False),
-    "bernoulli_odds": (True, math.log(1e-9), math.log(1e9), True),
-    "bernoulli_logit": (False, math.log(1e-9), math.log(1e9), True),
-    "negative_binomial": (True, math.log(1e-9), math.log(1e2), False),
-    "zero_truncated_poisson": (True, math.log(1e-9), math.log(1e3), False),
-}
 SIZE, MEAN, VARIANCE, COVARIANCE, SECOND, BIAS, CUBE, CUBE_1, CUBE_2, CUBE_3 = range(10)
 
 STEP = 0.02  # in log m; straight lines are then good to 1e-4
 LEADING_BITS = 5  # of the mantissa: 32 places from every power of two to the next
 FINE_BITS = 3  # more for sums over all cells
+TABLED_FROM = 1e-9  # model values below are in proportion
 LOWEST = 2.0**-64  # model values below count for nothing in sums over any number of cells
 _FIRST_PLACE = int(np.float64(LOWEST).view(np.int64)) >> (52 - LEADING_BITS)
 BLOCK = 8192
@@ -111,14 +103,16 @@ def _grid(positive: bool, end: float, finer: int) -> FloatArray:
 
 def has_null(loss: Loss) -> bool:
     """Whether the loss alone fixes the distribution of the data, without a scale to estimate."""
-    return loss.code >= 0 and loss.name in TABLED
+    return loss.traits.null_to is not None
 
 
 @lru_cache(maxsize=16)
 def null_table(loss: Loss) -> NullTable:
     """The table of a loss, summed over every count that is not out of the question."""
-    positive, start, end, binary = TABLED[loss.name]
-    u = np.arange(start, end + STEP, STEP)
+    assert loss.traits.null_to is not None
+    positive, binary = loss.lower == 0.0, loss.traits.binary
+    end = math.log(loss.traits.null_to)
+    u = np.arange(math.log(TABLED_FROM), end + STEP, STEP)
     columns = _columns(loss, u, positive, binary)
 
     def values(m: FloatArray) -> FloatArray:
@@ -149,19 +143,18 @@ def cost(loss: Loss, x: FloatArray, m: FloatArray) -> FloatArray:
     equations make it so) and says nothing of the fit. There a cell costs the odds against what was
     observed, to the power 1/2. Losses whose least value is not known cost what they are.
     """
-    if loss._minimum is None:
+    if loss.minimum is None:
         return loss.value(x, m)
-    if loss.name == "bernoulli_logit" and loss.code >= 0:
+    if loss.traits.logits:
         return np.asarray(np.exp(LOGIT_POWER * (1.0 - 2.0 * x) * np.clip(m, -50.0, 50.0)))
     return loss.deviance(x, m)
 
 
 def zero_cost(loss: Loss, m: FloatArray) -> FloatArray:
     """Cost of zeros; the general formula would take two logarithms a cell for nothing."""
-    if loss.name == "poisson":
-        return 2.0 * m
-    if loss.name == "bernoulli_odds":
-        return 2.0 * np.log1p(m)
+    form = loss.traits.odds_form
+    if form is not None:
+        return 2.0 * form.base * (m if form.linear else np.log1p(m))
     return cost(loss, np.zeros_like(m), m)
 
 
@@ -192,11 +185,11 @@ def _columns(loss: Loss, u: FloatArray, positive: bool, binary: bool) -> FloatAr
 
 
 def _moments(loss: Loss, m: FloatArray, size: FloatArray, binary: bool) -> FloatArray:
-    first = 1.0 if loss.name == "zero_truncated_poisson" else 0.0
+    first = 1.0 if loss.domain == "at_least_one" else 0.0
     top = float(loss.mean(m[-1:])[0])
     last = top + 12.0 * math.sqrt(top) + 30.0
-    if loss.name == "negative_binomial":
-        last = top + 40.0 * (1.0 + float(m[-1]))  # its tail falls by e every 1 + m
+    if loss.traits.long_tailed:
+        last = top + 40.0 * (1.0 + float(m[-1]))
     x = np.arange(first, (2.0 if binary else math.ceil(last)))[:, None]
     # The likelihood takes m + EPS for m; data have m.
     shifted = m - EPS if loss.lower == 0.0 else m
@@ -211,7 +204,7 @@ def _moments(loss: Loss, m: FloatArray, size: FloatArray, binary: bool) -> Float
     slope = slope - (chance * slope).sum(axis=0)
     stretch = size / loss.fisher(np.zeros_like(m), m)
     slope *= np.sqrt(stretch)
-    if loss.name == "bernoulli_logit":
+    if loss.traits.logits:
         steep, bent = LOGIT_POWER * (1.0 - 2.0 * x) * paid, LOGIT_POWER**2 * mean
         second = 0.5 * bent * stretch - (chance * steep * slope).sum(axis=0) * np.sqrt(stretch)
     else:  # cost 2 f: slope 2 f', expected curvature twice the information

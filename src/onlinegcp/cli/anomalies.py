@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onlinegcp.cli import Exit
 from onlinegcp.cli.options import Flag, Json
+
+if TYPE_CHECKING:
+    from onlinegcp.runlog import Step
 
 
 def anomalies(
@@ -41,7 +44,7 @@ def anomalies(
         As JSON, with all that is known about each slice.
     """
     from onlinegcp.cli.terminal import say, say_json, say_table
-    from onlinegcp.runlog import read_run
+    from onlinegcp.runlog import anomaly_of, read_run
 
     steps = [
         step
@@ -50,7 +53,7 @@ def anomalies(
         and (until is None or str(step["time"]) < until)
     ]
     scored = [step for step in steps if step.get("anomaly")]
-    flagged = [step for step in scored if step["anomaly"]["flagged"]]
+    flagged = [step for step in scored if anomaly_of(step)["flagged"]]
     chosen = oddest(scored if all else flagged, top)
     if by_time:
         chosen.sort(key=lambda step: step["number"])
@@ -65,20 +68,16 @@ def anomalies(
     return Exit.ALARM if flagged and fail_on_alarm else Exit.DONE
 
 
-def oddest(steps: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
+def oddest(steps: list[Step], top: int) -> list[Step]:
     """Slices with the smallest p-values first."""
     return sorted(steps, key=_oddity)[:top]
 
 
-def smallest_p(step: dict[str, Any]) -> float:
-    """The p-value of pattern or volume, whichever is smaller."""
-    values = (step["anomaly"].get("p"), step["anomaly"].get("volume_p"))
-    return min((value for value in values if value is not None), default=1.0)
-
-
-def stands_out(step: dict[str, Any]) -> str:
+def stands_out(step: Step) -> str:
     """The cell that contributes most, in words."""
-    cells = step["anomaly"].get("cells") or []
+    from onlinegcp.runlog import anomaly_of
+
+    cells = anomaly_of(step).get("cells")
     if not cells:
         return ""
     cell = cells[0]
@@ -86,20 +85,32 @@ def stands_out(step: dict[str, Any]) -> str:
     return f"{names}: {cell['observed']:g} for {cell['expected']:.3g}"
 
 
-def _oddity(step: dict[str, Any]) -> tuple[float, float]:
+def _oddity(step: Step) -> tuple[float, float]:
+    from onlinegcp.runlog import anomaly_of, smallest_p
+
     # Many p-values are 0 in double precision; then the larger score is the odder one.
-    anomaly = step["anomaly"]
-    scores = [abs(anomaly.get(name) or 0.0) for name in ("z", "volume_z")]
-    return smallest_p(step), -max(scores)
+    anomaly = anomaly_of(step)
+    scores = (anomaly.get("z"), anomaly.get("volume_z"))
+    return smallest_p(step), -max(abs(score or 0.0) for score in scores)
 
 
-def _row(step: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: step[name] for name in ("number", "time", "total", "held", "prequential")}
-    return {**kept, **step["anomaly"]}
+def _row(step: Step) -> dict[str, Any]:
+    from onlinegcp.runlog import anomaly_of
+
+    return {
+        "number": step["number"],
+        "time": step["time"],
+        "total": step["total"],
+        "held": step["held"],
+        "prequential": step["prequential"],
+        **anomaly_of(step),
+    }
 
 
-def _texts(step: dict[str, Any]) -> list[str]:
-    anomaly = step["anomaly"]
+def _texts(step: Step) -> list[str]:
+    from onlinegcp.runlog import anomaly_of, smallest_p
+
+    anomaly = anomaly_of(step)
     expected = anomaly.get("expected_total")
     return [
         str(step["number"]),

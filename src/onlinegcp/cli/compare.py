@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from onlinegcp.cli.options import Json, ModelOptions, Quiet, TableOptions, Words, source_of
@@ -83,7 +82,7 @@ def read_slices(
     from onlinegcp.cli.terminal import Bar
     from onlinegcp.errors import DataError
     from onlinegcp.events import from_events
-    from onlinegcp.streaming.admission import widen
+    from onlinegcp.slices import widen
 
     with Bar(quiet=quiet, what="reading") as bar:
         bar.tell("events")
@@ -112,38 +111,38 @@ def _entrant(name: str, model: ModelOptions, table: TableOptions) -> Any:
 
 def _race(model: Any, stream: list[Any], tell: Any) -> dict[str, Any]:
     """Learn all slices; what the model lost on those after its warm start."""
+    from onlinegcp.errors import DataError
+    from onlinegcp.evaluate import prequential
     from onlinegcp.losses import get_loss
     from onlinegcp.solvers.objective import slice_loss
 
-    loss, gaussian = model._get_loss(), get_loss("gaussian")
-    straight = float(loss.mean(0.37)) == 0.37  # whether the model's values are expectations
+    gaussian = get_loss("gaussian")
+    straight = float(model.loss_.mean(0.37)) == 0.37  # whether model values are expectations
+
+    def error(number: int, x: Any) -> float:
+        if not straight:
+            return 0.0
+        squares: float = slice_loss(x, model.factors_, model.transform([x])[0], gaussian)
+        return squares / max(float(x.norm_squared), 1e-300)
+
     totals = {"prequential": 0.0, "local": 0.0, "squared_error": 0.0, "milliseconds": 0.0}
     n_slices = n_cells = 0
-    for done, x in enumerate(stream, 1):
-        begun = model.__sklearn_is_fitted__() and model.get_state()["state"] is not None
-        error = 0.0
-        if begun and straight:
-            weights = model.transform([x])[0]
-            error = slice_loss(x, model.factors_, weights, gaussian) / max(x.norm_squared, 1e-300)
-        start = time.perf_counter()
-        model.partial_fit([x])
-        if begun:
+    for turn in prequential(model, stream, error):
+        if turn.record is not None:
             n_slices += 1
-            n_cells += x.n_observed
-            totals["prequential"] += model.last_.prequential
-            totals["local"] += model.last_.local
-            totals["squared_error"] += error
-            totals["milliseconds"] += 1e3 * (time.perf_counter() - start)
-        tell(done)
+            n_cells += turn.x.n_observed
+            totals["prequential"] += turn.record.prequential
+            totals["local"] += turn.record.local
+            totals["squared_error"] += turn.verdict or 0.0
+            totals["milliseconds"] += 1e3 * turn.seconds
+        tell(turn.number)
     if not n_slices:
-        from onlinegcp.errors import DataError
-
         raise DataError(
             f"more slices than the warm start takes were needed, but there are {len(stream)}. Use "
             "a smaller --warm-start."
         )
     return {
-        "loss": loss.name,
+        "loss": model.loss_.name,
         "slices": n_slices,
         "prequential": totals["prequential"] / max(n_cells, 1),
         "local": totals["local"] / max(n_cells, 1),

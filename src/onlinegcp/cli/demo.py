@@ -82,16 +82,17 @@ def _tell(view: Any) -> None:
     from onlinegcp.drawing.text import number, percent, say_time
     from onlinegcp.report.fit import say_means
     from onlinegcp.report.words import patterns
+    from onlinegcp.runlog import anomaly_of
 
     say("\n[b]The three strongest patterns[/b]")
     for place, pattern in enumerate(patterns(view)[:3], 1):
         say(f"  {place}. {percent(pattern.share)} of flights: {escape(pattern.sentence)}.")
-    flagged = [s for s in view.steps if s.get("anomaly") and s["anomaly"]["flagged"]]
+    flagged = [step for step in view.steps if anomaly_of(step).get("flagged")]
     say(f"\n[b]The oddest of {len(flagged)} flagged days[/b]")
     for step in oddest(flagged, 5):
-        anomaly = step["anomaly"]
+        anomaly = anomaly_of(step)
         if anomaly["kind"] == "volume":
-            expected = number(round(anomaly["expected_total"]))
+            expected = number(round(anomaly["expected_total"] or 0.0))
             why = f"{number(step['total'])} flights where {expected} were expected"
         else:
             why = stands_out(step)

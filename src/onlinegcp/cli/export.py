@@ -72,13 +72,15 @@ def _rows(view: RunView, what: What) -> list[dict[str, Any]]:
             for step in view.steps
             for r, weight in enumerate(step["weights"])
         ]
+    from onlinegcp.runlog import anomaly_of
+
     scored = [step for step in view.steps if step.get("anomaly")]
     if what == "anomalies":
         names = ("p", "z", "volume_p", "volume_z", "expected_total", "flagged", "kind")
         return [
             {
                 **{name: step[name] for name in ("number", "time", "total", "held")},
-                **{name: step["anomaly"].get(name) for name in names},
+                **{name: anomaly_of(step).get(name) for name in names},
             }
             for step in scored
         ]
@@ -90,7 +92,7 @@ def _rows(view: RunView, what: What) -> list[dict[str, Any]]:
             **{name: cell.get(name) for name in ("observed", "expected", "p", "share")},
         }
         for step in scored
-        for cell in step["anomaly"].get("cells") or ()
+        for cell in anomaly_of(step).get("cells") or ()
     ]
 
 

@@ -43,7 +43,7 @@ def _text(value: Any) -> str:
 
 def facts_of(run: str) -> dict[str, Any]:
     """What is worth knowing about a run."""
-    from onlinegcp.runlog import is_locked, read_run
+    from onlinegcp.runlog import anomaly_of, is_locked, read_run
 
     view = read_run(run)
     model = view.info.get("model") or {}
@@ -65,7 +65,7 @@ def facts_of(run: str) -> dict[str, Any]:
         "loss": given.get("loss"),
         "prequential": last.get("prequential"),
         "local": last.get("local"),
-        "flagged": sum(bool(step["anomaly"]["flagged"]) for step in scored),
+        "flagged": sum(bool(anomaly_of(step)["flagged"]) for step in scored),
         "held": sum(bool(step["held"]) for step in steps),
         "seconds": round(sum(step["seconds"] for step in steps), 3),
         "table": view.info.get("events"),

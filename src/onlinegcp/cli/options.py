@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -176,7 +176,7 @@ def make_model(method: str, parameters: dict[str, Any], given: set[str]) -> Stre
         Names the user asked for.
     """
     from onlinegcp.events.vocabulary import closest
-    from onlinegcp.streaming import METHODS
+    from onlinegcp.streaming import METHODS, SGD
 
     if method not in METHODS:
         raise DataError(
@@ -184,17 +184,30 @@ def make_model(method: str, parameters: dict[str, Any], given: set[str]) -> Stre
             f"{closest(method, METHODS)} Choose one of them."
         )
     known = METHODS[method]._get_param_names()
+    parameters, of_sgd = dict(parameters), {}
+    if "solver" in known and parameters.get("solver") == "sgd":
+        of_sgd = {n: parameters.pop(n) for n in SGD._get_param_names() if n in parameters}
     common = {"loss", "n_jobs", "init_slices", "random_state"} - given
     for name in parameters:
         if name not in known and name not in common:
             raise DataError(
                 f"The method {method} has the parameters {', '.join(known)}, but {name!r} was "
-                f"given.{closest(name, known)} Correct it or leave it out."
+                f"given.{closest(name, known)} {_advice(name, known)}"
             )
     chosen = {name: value for name, value in parameters.items() if name in known}
+    if of_sgd:
+        chosen["solver"] = SGD(**of_sgd)
     if isinstance(chosen.get("loss"), str):
         chosen["loss"] = parse_loss(chosen["loss"])
     return METHODS[method](**chosen)
+
+
+def _advice(name: str, known: Collection[str]) -> str:
+    from onlinegcp.streaming import SGD
+
+    if "solver" in known and name in SGD._get_param_names():
+        return "It belongs to the paper's solver: add --set solver=sgd, or leave it out."
+    return "Correct it or leave it out."
 
 
 def suitable_loss(agg: str | None, value: str | None) -> str:

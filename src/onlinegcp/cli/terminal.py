@@ -138,11 +138,13 @@ class Bar:
         self._task = self._bar.add_task("starting; the first run compiles", total=n_events)
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if not self._bar.disable:
+            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if not self._bar.disable:  # before rich 14.3 even a silent bar ends its line
+            self._bar.stop()
 
     @property
     def seconds(self) -> float:

@@ -15,6 +15,7 @@ from onlinegcp.runlog import (
     CHECKPOINT,
     Position,
     RunView,
+    anomaly_of,
     is_locked,
     read_model,
     read_run_json,
@@ -100,7 +101,7 @@ class Follower:
             self._model_due = time.monotonic() + max(MODEL_EVERY, 4 * took)
         unit = divisor(view)[0]
         fresh = view.steps[len(view.steps) - n_new :]
-        anomalies = [step["anomaly"] for step in view.steps if step.get("anomaly")]
+        anomalies = [found for step in view.steps if (found := anomaly_of(step))]
         return {
             "rows": [row([step], {step["number"]}, unit) for step in fresh],
             "steps": {

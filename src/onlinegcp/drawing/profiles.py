@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.drawing.text import MONTHS, WEEKDAYS, parse_time, say_interval
-from onlinegcp.runlog import RunView, Step
+from onlinegcp.runlog import RunView, Step, Vector
 
 Kind = Literal["category", "hour", "weekday", "month", "ordered"]
 FloatArray = NDArray[np.float64]
@@ -136,7 +136,7 @@ def activations(view: RunView) -> FloatArray:
     return matrix(view.steps, "weights", view.rank) * scale(view.factors)
 
 
-def matrix(steps: Sequence[Step], name: str, rank: int) -> FloatArray:
+def matrix(steps: Sequence[Step], name: Vector, rank: int) -> FloatArray:
     """A field with one number per component as a (slices, rank) array, NaN where there is none."""
     out = np.full((len(steps), rank), np.nan)
     for row, step in zip(out, steps, strict=True):

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from onlinegcp.evaluate.measures import factor_match, global_loss, local_loss, slice_losses
+from onlinegcp.evaluate.prequential import Turn, prequential
 
-__all__ = ["factor_match", "global_loss", "local_loss", "slice_losses"]
+__all__ = ["Turn", "factor_match", "global_loss", "local_loss", "prequential", "slice_losses"]

@@ -2,7 +2,7 @@
 
 Losses are exact sums over all observed cells, divided by the squared norm of the slice as in
 the paper's equation for F_local; a slice without anything in it has no such norm and reports the
-plain loss (errata 21).
+plain loss (errata row 21).
 """
 
 from __future__ import annotations

@@ -8,14 +8,16 @@ not look better merely because they have more weights to fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError
-from onlinegcp.evaluate import factor_match
+from onlinegcp.evaluate.measures import factor_match
+from onlinegcp.evaluate.prequential import prequential
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import solver as auto
@@ -174,12 +176,11 @@ def study_ranks(
         for start in (0, 1):
             model = OnlineGCP(rank, loss, init_slices=warm_start, random_state=seed + start)
             lost = []
-            for number, x in enumerate(slices, 1):
-                if number > warm_start:
-                    lost.append(_held_out_loss(model, x, number))
-                model.partial_fit([x])
+            for turn in prequential(model, slices, partial(_held_out_loss, model)):
+                if turn.verdict is not None:
+                    lost.append(turn.verdict)
                 if progress is not None:
-                    progress(rank, start, number)
+                    progress(rank, start, turn.number)
             found.append(lost)
             factors.append(model.factors_)
         losses.append(np.mean(found, axis=0))
@@ -209,10 +210,10 @@ def recommend(ranks: Sequence[int], losses: FloatArray) -> tuple[int, int]:
     return ranks[best], ranks[best]
 
 
-def _held_out_loss(model: OnlineGCP, x: Slice, number: int) -> float:
+def _held_out_loss(model: OnlineGCP, number: int, x: Slice) -> float:
     """Loss of a slice whose halves are each predicted with weights from the other."""
     mode = int(np.argmax(x.shape))
-    state, loss = model.get_state()["state"].live, model._get_loss()
+    state, loss = model.get_state()["state"].live, model.loss_
     n_rows = x.shape[mode]
     if n_rows < 2:
         return slice_loss(x, model.factors_, model.transform([x])[0], loss)
@@ -225,7 +226,7 @@ def _held_out_loss(model: OnlineGCP, x: Slice, number: int) -> float:
         factors.views()[mode][~seen] = 0.0
         kept = seen[x.index[:, mode]]
         half = Slice(x.index[kept], x.value[kept], x.shape, unlisted=x.unlisted)
-        weights = auto.solve_weights(replace(state, factors=factors), half, loss)
+        weights = auto.solve_weights(state.with_factors(factors), half, loss)
         total += slice_loss(
             _rows_of(x, mode, ~seen),
             [a[~seen] if k == mode else a for k, a in enumerate(model.factors_)],

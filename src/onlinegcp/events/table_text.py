@@ -161,7 +161,7 @@ class TextTable:
         check_columns(wanted, names, self._name)
         # Every block gets a header of its own, with the columns numbered.
         header = (separator.join(map(str, range(len(names)))) + "\n").encode()
-        positions = [names.index(name) for name in dict.fromkeys(wanted)]
+        positions = {str(names.index(name)): name for name in wanted}
         for chunk in self._chunks():
             if not chunk.strip():
                 continue
@@ -169,13 +169,14 @@ class TextTable:
                 frame = pl.read_csv(
                     io.BytesIO(header + chunk),
                     separator=separator,
-                    columns=[str(position) for position in positions],
+                    columns=list(positions),
                     infer_schema=False,
                 )
             except pl.exceptions.PolarsError as error:
                 self._blame(chunk, len(names), separator, error)
             self._n_rows += frame.height
-            yield frame.rename({str(position): names[position] for position in positions})
+            # Before version 2 polars gave the columns in the order of the file.
+            yield frame.select(list(positions)).rename(positions)
 
     def _blame(self, chunk: bytes, n_fields: int, separator: str, error: Exception) -> None:
         """Say which row of a chunk cannot be read."""

@@ -102,7 +102,7 @@ class TimeBins:
                 tzinfo=datetime.timezone(local.utcoffset() or datetime.timedelta())
             )
         if self.unit == "month":
-            months = key * self.length
+            months = max(key * self.length, -1969 * 12)  # calendars begin with the year 1
             return datetime.date(1970 + months // 12, months % 12 + 1, 1)
         days = key * self.length if self.unit == "day" else key * 7 * self.length + 4
         return EPOCH.date() + datetime.timedelta(days=days)

@@ -12,6 +12,8 @@ from numpy.typing import DTypeLike, NDArray
 # A vector register holds 32 bytes; a cache line 64.
 VECTOR_BYTES = 32
 LINE_BYTES = 64
+# In place of the number of a mode, where a pass can serve one mode or all of them.
+ALL_MODES = -1
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from onlinegcp.losses.formulas import EPS
+from onlinegcp.losses.likelihoods import Likelihood
 from onlinegcp.losses.record import Loss
-from onlinegcp.losses.registry import (
-    CODES,
-    CURVATURES,
-    FORMULAS,
-    LOSS_NAMES,
-    from_dict,
-    get_loss,
-)
+from onlinegcp.losses.registry import CODES, FORMULAS, LOSS_NAMES, from_dict, get_loss
+from onlinegcp.losses.traits import OddsForm, Traits
 
-__all__ = ["CODES", "CURVATURES", "EPS", "FORMULAS", "LOSS_NAMES", "Loss", "from_dict", "get_loss"]
+__all__ = [
+    "CODES",
+    "EPS",
+    "FORMULAS",
+    "LOSS_NAMES",
+    "Likelihood",
+    "Loss",
+    "OddsForm",
+    "Traits",
+    "from_dict",
+    "get_loss",
+]

@@ -104,6 +104,8 @@ class Likelihood:
         (x, p, scale) to (a, h): the log-likelihood is h(x) - a f(x, m).
     draw
         (rng, m, p, scale, size) to data of mean `Loss.mean(m)`.
+    free_scale
+        Whether the loss leaves the size of the noise open, so that `scale` counts.
     needs_scale
         Whether tails and terms mean nothing until a scale is given.
     """
@@ -111,6 +113,7 @@ class Likelihood:
     tails: Callable[[Any, Any, float, float], Tails]
     terms: Callable[[Any, float, float], tuple[float, Any]]
     draw: Callable[[np.random.Generator, Any, float, float, SampleSize], Any]
+    free_scale: bool = False
     needs_scale: bool = False
 
 
@@ -244,51 +247,74 @@ def _draw_bernoulli(rng: np.random.Generator, chance: Any, size: SampleSize) -> 
     return rng.random(np.shape(chance) if size is None else size) < chance
 
 
-LIKELIHOODS = {
-    "gaussian": Likelihood(
-        _gaussian_tails,
-        _gaussian_terms,
-        lambda rng, m, p, scale, size: rng.normal(m, scale, size),
-        needs_scale=True,
-    ),
-    "poisson": Likelihood(
-        _poisson_tails, _count_terms, lambda rng, m, p, scale, size: rng.poisson(m, size)
-    ),
-    "poisson_log": Likelihood(
-        _poisson_log_tails,
-        _count_terms,
-        lambda rng, m, p, scale, size: rng.poisson(np.exp(m), size),
-    ),
-    "bernoulli_odds": Likelihood(
-        _odds_tails,
-        _bernoulli_terms,
-        lambda rng, m, p, scale, size: _draw_bernoulli(rng, m / (1.0 + m), size),
-    ),
-    "bernoulli_logit": Likelihood(
-        _logit_tails,
-        _bernoulli_terms,
-        lambda rng, m, p, scale, size: _draw_bernoulli(rng, 0.5 + 0.5 * np.tanh(0.5 * m), size),
-    ),
-    "rayleigh": Likelihood(
-        _rayleigh_tails,
-        _rayleigh_terms,
-        lambda rng, m, p, scale, size: rng.rayleigh(m * np.sqrt(2.0 / np.pi), size),
-    ),
-    "gamma": Likelihood(
-        _gamma_tails,
-        _gamma_terms,
-        lambda rng, m, p, scale, size: rng.gamma(scale**-2.0, m * scale**2.0, size),
-    ),
-    "negative_binomial": Likelihood(
-        _negative_binomial_tails,
-        _negative_binomial_terms,
-        # A gamma-distributed Poisson rate; numpy's own sampler refuses m = 0.
-        lambda rng, m, p, scale, size: rng.poisson(rng.gamma(p, m, size)),
-    ),
-    "zero_truncated_poisson": Likelihood(
-        _zero_truncated_poisson_tails, _count_terms, _draw_zero_truncated
-    ),
-}
+GAUSSIAN = Likelihood(
+    _gaussian_tails,
+    _gaussian_terms,
+    lambda rng, m, p, scale, size: rng.normal(m, scale, size),
+    free_scale=True,
+    needs_scale=True,
+)
+POISSON = Likelihood(
+    _poisson_tails, _count_terms, lambda rng, m, p, scale, size: rng.poisson(m, size)
+)
+POISSON_LOG = Likelihood(
+    _poisson_log_tails,
+    _count_terms,
+    lambda rng, m, p, scale, size: rng.poisson(np.exp(m), size),
+)
+BERNOULLI_ODDS = Likelihood(
+    _odds_tails,
+    _bernoulli_terms,
+    lambda rng, m, p, scale, size: _draw_bernoulli(rng, m / (1.0 + m), size),
+)
+BERNOULLI_LOGIT = Likelihood(
+    _logit_tails,
+    _bernoulli_terms,
+    lambda rng, m, p, scale, size: _draw_bernoulli(rng, 0.5 + 0.5 * np.tanh(0.5 * m), size),
+)
+RAYLEIGH = Likelihood(
+    _rayleigh_tails,
+    _rayleigh_terms,
+    lambda rng, m, p, scale, size: rng.rayleigh(m * np.sqrt(2.0 / np.pi), size),
+)
+GAMMA = Likelihood(
+    _gamma_tails,
+    _gamma_terms,
+    lambda rng, m, p, scale, size: rng.gamma(scale**-2.0, m * scale**2.0, size),
+    free_scale=True,
+)
+NEGATIVE_BINOMIAL = Likelihood(
+    _negative_binomial_tails,
+    _negative_binomial_terms,
+    # A gamma-distributed Poisson rate; numpy's own sampler refuses m = 0.
+    lambda rng, m, p, scale, size: rng.poisson(rng.gamma(p, m, size)),
+)
+ZERO_TRUNCATED_POISSON = Likelihood(
+    _zero_truncated_poisson_tails, _count_terms, _draw_zero_truncated
+)
+
+
+# The least value f(x, .) has, at the model value that explains x best.
+
+
+def best_zero(x: Any, p: float) -> Any:
+    """Nothing: a model value that explains x completely costs nothing."""
+    return 0.0 * x
+
+
+def best_poisson(x: Any, p: float) -> Any:
+    """x - x log x."""
+    return x - _log_of_own(x, x)
+
+
+def best_rayleigh(x: Any, p: float) -> Any:
+    """2 log x + log(pi / 4) + 1."""
+    return 2.0 * np.log(x) + np.log(0.25 * np.pi) + 1.0
+
+
+def best_gamma(x: Any, p: float) -> Any:
+    """1 + log x."""
+    return 1.0 + np.log(x)
 
 
 def _log_of_own(x: Any, factor: Any) -> Any:
@@ -296,39 +322,22 @@ def _log_of_own(x: Any, factor: Any) -> Any:
     return x * np.log(np.where(x > 0.0, factor, 1.0))
 
 
-def _best_negative_binomial(x: Any, p: float) -> Any:
+def best_negative_binomial(x: Any, p: float) -> Any:
+    """f at m = x / p."""
     return (p + x) * np.log1p(x / p) - _log_of_own(x, x / p)
 
 
-def _best_beta(x: Any, p: float) -> Any:
+def best_beta(x: Any, p: float) -> Any:
+    """f at m = x."""
     # At x = 0 the best model value is 0, where f is not 0 but EPS^p / p (1 for p = 0.1).
     y = np.maximum(x, EPS)
     return np.power(y, p - 1.0) * (y / p - x / (p - 1.0))
 
 
-def _best_zero_truncated(x: Any, p: float) -> Any:
+def best_zero_truncated(x: Any, p: float) -> Any:
+    """f at the rate whose truncated mean is x; 0 at x = 1, where f tends to 0."""
     from scipy.special import lambertw
 
-    # The rate whose truncated mean is x; 0 at x = 1, where f tends to 0.
     rate = np.maximum(x + np.real(lambertw(-x * np.exp(-x))), 0.0)
     y = rate + EPS
     return np.where(x > 1.0, y + np.log(-np.expm1(-y) / y) - (x - 1.0) * np.log(y), 0.0)
-
-
-# The smallest f(x, .) can be, at the model value that explains x best.
-MINIMA: dict[str, Callable[[Any, float], Any]] = {
-    "gaussian": lambda x, p: 0.0 * x,
-    "poisson": lambda x, p: x - _log_of_own(x, x),
-    "poisson_log": lambda x, p: x - _log_of_own(x, x),
-    "bernoulli_odds": lambda x, p: 0.0 * x,
-    "bernoulli_logit": lambda x, p: 0.0 * x,
-    "rayleigh": lambda x, p: 2.0 * np.log(x) + np.log(0.25 * np.pi) + 1.0,
-    "gamma": lambda x, p: 1.0 + np.log(x),
-    "huber": lambda x, p: 0.0 * x,
-    "negative_binomial": _best_negative_binomial,
-    "beta": _best_beta,
-    "zero_truncated_poisson": _best_zero_truncated,
-}
-
-# (x - m)^2 is already twice the negative log-likelihood at unit variance.
-DEVIANCE_FACTORS = {"gaussian": 1.0, "huber": 1.0}

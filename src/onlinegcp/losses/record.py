@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.losses import likelihoods
 from onlinegcp.losses.formulas import EPS
-from onlinegcp.losses.likelihoods import Domain, FloatArray, SampleSize
+from onlinegcp.losses.likelihoods import Domain, FloatArray, Likelihood, SampleSize
+from onlinegcp.losses.traits import Traits
 from onlinegcp.losses.trial import ArrayFunction, CutAtZero, Difference, Guarded, as_float, try_out
 
 Formula: TypeAlias = Callable[[Any, Any, float], Any]
@@ -47,6 +48,12 @@ class Loss:
         Function of m that gives the expected datum; m itself if left out.
     minimum
         Function of x that gives the smallest value f(x, .) has; needed by `deviance` only.
+    likelihood
+        The distribution of the data (its functions get p = 0); needed by `log_likelihood`,
+        `p_value` and `sample`.
+    traits
+        What is special about it, which solvers and scores make use of; see `Traits`. What you say
+        here is believed, not checked.
     domain
         Data allowed: "real", "nonnegative", "positive", "binary", "at_least_one" or (low, high).
     zero_shape
@@ -61,6 +68,10 @@ class Loss:
         huber, which has no likelihood, the weight of reweighted least squares).
     mean
         Function of the array m.
+    minimum
+        Function of the array x, the smallest value of f(x, .); None if it is not known.
+    likelihood, traits
+        As above.
     code, parameter
         What the kernels know a built-in loss by; code is -1 for your own.
     parameters
@@ -99,7 +110,9 @@ class Loss:
     parameters: Mapping[str, float]
     natural_range: tuple[float, float]
     eps: ClassVar[float] = EPS
-    _minimum: MeanFunction | None
+    minimum: MeanFunction | None
+    likelihood: Likelihood | None
+    traits: Traits
     _rebuild: Callable[..., Loss] | None
 
     def __init__(
@@ -113,6 +126,8 @@ class Loss:
         fisher: Callable[[Any, Any], Any] | None = None,
         mean: Callable[[Any], Any] | None = None,
         minimum: Callable[[Any], Any] | None = None,
+        likelihood: Likelihood | None = None,
+        traits: Traits | None = None,
         domain: Domain = "real",
         zero_shape: str = "unknown",
         check: bool = True,
@@ -131,6 +146,15 @@ class Loss:
                 f"{owner} needs lower to be a number below infinity, but it is {lower!r}."
                 " Leave it out if model values may be anything."
             )
+        for what, given, kind in (
+            ("likelihood", likelihood, Likelihood),
+            ("traits", traits, Traits),
+        ):
+            if not (given is None or isinstance(given, kind)):
+                raise DataError(
+                    f"{owner} needs {what} to be a {kind.__name__}, but it is {given!r}."
+                    " Leave it out if you do not know."
+                )
         slope = Guarded(name, "deriv", deriv)
         bend = (
             Guarded(name, "curvature", curvature)
@@ -152,7 +176,9 @@ class Loss:
             parameter=0.0,
             parameters={},
             natural_range=(float(lower), np.inf),
-            _minimum=Guarded(name, "minimum", minimum) if minimum is not None else None,
+            minimum=Guarded(name, "minimum", minimum) if minimum is not None else None,
+            likelihood=likelihood,
+            traits=_cautious(float(lower)) if traits is None else traits,
             _rebuild=None,
         )
         try_out(self, slopes=check, curvature=check and curvature is not None)
@@ -163,6 +189,7 @@ class Loss:
         *,
         formulas: tuple[Formula, Formula, Formula, Formula],
         mean: Callable[[Any, float], Any],
+        minimum: Callable[[Any, float], Any],
         upper: float,
         rebuild: Callable[..., Loss],
         **fields: Any,
@@ -180,7 +207,7 @@ class Loss:
             mean=_BoundMean(mean, parameter),
             parameter=parameter,
             natural_range=(fields["lower"], upper),
-            _minimum=_BoundMean(likelihoods.MINIMA[fields["name"]], parameter),
+            minimum=_BoundMean(minimum, parameter),
             _rebuild=rebuild,
         )
         return loss
@@ -284,22 +311,22 @@ class Loss:
         Twice f(x, m) - min f(x, .), the usual deviance; for gaussian and huber, whose f is
         already twice a negative log-likelihood, f itself.
         """
-        if self._minimum is None:
+        if self.minimum is None:
             raise DataError(
                 f"Deviance needs the smallest value of f(x, .), but the loss {self.name!r} has"
                 " none. Pass minimum=... when you build it."
             )
-        factor = likelihoods.DEVIANCE_FACTORS.get(self.name, 2.0) if self._rebuild else 2.0
         # Rounding can put a perfect fit a hair below zero.
-        return np.maximum(factor * (self.value(x, m) - self._minimum(x)), 0.0)
+        above = self.value(x, m) - self.minimum(x)
+        return np.maximum(self.traits.deviance_factor * above, 0.0)
 
     def log_likelihood(
         self, x: ArrayLike, m: ArrayLike, *, scale: float | None = None
     ) -> FloatArray | None:
         """Complete log-probability (or log-density) of x, with the terms f leaves out.
 
-        None where there is no likelihood: huber, beta, your own losses, and gaussian without
-        a scale. `scale` is explained at `p_value`.
+        None where there is no likelihood: huber, beta, your own losses without one, and gaussian
+        without a scale. `scale` is explained at `p_value`.
         """
         likelihood = self._likelihood(scale)
         if likelihood is None:
@@ -357,22 +384,28 @@ class Loss:
 
         `scale` is the standard deviation for gaussian and sd / mean for gamma, 1 if not given.
         """
-        likelihood = likelihoods.LIKELIHOODS.get(self.name) if self._rebuild else None
+        likelihood = self.likelihood
         if likelihood is None:
             raise DataError(
-                f"Drawing data needs a likelihood, but the loss {self.name!r} has none. Losses"
-                f" that have one: {', '.join(likelihoods.LIKELIHOODS)}."
+                f"Drawing data needs a likelihood, but the loss {self.name!r} has none. Choose"
+                " another loss, or pass likelihood=... when you build your own."
             )
         noise = likelihoods.check_scale(scale, f"The loss {self.name!r}")
         return np.asarray(
             likelihood.draw(rng, as_float(m), self.parameter, noise, size), dtype=np.float64
         )
 
-    def _likelihood(self, scale: float | None) -> likelihoods.Likelihood | None:
-        likelihood = likelihoods.LIKELIHOODS.get(self.name) if self._rebuild else None
+    def _likelihood(self, scale: float | None) -> Likelihood | None:
+        likelihood = self.likelihood
         if likelihood is None or (likelihood.needs_scale and scale is None):
             return None
         return likelihood
+
+
+def _cautious(lower: float) -> Traits:
+    """What is assumed of a loss that says nothing: it may fall for ever if nothing bounds m."""
+    free = np.isinf(lower)
+    return Traits(prior_strength=0.1 if free else 0.0, capped_dispersion=lower == 0.0)
 
 
 def _rebuild(get_loss: Callable[..., Loss], name: str, parameters: dict[str, float]) -> Loss:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,84 +12,281 @@ import numpy as np
 
 from onlinegcp.errors import DataError
 from onlinegcp.losses import formulas as f
+from onlinegcp.losses import likelihoods as like
 from onlinegcp.losses.formulas import Numbers
 from onlinegcp.losses.record import Formula, Loss
+from onlinegcp.losses.traits import OddsForm, Traits
 
 
 @dataclass(frozen=True)
-class _Recipe:
-    """Everything the registry holds about one built-in loss."""
+class Parameter:
+    """The one number a loss may have.
 
-    formulas: tuple[Formula, Formula]
-    second: tuple[Formula, Formula]  # observed and expected curvature
+    Attributes
+    ----------
+    name, default
+        As in `get_loss`.
+    rule, allowed, advice
+        What it must be, in words and as a test, and what to do if it is not ("" for the default).
+    fit
+        The entry for a value of the parameter, where other things depend on it.
+    """
+
+    name: str
+    default: float
+    rule: str = "a positive finite number"
+    allowed: Callable[[float], bool] = lambda number: number > 0.0
+    advice: str = ""
+    fit: Callable[[Recipe, float], Recipe] = lambda recipe, number: recipe
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything there is to say about one built-in loss.
+
+    Attributes
+    ----------
+    value, deriv, curvature, fisher
+        Functions of (x, m, p), as in `formulas`.
+    mean
+        Expected datum at a model value: a function of (m, p).
+    minimum
+        Least value of f(x, .): a function of (x, p).
+    lower, domain, zero_shape, likelihood, traits
+        As in `Loss`.
+    upper
+        Model value above which the formulas go on as something else.
+    parameter
+        Its parameter, if it has one.
+    """
+
+    value: Formula
+    deriv: Formula
+    curvature: Formula
+    fisher: Formula
     mean: Callable[[Numbers, float], Numbers]
+    minimum: Callable[[Numbers, float], Numbers]
     lower: float
     domain: str
     zero_shape: str | None
-    parameter: tuple[str, float] | None = None
+    traits: Traits
+    likelihood: like.Likelihood | None = None
+    upper: float = np.inf
+    parameter: Parameter | None = None
 
 
 def _same(m: Numbers, p: float) -> Numbers:
     return 1.0 * m  # a copy: the caller may change what it gets
 
 
+def _fit_negative_binomial(recipe: Recipe, r: float) -> Recipe:
+    return replace(recipe, traits=replace(recipe.traits, odds_form=OddsForm(False, r, 1.0)))
+
+
+def _fit_beta(recipe: Recipe, b: float) -> Recipe:
+    if b < 0.0:  # f(0, m) is m^b / b, which has no minimum
+        return replace(recipe, domain="positive", zero_shape=None)
+    shape = "concave" if b < 1.0 else "convex"
+    return replace(recipe, zero_shape="quadratic" if b == 2.0 else shape)
+
+
 # The position in this table is the loss's code in the kernels: append, never reorder.
-# fmt: off
 _RECIPES = {
-    "gaussian": _Recipe(
-        (f.gaussian_value, f.gaussian_deriv),
-        (f.gaussian_curvature, f.gaussian_curvature),
-        _same, -np.inf, "real", "quadratic"),
-    "poisson": _Recipe(
-        (f.poisson_value, f.poisson_deriv),
-        (f.poisson_curvature, f.poisson_fisher),
-        _same, 0.0, "nonnegative", "linear"),
-    "poisson_log": _Recipe(
-        (f.poisson_log_value, f.poisson_log_deriv),
-        (f.poisson_log_curvature, f.poisson_log_curvature),
-        lambda m, p: np.exp(np.minimum(m, f.EXPONENT_LIMIT)), -np.inf, "nonnegative", "convex"),
-    "bernoulli_odds": _Recipe(
-        (f.bernoulli_odds_value, f.bernoulli_odds_deriv),
-        (f.bernoulli_odds_curvature, f.bernoulli_odds_fisher),
-        lambda m, p: m / (1.0 + m), 0.0, "binary", "concave"),
-    "bernoulli_logit": _Recipe(
-        (f.bernoulli_logit_value, f.bernoulli_logit_deriv),
-        (f.bernoulli_logit_curvature, f.bernoulli_logit_curvature),
-        lambda m, p: f.bernoulli_logit_deriv(0.0, m, p), -np.inf, "binary", "convex"),
-    "rayleigh": _Recipe(
-        (f.rayleigh_value, f.rayleigh_deriv),
-        (f.rayleigh_curvature, f.rayleigh_fisher),
-        _same, 0.0, "positive", None),
-    "gamma": _Recipe(
-        (f.gamma_value, f.gamma_deriv),
-        (f.gamma_curvature, f.gamma_fisher),
-        _same, 0.0, "positive", None),
-    "huber": _Recipe(
-        (f.huber_value, f.huber_deriv),
-        (f.huber_curvature, f.huber_fisher),
-        _same, -np.inf, "real", "convex", ("delta", 1.0)),
-    "negative_binomial": _Recipe(
-        (f.negative_binomial_value, f.negative_binomial_deriv),
-        (f.negative_binomial_curvature, f.negative_binomial_fisher),
-        lambda m, p: p * m, 0.0, "nonnegative", "concave", ("r", 1.0)),
-    "beta": _Recipe(
-        (f.beta_value, f.beta_deriv),
-        (f.beta_curvature, f.beta_fisher),
-        _same, 0.0, "nonnegative", "convex", ("b", 0.5)),
-    "zero_truncated_poisson": _Recipe(
-        (f.zero_truncated_poisson_value, f.zero_truncated_poisson_deriv),
-        (f.zero_truncated_poisson_curvature, f.zero_truncated_poisson_fisher),
-        lambda m, p: (m + f.EPS) / -np.expm1(-(m + f.EPS)), 0.0, "at_least_one", None),
+    "gaussian": Recipe(
+        value=f.gaussian_value,
+        deriv=f.gaussian_deriv,
+        curvature=f.gaussian_curvature,
+        fisher=f.gaussian_curvature,
+        mean=_same,
+        minimum=like.best_zero,
+        lower=-np.inf,
+        domain="real",
+        zero_shape="quadratic",
+        likelihood=like.GAUSSIAN,
+        traits=Traits(quadratic=True, tempered=True, deviance_factor=1.0, person=True),
+    ),
+    "poisson": Recipe(
+        value=f.poisson_value,
+        deriv=f.poisson_deriv,
+        curvature=f.poisson_curvature,
+        fisher=f.poisson_fisher,
+        mean=_same,
+        minimum=like.best_poisson,
+        lower=0.0,
+        domain="nonnegative",
+        zero_shape="linear",
+        likelihood=like.POISSON,
+        traits=Traits(
+            odds_form=OddsForm(linear=True),
+            capped_dispersion=True,
+            null_to=1e3,
+            counts=True,
+            person=True,
+            usual_weight=12.0,
+        ),
+    ),
+    "poisson_log": Recipe(
+        value=f.poisson_log_value,
+        deriv=f.poisson_log_deriv,
+        curvature=f.poisson_log_curvature,
+        fisher=f.poisson_log_curvature,
+        mean=lambda m, p: np.exp(np.minimum(m, f.EXPONENT_LIMIT)),
+        minimum=like.best_poisson,
+        lower=-np.inf,
+        upper=f.EXPONENT_LIMIT,
+        domain="nonnegative",
+        zero_shape="convex",
+        likelihood=like.POISSON_LOG,
+        traits=Traits(
+            prior_strength=1.0,
+            capped_dispersion=True,
+            null_to=1e3,
+            counts=True,
+            person=True,
+            usual_weight=2.0,
+        ),
+    ),
+    "bernoulli_odds": Recipe(
+        value=f.bernoulli_odds_value,
+        deriv=f.bernoulli_odds_deriv,
+        curvature=f.bernoulli_odds_curvature,
+        fisher=f.bernoulli_odds_fisher,
+        mean=lambda m, p: m / (1.0 + m),
+        minimum=like.best_zero,
+        lower=0.0,
+        domain="binary",
+        zero_shape="concave",
+        likelihood=like.BERNOULLI_ODDS,
+        traits=Traits(
+            odds_form=OddsForm(linear=False),
+            capped_dispersion=True,
+            null_to=1e9,
+            binary=True,
+            person=True,
+            usual_weight=1.0,
+        ),
+    ),
+    "bernoulli_logit": Recipe(
+        value=f.bernoulli_logit_value,
+        deriv=f.bernoulli_logit_deriv,
+        curvature=f.bernoulli_logit_curvature,
+        fisher=f.bernoulli_logit_curvature,
+        mean=lambda m, p: f.bernoulli_logit_deriv(0.0, m, p),
+        minimum=like.best_zero,
+        lower=-np.inf,
+        domain="binary",
+        zero_shape="convex",
+        likelihood=like.BERNOULLI_LOGIT,
+        traits=Traits(
+            logits=True,
+            prior_strength=1.0,
+            capped_dispersion=True,
+            null_to=1e9,
+            binary=True,
+            person=True,
+            usual_weight=2.0,
+        ),
+    ),
+    "rayleigh": Recipe(
+        value=f.rayleigh_value,
+        deriv=f.rayleigh_deriv,
+        curvature=f.rayleigh_curvature,
+        fisher=f.rayleigh_fisher,
+        mean=_same,
+        minimum=like.best_rayleigh,
+        lower=0.0,
+        domain="positive",
+        zero_shape=None,
+        likelihood=like.RAYLEIGH,
+        traits=Traits(capped_dispersion=True, person=True),
+    ),
+    "gamma": Recipe(
+        value=f.gamma_value,
+        deriv=f.gamma_deriv,
+        curvature=f.gamma_curvature,
+        fisher=f.gamma_fisher,
+        mean=_same,
+        minimum=like.best_gamma,
+        lower=0.0,
+        domain="positive",
+        zero_shape=None,
+        likelihood=like.GAMMA,
+        traits=Traits(capped_dispersion=True),
+    ),
+    "huber": Recipe(
+        value=f.huber_value,
+        deriv=f.huber_deriv,
+        curvature=f.huber_curvature,
+        fisher=f.huber_fisher,
+        mean=_same,
+        minimum=like.best_zero,
+        lower=-np.inf,
+        domain="real",
+        zero_shape="convex",
+        traits=Traits(tempered=True, deviance_factor=1.0, person=True),
+        parameter=Parameter("delta", 1.0),
+    ),
+    "negative_binomial": Recipe(
+        value=f.negative_binomial_value,
+        deriv=f.negative_binomial_deriv,
+        curvature=f.negative_binomial_curvature,
+        fisher=f.negative_binomial_fisher,
+        mean=lambda m, p: p * m,
+        minimum=like.best_negative_binomial,
+        lower=0.0,
+        domain="nonnegative",
+        zero_shape="concave",
+        likelihood=like.NEGATIVE_BINOMIAL,
+        traits=Traits(
+            rows_first=True,  # Fisher scoring beat the conjugate form on every problem it fits
+            prior_strength=1.0,  # a finite optimum it has, but it gains by the prior
+            capped_dispersion=True,
+            null_to=1e2,
+            long_tailed=True,
+            counts=True,
+            usual_weight=6.0,
+        ),
+        parameter=Parameter("r", 1.0, fit=_fit_negative_binomial),
+    ),
+    "beta": Recipe(
+        value=f.beta_value,
+        deriv=f.beta_deriv,
+        curvature=f.beta_curvature,
+        fisher=f.beta_fisher,
+        mean=_same,
+        minimum=like.best_beta,
+        lower=0.0,
+        domain="nonnegative",
+        zero_shape="convex",
+        traits=Traits(capped_dispersion=True),
+        parameter=Parameter(
+            "b",
+            0.5,
+            "a finite number other than 0 and 1",
+            lambda number: number not in (0.0, 1.0),
+            "Use loss='gamma' for b = 0, loss='poisson' for b = 1.",
+            _fit_beta,
+        ),
+    ),
+    "zero_truncated_poisson": Recipe(
+        value=f.zero_truncated_poisson_value,
+        deriv=f.zero_truncated_poisson_deriv,
+        curvature=f.zero_truncated_poisson_curvature,
+        fisher=f.zero_truncated_poisson_fisher,
+        mean=lambda m, p: (m + f.EPS) / -np.expm1(-(m + f.EPS)),
+        minimum=like.best_zero_truncated,
+        lower=0.0,
+        domain="at_least_one",
+        zero_shape=None,
+        likelihood=like.ZERO_TRUNCATED_POISSON,
+        traits=Traits(capped_dispersion=True, null_to=1e3, counts=True),
+    ),
 }
-# fmt: on
 
 LOSS_NAMES = tuple(_RECIPES)
 CODES = {name: code for code, name in enumerate(LOSS_NAMES)}
 FORMULAS: dict[int, tuple[Formula, Formula]] = {
-    code: _RECIPES[name].formulas for name, code in CODES.items()
-}
-CURVATURES: dict[int, tuple[Formula, Formula]] = {
-    code: _RECIPES[name].second for name, code in CODES.items()
+    code: (_RECIPES[name].value, _RECIPES[name].deriv) for name, code in CODES.items()
 }
 
 
@@ -122,15 +319,16 @@ def get_loss(loss: str | Loss, **parameters: float) -> Loss:
         raise DataError(f"No loss is called {loss!r}.{_suggest(loss, LOSS_NAMES)}")
     wanted = _RECIPES[loss].parameter
     for given in parameters:
-        if wanted is None or given != wanted[0]:
-            known = "takes no parameter" if wanted is None else f"takes the parameter {wanted[0]}"
+        if wanted is None or given != wanted.name:
+            known = "takes no parameter" if wanted is None else f"takes the parameter {wanted.name}"
             raise DataError(
                 f"The loss {loss!r} {known}, but {given!r} = {parameters[given]!r} was given."
-                f"{_suggest(given, wanted[:1]) if wanted else ' Leave it out.'}"
+                f"{_suggest(given, (wanted.name,)) if wanted else ' Leave it out.'}"
             )
     if wanted is None:
         return _built_in(loss, 0.0)
-    return _built_in(loss, _check_parameter(loss, wanted[0], parameters.get(*wanted)))
+    number = parameters.get(wanted.name, wanted.default)
+    return _built_in(loss, _check_parameter(loss, wanted, number))
 
 
 def _suggest(given: str, known: tuple[str, ...]) -> str:
@@ -139,18 +337,15 @@ def _suggest(given: str, known: tuple[str, ...]) -> str:
     return f"{hint} Choose one of {', '.join(known)}."
 
 
-def _check_parameter(loss: str, name: str, given: object) -> float:
-    rule = "a finite number other than 0 and 1" if loss == "beta" else "a positive finite number"
-    advice = f"The default is {_RECIPES[loss].parameter[1]}."  # type: ignore[index]
-    if loss == "beta":
-        advice = "Use loss='gamma' for b = 0, loss='poisson' for b = 1."
+def _check_parameter(loss: str, wanted: Parameter, given: object) -> float:
     try:
         number = float(given)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         number = np.nan
-    if not np.isfinite(number) or (number in (0.0, 1.0) if loss == "beta" else number <= 0.0):
+    if not (np.isfinite(number) and wanted.allowed(number)):
         raise DataError(
-            f"The loss {loss!r} needs {name} to be {rule}, but it is {given!r}. {advice}"
+            f"The loss {loss!r} needs {wanted.name} to be {wanted.rule}, but it is {given!r}. "
+            f"{wanted.advice or f'The default is {wanted.default}.'}"
         )
     return number
 
@@ -158,21 +353,21 @@ def _check_parameter(loss: str, name: str, given: object) -> float:
 @lru_cache(maxsize=128)
 def _built_in(name: str, parameter: float) -> Loss:
     recipe = _RECIPES[name]
-    domain, zero_shape = recipe.domain, recipe.zero_shape
-    if name == "beta":  # f(0, m) is m^b / b, which has no minimum for b < 0
-        zero_shape = "concave" if parameter < 1.0 else "convex"
-        zero_shape = "quadratic" if parameter == 2.0 else zero_shape
-        domain, zero_shape = ("positive", None) if parameter < 0.0 else (domain, zero_shape)
+    wanted = recipe.parameter
+    recipe = recipe if wanted is None else wanted.fit(recipe, parameter)
     return Loss._built_in(
         name=name,
-        parameters={} if recipe.parameter is None else {recipe.parameter[0]: parameter},
+        parameters={} if wanted is None else {wanted.name: parameter},
         code=CODES[name],
-        formulas=(*recipe.formulas, *recipe.second),
+        formulas=(recipe.value, recipe.deriv, recipe.curvature, recipe.fisher),
         mean=recipe.mean,
+        minimum=recipe.minimum,
         lower=recipe.lower,
-        upper=f.EXPONENT_LIMIT if name == "poisson_log" else np.inf,
-        domain=domain,
-        zero_shape=zero_shape,
+        upper=recipe.upper,
+        domain=recipe.domain,
+        zero_shape=recipe.zero_shape,
+        likelihood=recipe.likelihood,
+        traits=recipe.traits,
         rebuild=get_loss,
     )
 

@@ -106,8 +106,8 @@ def try_out(loss: Loss, *, slopes: bool, curvature: bool) -> None:
     with np.errstate(all="ignore"):  # what is not finite is reported below, with its place
         outputs = {role: getattr(loss, role)(x, m) for role in ("value", "deriv", "fisher")}
         loss.mean(m)
-        if loss._minimum is not None:
-            loss._minimum(x)
+        if loss.minimum is not None:
+            loss.minimum(x)
         for role, output in outputs.items():
             _refuse_at(loss, role, x, m, ~np.isfinite(output), output, "be finite")
         fisher = outputs["fisher"]

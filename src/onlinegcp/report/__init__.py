@@ -12,7 +12,7 @@ from onlinegcp.report.fit import mean_losses
 from onlinegcp.report.global_loss import Progress, measure_global
 from onlinegcp.report.page import render
 from onlinegcp.report.payload import build
-from onlinegcp.runlog import RunView, read_run
+from onlinegcp.runlog import RunView, Step, read_run
 from onlinegcp.storage.atomic import replacing
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def make_report(
     found = measure_global(view, slices=slices, loss=loss, progress=progress)
     if found.missing:
         return Report(view, found.missing)
-    steps = [
+    steps: list[Step] = [
         {**step, "global": value}
         for step, value in zip(view.steps, found.losses.tolist(), strict=True)
     ]

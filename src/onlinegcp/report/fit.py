@@ -10,10 +10,8 @@ import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray
 from onlinegcp.drawing.text import and_list, number, percent
-from onlinegcp.runlog import RunView, Step
-
-_COUNTS = ("poisson", "zero_truncated_poisson", "negative_binomial")
-_BINARY = ("bernoulli_odds", "bernoulli_logit")
+from onlinegcp.losses import LOSS_NAMES, Traits, get_loss
+from onlinegcp.runlog import Number, RunView, Step
 
 
 @final
@@ -46,7 +44,13 @@ def loss_name(view: RunView) -> str:
     return str(given)
 
 
-def series(steps: Sequence[Step], name: str) -> FloatArray:
+def loss_traits(view: RunView) -> Traits:
+    """What is special about that loss; nothing if it is not a built-in one."""
+    name = loss_name(view)
+    return get_loss(name).traits if name in LOSS_NAMES else Traits()
+
+
+def series(steps: Sequence[Step], name: Number) -> FloatArray:
     """A field of all steps, NaN where there is none."""
     values = [step.get(name) for step in steps]
     return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
@@ -54,7 +58,8 @@ def series(steps: Sequence[Step], name: str) -> FloatArray:
 
 def divisor(view: RunView) -> tuple[str, FloatArray]:
     """What makes losses of large and small slices comparable, and its name."""
-    field = "total" if loss_name(view) in (*_COUNTS, *_BINARY) else "norm_squared"
+    traits = loss_traits(view)
+    field: Number = "total" if traits.counts or traits.binary else "norm_squared"
     size = series(view.steps, field)
     return "event" if field == "total" else "squared norm", np.where(size > 0, size, np.nan)
 
@@ -93,8 +98,7 @@ def judge(view: RunView) -> Fit:
     if not scored.any():
         return Fit(unit, "", "", "No slice has been predicted yet: the warm start is not over")
     loss, n = before[scored], size[scored]
-    name = loss_name(view)
-    figure, caption, sentence = _quality(view, name, scored, loss, n)
+    figure, caption, sentence = _quality(view, scored, loss, n)
     trend = _trend(loss / n)
     if not sentence:
         sentence = f"The mean prequential loss is {number(float((loss / n).mean()))} per {unit}"
@@ -102,14 +106,14 @@ def judge(view: RunView) -> Fit:
 
 
 def _quality(
-    view: RunView, name: str, scored: np.ndarray, loss: FloatArray, n: FloatArray
+    view: RunView, scored: np.ndarray, loss: FloatArray, n: FloatArray
 ) -> tuple[str, str, str]:
-    cells = series(view.steps, "n_observed")[scored]
-    if name == "gaussian":
+    cells, traits = series(view.steps, "n_observed")[scored], loss_traits(view)
+    if traits.quadratic:
         share = 1 - float(loss.sum() / n.sum())
         text = f"Before learning a slice, the model explains {percent(share)} of its squared size"
         return percent(share), "of each slice explained before seeing it", text
-    if name == "poisson":
+    if traits.poisson:
         # The same loss for one rate everywhere; terms in the data alone cancel.
         even = n - n * np.log(n / cells)
         times = float(np.exp((even - loss).sum() / n.sum()))
@@ -121,7 +125,7 @@ def _quality(
             f"{number(times, 2)} times the chance that an even spread would"
         )
         return f"{number(times, 2)}×", "better aimed than an even spread", text
-    if name in _BINARY:
+    if traits.binary:
         rate = np.clip(n / cells, 1e-12, 1 - 1e-12)
         even = -(n * np.log(rate) + (cells - n) * np.log1p(-rate))
         share = 1 - float(loss.sum() / even.sum())

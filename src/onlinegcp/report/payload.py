@@ -19,7 +19,8 @@ from onlinegcp.drawing.profiles import (
 from onlinegcp.report.fit import divisor, judge, loss_name, series
 from onlinegcp.report.summary import summarize
 from onlinegcp.report.words import Pattern, describe
-from onlinegcp.runlog import RunView, Step
+from onlinegcp.runlog import COUNTS, Cell, Number, RunView, Step, anomaly_of, smallest_p
+from onlinegcp.storage.older import todays_parameters
 
 # Points a page draws per series at most, numbers per matrix, and slices whose cells it keeps:
 # with 50 components together under 4 MB.
@@ -28,13 +29,6 @@ MOST_NUMBERS = 300_000
 MOST_DETAILS = 400
 # Bars per category mode.
 TOP = 8
-
-# Parameters of OnlineGCP that its default solver knows; the others belong to the paper's solver.
-# Written down here, because asking the class would load the whole model.
-OF_AUTO = (
-    *("rank", "loss", "solver", "forget", "init", "init_slices", "init_starts", "random_state"),
-    *("lower", "n_jobs", "device"),
-)
 
 Json = dict[str, Any]
 
@@ -79,9 +73,11 @@ def describe_run(view: RunView) -> Json:
 
 def _parameters(model: Json) -> Json:
     """The parameters that did something, as a reader writes them."""
-    given = model.get("parameters") or {}
-    auto = model.get("method") == "OnlineGCP" and given.get("solver") == "auto"
-    return {name: _written(value) for name, value in given.items() if not auto or name in OF_AUTO}
+    given = todays_parameters(model.get("method"), model.get("parameters") or {})
+    solver = given.get("solver")
+    if isinstance(solver, dict):
+        given = {**given, "solver": "sgd", **solver["sgd"]}
+    return {name: _written(value) for name, value in given.items()}
 
 
 def _written(value: Any) -> Any:
@@ -91,6 +87,9 @@ def _written(value: Any) -> Any:
         return "a K-tensor of the caller's"
     if "own_loss" in value:
         return f"{value['own_loss']} (the caller's own)"
+    if "step" in value:
+        step = value["step"]
+        return "{name} (beta_1={beta_1}, beta_2={beta_2}, epsilon={epsilon})".format(**step)
     loss = value.get("loss", value)
     options = ", ".join(f"{name}={item}" for name, item in (loss.get("parameters") or {}).items())
     return f"{loss.get('name')}({options})" if options else loss.get("name")
@@ -129,7 +128,7 @@ def build_steps(view: RunView) -> Json:
         "count": len(steps),
         "events": float(np.nansum(series(steps, "total"))) if steps else 0.0,
         "seconds": float(np.nansum(series(steps, "seconds"))) if steps else 0.0,
-        "flagged": sum(1 for step in steps if (step.get("anomaly") or {}).get("flagged")),
+        "flagged": sum(1 for step in steps if anomaly_of(step).get("flagged")),
         "scored": sum(1 for step in steps if step.get("anomaly")),
         "rows": [row(group, kept, unit) for group in chosen],
     }
@@ -162,7 +161,7 @@ def row(group: Sequence[Step], kept: Collection[int], unit: str) -> Json:
     }
     if any("global" in step for step in group):
         out["global"] = _loss(group, "global", unit)
-    for name in ("births", "deaths", "merges"):
+    for name in COUNTS:
         if count := sum(step.get(name) or 0 for step in group):
             out[name] = count
     if any(step.get("held") for step in group):
@@ -185,15 +184,8 @@ def row(group: Sequence[Step], kept: Collection[int], unit: str) -> Json:
     return out
 
 
-def surprise(step: Step) -> float:
-    """The smaller of a step's two p-values, 1 where it was not scored."""
-    anomaly = step.get("anomaly") or {}
-    values = [anomaly.get("p"), anomaly.get("volume_p")]
-    return min((v for v in values if v is not None), default=1.0)
-
-
 def _surprise_key(step: Step) -> tuple[bool, float]:
-    return not (step.get("anomaly") or {}).get("flagged"), surprise(step)
+    return not anomaly_of(step).get("flagged"), smallest_p(step)
 
 
 def _worth_details(steps: Sequence[Step]) -> set[int]:
@@ -238,14 +230,14 @@ def _component(pattern: Pattern, modes: Sequence[ModeProfile]) -> Json:
     }
 
 
-def _cell(cell: Json) -> list[Any]:
+def _cell(cell: Cell) -> list[Any]:
     names = cell.get("labels") or cell.get("index") or ()
-    numbers = [_short(cell.get(name)) for name in ("observed", "expected", "p", "share")]
-    return [[str(name) for name in names], *numbers]
+    numbers = (cell.get("observed"), cell.get("expected"), cell.get("p"), cell.get("share"))
+    return [[str(name) for name in names], *map(_short, numbers)]
 
 
-def _loss(group: Sequence[Step], name: str, unit: str) -> Any:
-    size = "total" if unit == "event" else "norm_squared"
+def _loss(group: Sequence[Step], name: Number, unit: str) -> Any:
+    size: Number = "total" if unit == "event" else "norm_squared"
     pairs = [(s.get(name), s.get(size)) for s in group]
     good = [(loss, n) for loss, n in pairs if loss is not None and math.isfinite(loss) and n]
     if not good:
@@ -253,8 +245,8 @@ def _loss(group: Sequence[Step], name: str, unit: str) -> Any:
     return _short(sum(loss for loss, _ in good) / sum(n for _, n in good))
 
 
-def _mean(group: Sequence[Step], name: str) -> Any:
-    values = [step[name] for step in group if step.get(name) is not None]
+def _mean(group: Sequence[Step], name: Number) -> Any:
+    values = [value for step in group if (value := step.get(name)) is not None]
     return _short(sum(values) / len(values)) if values else None
 
 

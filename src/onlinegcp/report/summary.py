@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray, matrix
 from onlinegcp.drawing.text import and_list, number, percent, plural, say_interval, say_time
-from onlinegcp.report.fit import Fit, loss_name, say_means
+from onlinegcp.report.fit import Fit, loss_name, loss_traits, say_means
 from onlinegcp.report.words import Pattern
-from onlinegcp.runlog import RunView, Step
-
-_PEOPLE = ("poisson", "gaussian", "bernoulli", "huber", "rayleigh")
-_COUNTED = ("poisson", "poisson_log", "zero_truncated_poisson", "negative_binomial")
+from onlinegcp.runlog import RunView, Step, anomaly_of, smallest_p
 
 
 def summarize(
@@ -52,7 +48,7 @@ def _data(view: RunView) -> str:
     lengths = " × ".join(f"{len(names):,}" for names in view.labels)
     shape = f"{' × '.join(view.modes)} ({lengths})" if lengths else ""
     slices = plural(len(steps), f"{every} slice".strip())
-    what = f"{number(total)} events" if loss_name(view) in _COUNTED else "Data"
+    what = f"{number(total)} events" if loss_traits(view).counts else "Data"
     span = f"{say_time(steps[0].get('time'))} to {say_time(steps[-1].get('time'))}"
     when = "" if steps[0].get("time") is None else f" from {span}"
     return f"{what}{when}, in {slices}" + (f" of {shape}." if shape else ".")
@@ -66,7 +62,7 @@ def _model(view: RunView) -> str:
     held = sum(1 for step in view.steps if step.get("held"))
     skipped = f" {plural(held, 'flagged slice')} not learned." if held else ""
     loss = loss_name(view).replace("_", " ")
-    if loss.split()[0] in _PEOPLE:
+    if loss_traits(view).person:
         loss = loss.capitalize()
     return (
         f"{model.get('method', 'A model')} of rank {rank} with the {loss} loss, learned one slice "
@@ -91,10 +87,10 @@ def anomalies(steps: Sequence[Step], top: int = 3) -> str:
     scored = [step for step in steps if step.get("anomaly")]
     if not scored:
         return "No slice has been scored yet."
-    flagged = [step for step in scored if step["anomaly"].get("flagged")]
+    flagged = [step for step in scored if anomaly_of(step).get("flagged")]
     if not flagged:
         return f"None of {plural(len(scored), 'scored slice')} was flagged."
-    worst = sorted(flagged, key=_smallest)[:top]
+    worst = sorted(flagged, key=smallest_p)[:top]
     named = and_list([f"{say_time(step.get('time'))} ({_why(step)})" for step in worst])
     share = percent(len(flagged) / len(scored))
     lead = "The oddest" if len(flagged) > top else "They are" if len(flagged) > 1 else "It is"
@@ -105,11 +101,11 @@ def anomalies(steps: Sequence[Step], top: int = 3) -> str:
 
 
 def _why(step: Step) -> str:
-    anomaly = step["anomaly"]
+    anomaly = anomaly_of(step)
     expected = anomaly.get("expected_total")
     if anomaly.get("kind") == "volume" and expected is not None:
         return f"{number(step.get('total'))} where {number(round(expected))} were expected"
-    cells: list[dict[str, Any]] = anomaly.get("cells") or []
+    cells = anomaly.get("cells")
     if not cells:
         return "an unusual pattern"
     best = cells[0]
@@ -118,11 +114,6 @@ def _why(step: Step) -> str:
         f"{names}: {number(best.get('observed'))} where {number(best.get('expected'), 2)} "
         "were expected"
     )
-
-
-def _smallest(step: Step) -> float:
-    values = (step["anomaly"].get("p"), step["anomaly"].get("volume_p"))
-    return min((v for v in values if v is not None), default=1.0)
 
 
 def _change(view: RunView, patterns: Sequence[Pattern]) -> str:

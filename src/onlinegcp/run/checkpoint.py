@@ -23,6 +23,7 @@ from onlinegcp.runlog import (
     CHECKPOINT_KIND,
     STEPS,
     SYNCED,
+    Step,
     read_checkpoint,
     recover,
 )
@@ -33,7 +34,6 @@ from onlinegcp.streaming import StreamingModel
 from onlinegcp.streaming.storage import pack_model, unpack_model
 
 Labels = tuple[tuple[str, ...], ...]
-Line = dict[str, Any]
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Checkpoint:
     kept_labels: Kept | None = None
     events: dict[str, Any] | None = None
     last_time: Any = None
-    last_lines: list[Line] = field(default_factory=list)
+    last_lines: list[Step] = field(default_factory=list)
 
 
 def write_checkpoint(folder: Path, point: Checkpoint) -> None:

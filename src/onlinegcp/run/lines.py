@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.anomaly import drift
-from onlinegcp.slices import Slice
-from onlinegcp.solvers.objective import slice_loss
+from onlinegcp.runlog import Anomaly, Step
+from onlinegcp.slices import Slice, widen
 from onlinegcp.streaming import StreamingModel
-from onlinegcp.streaming.admission import widen
 
 FloatArray = NDArray[np.float64]
-Line = dict[str, Any]
-
-_OF_THE_STEP = ("prequential", "local", "forget", "newton_steps", "births", "deaths", "merges")
-_NO_STEP = {"forget": None, "newton_steps": 0, "births": 0, "deaths": 0, "merges": 0}
 
 
 def learned_line(
@@ -27,7 +22,7 @@ def learned_line(
     model: StreamingModel,
     old: Sequence[FloatArray] | None,
     anomaly: dict[str, Any] | None,
-) -> Line:
+) -> Step:
     """The line of a slice the model has just learned.
 
     Parameters
@@ -45,53 +40,58 @@ def learned_line(
     """
     record = model.last_
     assert record is not None
-    step = {name: getattr(record, name) for name in _OF_THE_STEP}
     moved = np.zeros(model.rank) if old is None else drift(old, model.factors_)
-    return _line(x, number, step, model.weights_, moved, anomaly)
+    line = _line(x, number, record.prequential, record.local, model.weights_)
+    line["forget"] = record.forget
+    line["newton_steps"] = record.newton_steps
+    line["births"], line["deaths"] = record.births, record.deaths
+    line["merges"] = record.merges
+    line["drift"], line["anomaly"] = moved, cast("Anomaly | None", anomaly)
+    return line
 
 
-def held_line(x: Slice, number: int, model: StreamingModel, anomaly: dict[str, Any]) -> Line:
+def held_line(x: Slice, number: int, model: StreamingModel, anomaly: dict[str, Any]) -> Step:
     """The line of a flagged slice that was not learned."""
     weights, loss = seen(x, model)
-    step = {"prequential": loss, "local": loss, **_NO_STEP}
-    return _line(x, number, step, weights, np.zeros(model.rank), anomaly, held=True)
+    line = _line(x, number, loss, loss, weights)
+    line["held"], line["anomaly"] = True, cast(Anomaly, anomaly)
+    return line
 
 
-def warm_lines(slices: Sequence[Slice], number: int, model: StreamingModel) -> list[Line]:
+def warm_lines(slices: Sequence[Slice], number: int, model: StreamingModel) -> list[Step]:
     """Lines of the slices a warm start was made from, as the model now sees them."""
     lines = []
-    for x in slices:
+    for n, x in enumerate(slices, number):
         weights, loss = seen(x, model)
-        step = {"prequential": None, "local": loss, **_NO_STEP}
-        lines.append(_line(x, number, step, weights, np.zeros(model.rank), None, warm=True))
-        number += 1
+        line = _line(x, n, None, loss, weights)
+        line["warm"] = True
+        lines.append(line)
     return lines
 
 
 def _line(
-    x: Slice,
-    number: int,
-    step: dict[str, Any],
-    weights: FloatArray,
-    moved: FloatArray,
-    anomaly: dict[str, Any] | None,
-    *,
-    warm: bool = False,
-    held: bool = False,
-) -> Line:
+    x: Slice, number: int, prequential: float | None, local: float, weights: FloatArray
+) -> Step:
+    """Every field of a line, for a slice at which nothing happened."""
     return {
         "number": number,
         "time": written(x.time),
-        "warm": warm,
+        "warm": False,
         "nnz": x.nnz,
         "n_observed": x.n_observed,
         "total": x.total,
         "norm_squared": x.norm_squared,
-        **step,
+        "prequential": prequential,
+        "local": local,
+        "forget": None,
+        "newton_steps": 0,
+        "births": 0,
+        "deaths": 0,
+        "merges": 0,
         "weights": weights,
-        "drift": moved,
-        "held": held,
-        "anomaly": anomaly,
+        "drift": np.zeros(len(weights)),
+        "held": False,
+        "anomaly": None,
     }
 
 
@@ -103,7 +103,7 @@ def seen(x: Slice, model: StreamingModel) -> tuple[FloatArray, float]:
     # As the model sees a slice from before its newest labels: dense ones are left to it.
     known = known if known.array is not None else widen(known, shape)
     weights = model.transform([known])[0]
-    return weights, slice_loss(known, factors, weights, model._get_loss(), seed=model._seed)
+    return weights, model.loss_of(known, weights)
 
 
 def cropped(x: Slice, shape: Sequence[int]) -> Slice:

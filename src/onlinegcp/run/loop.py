@@ -31,7 +31,7 @@ from onlinegcp.run.checkpoint import (
     write_checkpoint,
 )
 from onlinegcp.run.disk import DiskSync
-from onlinegcp.run.lines import Line, held_line, learned_line, warm_lines, written
+from onlinegcp.run.lines import held_line, learned_line, warm_lines, written
 from onlinegcp.run.settings import event_settings, model_settings
 from onlinegcp.run.sources import SOURCES, Source, describe, note
 from onlinegcp.runlog.labels import LABELS
@@ -376,7 +376,7 @@ class Run:
                 last = None
             yield x
 
-    def _advance(self, x: Slice, hold: bool) -> list[Line]:
+    def _advance(self, x: Slice, hold: bool) -> list[runlog.Step]:
         """Score and learn one slice; its line, or none or many around the end of the warm start."""
         start = time.perf_counter()
         try:
@@ -389,12 +389,12 @@ class Run:
         seconds = time.perf_counter() - start
         return [{**line, "seconds": round(seconds / len(lines), 6)} for line in lines]
 
-    def _lines(self, x: Slice, hold: bool) -> list[Line]:
+    def _lines(self, x: Slice, hold: bool) -> list[runlog.Step]:
         model, number = self.model, self.n_steps + 1
         buffer = _buffer(model)
         if buffer is not None:
             model.partial_fit([x])
-            self._point.tracker.update_volume(x, signed=model._get_loss().domain == "real")
+            self._point.tracker.update_volume(x, signed=model.loss_.domain == "real")
             if _buffer(model) is not None:
                 return []
             if model.init is None:
@@ -420,7 +420,7 @@ class Run:
 
     # ---- the directory
 
-    def _store(self, lines: list[Line]) -> None:
+    def _store(self, lines: list[runlog.Step]) -> None:
         """The checkpoint first, the lines second: see `runlog`."""
         self._broken = True  # until all of it is written
         self._begin()
@@ -477,9 +477,6 @@ def _sweep(folder: Path) -> None:
 
 def _buffer(model: StreamingModel) -> tuple[Slice, ...] | None:
     """Slices a warm start has collected so far; None when it is over."""
-    if not model.__sklearn_is_fitted__():
-        return ()
-    if model.last_ is not None:
+    if model.started_:
         return None
-    saved = model.get_state()
-    return None if saved["state"] is not None else tuple(saved["buffer"])
+    return tuple(model.get_state()["buffer"]) if model.__sklearn_is_fitted__() else ()

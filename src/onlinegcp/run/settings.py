@@ -6,13 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from onlinegcp import __version__
 from onlinegcp.errors import DataError, StateError
-from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, from_dict
-from onlinegcp.streaming import METHODS, StreamingModel
+from onlinegcp.losses import Loss
+from onlinegcp.streaming import METHODS, SGD, StreamingModel
+from onlinegcp.streaming.parameters import pack_parameters, unpack_parameters
 
 # Settings of `from_events` that belong to one source and not to the run.
 OF_THE_SOURCE = ("since", "until", "in_order", "close_last", "format")
@@ -21,10 +19,9 @@ OF_THE_SOURCE = ("since", "until", "in_order", "close_last", "format")
 def model_settings(model: StreamingModel) -> dict[str, Any]:
     """The method and parameters of a model."""
     parameters = model.get_params(deep=False)
-    return {
-        "method": type(model).__name__,
-        "parameters": {name: _pack(value, name) for name, value in parameters.items()},
-    }
+    if parameters.get("solver") == "sgd":
+        parameters["solver"] = SGD()  # a run says all that made it, defaults included
+    return {"method": type(model).__name__, "parameters": pack_parameters(parameters)}
 
 
 def event_settings(events: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,23 +66,6 @@ def _spelt(mode: Any) -> str:
     return str(text)
 
 
-def _pack(value: Any, name: str) -> Any:
-    """A parameter of the model as JSON; floats survive it exactly."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, Loss):
-        return {"own_loss": value.name} if value.code < 0 else {"loss": value.to_dict()}
-    if isinstance(value, KTensor):
-        parts = [value.weights, *value.factors]
-        return {"ktensor": [part.tolist() for part in parts]}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise DataError(
-        f"parameters that are numbers, names, losses or K-tensors can be stored, but {name} is a "
-        f"{type(value).__name__}. Pass it by name."
-    )
-
-
 def fresh_model(info: Mapping[str, Any], loss: Loss | None) -> StreamingModel:
     """The model of a run that has learned nothing yet."""
     classes = {method.__name__: method for method in METHODS.values()}
@@ -95,17 +75,8 @@ def fresh_model(info: Mapping[str, Any], loss: Loss | None) -> StreamingModel:
             f"the run's method must be one of {', '.join(sorted(classes))}, but is "
             f"{stored.get('method')!r}. Upgrade onlinegcp to open it."
         )
-    parameters = {}
-    for name, value in stored["parameters"].items():
-        if isinstance(value, dict) and "own_loss" in value:
-            # Whether it is the right one is checked with the checkpoint.
-            value = loss if loss is not None else "gaussian"
-        elif isinstance(value, dict) and "loss" in value:
-            value = from_dict(value["loss"])
-        elif isinstance(value, dict):
-            weights, *factors = (np.array(part, dtype=np.float64) for part in value["ktensor"])
-            value = KTensor(weights, factors)
-        parameters[name] = value
+    # Whether the loss is the right one is checked with the checkpoint.
+    parameters = unpack_parameters(stored["method"], stored["parameters"], loss=loss)
     try:
         return classes[stored["method"]](**parameters)
     except TypeError as error:

@@ -18,7 +18,17 @@ checkpoint; `recover` puts it back.
 from __future__ import annotations
 
 from onlinegcp.runlog.files import CHECKPOINT, CHECKPOINT_KIND, FORMAT, RUN, STEPS, SYNCED
-from onlinegcp.runlog.line import Step, encode_step
+from onlinegcp.runlog.line import (
+    COUNTS,
+    Anomaly,
+    Cell,
+    Number,
+    Step,
+    Vector,
+    anomaly_of,
+    encode_step,
+    smallest_p,
+)
 from onlinegcp.runlog.lock import LOCK, Lock, is_locked
 from onlinegcp.runlog.reading import (
     Position,
@@ -41,8 +51,9 @@ from onlinegcp.runlog.writing import (
 )
 
 __all__ = [
-    "CHECKPOINT", "CHECKPOINT_KIND", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED", "Lock", "Position",
-    "RunView", "Step", "Tail", "append_lines", "append_step", "check_new", "encode_step",
-    "environment", "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json",
-    "recover", "tail", "upgrade_run_json", "write_run_json",
+    "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED",
+    "Anomaly", "Cell", "Lock", "Number", "Position", "RunView", "Step", "Tail", "Vector",
+    "anomaly_of", "append_lines", "append_step", "check_new", "encode_step", "environment",
+    "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json", "recover",
+    "smallest_p", "tail", "upgrade_run_json", "write_run_json",
 ]  # fmt: skip

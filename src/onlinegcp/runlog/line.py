@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 
@@ -14,7 +14,92 @@ from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import STEPS
 from onlinegcp.storage.appending import unreadable
 
-Step = dict[str, Any]
+
+class Cell(TypedDict):
+    """A cell that an anomaly names."""
+
+    index: list[int]
+    labels: list[str]
+    observed: float
+    expected: float
+    p: float | None
+    share: float
+
+
+class Share(TypedDict):
+    """A row of a mode and its share of the misfit."""
+
+    label: str
+    share: float
+
+
+class Anomaly(TypedDict, total=False):
+    """How odd a slice was before it was learned, as `onlinegcp.anomaly.Anomaly` has it."""
+
+    p: float | None
+    z: float | None
+    volume_p: float | None
+    volume_z: float | None
+    expected_total: float | None
+    flagged: bool
+    kind: str | None
+    cells: list[Cell]
+    modes: list[list[Share]]
+    components: list[float]
+
+
+# A line, field by field; docs/run-directory.md says what they mean. A writer writes them all, a
+# reader takes any of them for missing: an older version or another program may have written it.
+# Writers may use NumPy's numbers and arrays; what is not finite is written as null.
+Step = TypedDict(
+    "Step",
+    {
+        "number": int,
+        "time": Any,  # ISO text, a number or None
+        "warm": bool,
+        "nnz": int,
+        "n_observed": int,
+        "total": float,
+        "norm_squared": float,
+        "prequential": float | None,
+        "local": float | None,
+        "forget": float | None,
+        "newton_steps": int,
+        "births": int,
+        "deaths": int,
+        "merges": int,
+        "weights": Any,  # (R,)
+        "drift": Any,  # (R,)
+        "held": bool,
+        "anomaly": Anomaly | None,
+        "seconds": float,
+        "global": float | None,  # never written: the report adds it for those it could read again
+    },
+    total=False,
+)
+# Fields of one number, and of one number per component.
+Number = Literal["n_observed", "total", "norm_squared", "prequential", "local", "global", "seconds"]
+Vector = Literal["weights", "drift"]
+Count = Literal["births", "deaths", "merges"]
+COUNTS: tuple[Count, ...] = ("births", "deaths", "merges")
+
+
+def anomaly_of(step: Step) -> Anomaly:
+    """What was found odd about a slice; nothing where it was not scored."""
+    return step.get("anomaly") or {}
+
+
+def smallest_p(step: Step) -> float:
+    """The smaller of a step's two p-values, 1 where it was not scored.
+
+    Examples
+    --------
+    >>> smallest_p({"anomaly": {"p": 0.2, "volume_p": 0.01}}), smallest_p({"anomaly": None})
+    (0.01, 1.0)
+    """
+    anomaly = anomaly_of(step)
+    values = (anomaly.get("p"), anomaly.get("volume_p"))
+    return min((value for value in values if value is not None), default=1.0)
 
 
 def encode_step(step: Mapping[str, Any]) -> bytes:
@@ -61,7 +146,7 @@ def parse(lines: Sequence[bytes], folder: Path) -> Iterator[Step]:
                 f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
                 f"none ({error}). The file is damaged; restore it from a copy."
             ) from error
-        yield step
+        yield cast(Step, step)
 
 
 def plain(value: Any) -> Any:

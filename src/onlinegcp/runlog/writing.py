@@ -7,7 +7,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -141,4 +141,4 @@ def recover(
             raise unwritable(file, error) from error
     if missing or not file.exists():
         append_lines(folder, [encode_step(step) for step in missing])
-    return steps + [dict(plain(step)) for step in missing]
+    return steps + [cast(Step, plain(step)) for step in missing]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.errors import DataError
 from onlinegcp.kernels.exact import exact_objective
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
@@ -24,6 +25,19 @@ def is_affordable(x: Slice, loss: Loss) -> bool:
         or loss.zero_shape in ("linear", "quadratic")
         or x.size <= EXACT_CELLS
     )
+
+
+def least_loss(x: Slice, loss: Loss) -> float:
+    """The least loss any model could have on a slice: each cell explained as well as can be."""
+    if loss.minimum is None:
+        raise DataError(
+            f"The least loss of a slice needs the smallest value of f(x, .), but the loss "
+            f"{loss.name!r} has none. Pass minimum=... when you build it."
+        )
+    least = float(loss.minimum(x.value).sum())
+    if x.n_unlisted_zeros:
+        least += x.n_unlisted_zeros * float(loss.minimum(np.zeros(1))[0])
+    return least
 
 
 def slice_loss(

@@ -100,11 +100,12 @@ def decomposed(data: FloatArray, basis: FloatArray) -> Window | None:
     if min(data.shape) < rank:
         return None
     right, values, left = np.linalg.svd(data, full_matrices=False)
-    left, values, right = left[:rank].T, values[:rank], right[:, :rank]
+    # Copies, laid out as a file gives them back: in another order, sums round differently.
+    left, values, right = left[:rank].T.copy(), values[:rank], right[:, :rank].copy()
     turn = np.linalg.lstsq(left * values, basis, rcond=None)[0]
     if values[0] >= WORST_CONDITION * values[-1] or np.linalg.cond(turn) > WORST_CONDITION:
         return None
-    return Window(left.copy(), np.diag(values), right, turn, np.linalg.inv(turn))
+    return Window(left, np.diag(values), right, turn, np.linalg.inv(turn))
 
 
 def rebuilt(basis: FloatArray, rows: FloatArray, typical: FloatArray) -> Window | None:

@@ -338,7 +338,7 @@ def _scale(problem: _Problem, value: float) -> float:
     SciPy's test of the decrease turns absolute below an objective of 1, which would stop
     squared errors of data around 1e-6 at once.
     """
-    reference = problem.x.norm_squared if problem.loss.name == "gaussian" else abs(value)
+    reference = problem.x.norm_squared if problem.loss.traits.quadratic else abs(value)
     usable = 0.0 < reference < np.finfo(np.float64).max
     return problem.x.n_observed / reference if usable else 1.0
 
@@ -458,7 +458,7 @@ def _finished(factors: Sequence[FloatArray], lower: float) -> KTensor:
 
 def _gaussian_fit(problem: _Problem, factors: Sequence[FloatArray]) -> float | None:
     """Share of the data explained, which only squared errors measure."""
-    if problem.loss.name != "gaussian" or problem.x.norm_squared == 0.0:
+    if not problem.loss.traits.quadratic or problem.x.norm_squared == 0.0:
         return None
     ones = np.ones(problem.rank)
     exact = exact_gradient(problem.x, factors, ones, problem.loss, modes=(), with_weights=False)

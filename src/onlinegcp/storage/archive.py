@@ -75,7 +75,9 @@ def write_archive(
     with replacing(path, durable=durable) as file:
         records = any(part.dtype.kind == "V" for part in parts.values())
         if records or sum(part.nbytes for part in parts.values()) > _SMALL:
-            np.savez(file, allow_pickle=False, **parts)
+            # NumPy before 2.2 takes allow_pickle for an array; objects were refused above.
+            named: dict[str, Any] = dict(parts)
+            np.savez(file, **named)
         else:
             file.writelines(_npz(parts))
 

@@ -13,6 +13,7 @@ from onlinegcp.streaming.online_sgd import OnlineSGD
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.rlst import RLST
 from onlinegcp.streaming.sdt import SDT
+from onlinegcp.streaming.sgd import SGD
 
 METHODS: dict[str, type[StreamingModel]] = {
     "online_gcp": OnlineGCP,
@@ -33,6 +34,7 @@ __all__ = [
     "OLSTEC",
     "RLST",
     "SDT",
+    "SGD",
     "CPStream",
     "OnlineCP",
     "OnlineGCP",

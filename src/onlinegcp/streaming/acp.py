@@ -111,7 +111,12 @@ class ACP(StreamingModel):
         self.init_starts = init_starts
         self.random_state = random_state
 
-    def _get_loss(self) -> Loss:
+    @property
+    def loss_(self) -> Loss:
+        """The loss the model minimises: gaussian."""
+        return get_loss("gaussian")
+
+    def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         check_choice("variant", self.variant, ("acp", "rolcp"))
         check_choice("regressors", self.regressors, ("model", "data"))
@@ -120,7 +125,6 @@ class ACP(StreamingModel):
             check_number("damping", self.damping, "(0, inf)", "Use None for the authors' value.")
         if self.samples is not None:
             check_whole("samples", self.samples, 1)
-        return get_loss("gaussian")
 
     def _get_lower(self) -> float:
         return -np.inf
@@ -167,16 +171,18 @@ class ACP(StreamingModel):
         record = write_record(
             x,
             number,
-            self._get_loss(),
+            self.loss_,
             before=(state.factors, s),
             after=(factors, s),
             watch=watch,
             seed=seed,
         )
         mean = running_mean(state.mean_weights, s)
+        # In the order in which a file gives them back: sums in another order round differently.
+        factors = tuple(np.ascontiguousarray(a) for a in factors)
         return ModelState(factors, s, mean, arrays), record
 
-    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return self._solve_weights(state, x, 0, seed)  # slice 0 is never learned
 
     def _solve_weights(self, state: ModelState, x: Slice, number: int, seed: int) -> FloatArray:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from onlinegcp.errors import DataError
-from onlinegcp.slices import Slice
+from onlinegcp.slices import Slice, widen
 
 if TYPE_CHECKING:
     from onlinegcp.streaming.model import StreamingModel
@@ -35,7 +35,7 @@ def admit(
     may_grow
         Whether the slices will be learned, so that modes may get longer.
     """
-    loss, admitted = model._get_loss(), []
+    loss, admitted = model.loss_, []
     for k, x in enumerate(slices):
         where = "the slice" if len(slices) == 1 else f"slice {k} of those passed in"
         expected = x.shape if expected is None else expected
@@ -65,16 +65,6 @@ def admit(
             x = Slice.dense(x.to_dense(), time=x.time)
         admitted.append(x)
     return admitted
-
-
-def widen(x: Slice, shape: tuple[int, ...]) -> Slice:
-    """The slice with more rows, which hold what its other unlisted cells hold.
-
-    A dense slice lists every cell it knows of, so in its case the new cells are missing.
-    """
-    if x.shape == shape:
-        return x
-    return Slice(x.index, x.value, shape, time=x.time, unlisted=x.unlisted)
 
 
 def _check_size(model: StreamingModel, x: Slice) -> None:

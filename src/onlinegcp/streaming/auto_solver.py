@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
@@ -20,18 +19,6 @@ from onlinegcp.streaming.warm_start import WarmStart
 
 # A given model without its slices is turned into dense pseudo-slices up to this many cells.
 PSEUDO_CELLS = 20_000_000
-
-
-def check_forget(forget: float | Literal["auto"]) -> None:
-    """Refuse a value of `forget` that means nothing."""
-    if forget == "auto":
-        return
-    number = isinstance(forget, int | float | np.number) and not isinstance(forget, bool)
-    if not number or not 1.0 <= float(forget) < np.inf:
-        raise DataError(
-            f"forget must be 'auto', 1.0 (forget nothing) or a half-life of more than one slice, "
-            f"but got {forget!r}. Leave it out to have it learned."
-        )
 
 
 def begin(
@@ -51,8 +38,8 @@ def learn(
     watch = Stopwatch()
     live = _live(state)
     if x.shape != live.factors.shape:
-        auto.grow(live, x.shape)
-    info = auto.step(live, x, loss, n_jobs=n_jobs, seed=seed)
+        live = auto.grow(live, x.shape)
+    live, step = auto.step(live, x, loss, n_jobs=n_jobs, seed=seed)
     watch.lap("solver")
     record = StepRecord(
         number=number,
@@ -60,27 +47,28 @@ def learn(
         nnz=x.nnz,
         n_observed=x.n_observed,
         norm_squared=x.norm_squared,
-        prequential=info.prequential,
-        local=info.local,
+        prequential=step.prequential,
+        local=step.local,
         exact=is_affordable(x, loss),
-        newton_steps=info.newton_steps,
-        forget=float(np.mean(info.forget)),
-        births=info.births,
-        deaths=info.deaths,
-        merges=info.merges,
+        newton_steps=step.newton_steps,
+        forget=float(np.mean(step.forget)),
+        births=step.births,
+        deaths=step.deaths,
+        merges=step.merges,
         seconds=watch.seconds,
     )
-    return _wrap(live, info.weights), record
+    return _wrap(live, step.weights), record
 
 
-def weigh(state: ModelState, x: Slice, loss: Loss, seed: int) -> FloatArray:
+def weigh(
+    state: ModelState, x: Slice, loss: Loss, seed: int, tolerance: float | None
+) -> FloatArray:
     """Weights of a slice under the present factors; changes nothing."""
-    return np.asarray(auto.solve_weights(_live(state), x, loss, seed=seed))
-
-
-def pack(state: ModelState) -> dict[str, Any]:
-    """The solver's own state as arrays and scalars."""
-    return _live(state).to_dict()
+    live = _live(state)
+    if tolerance is None:
+        return np.asarray(auto.solve_weights(live, x, loss, seed=seed))
+    solution = auto.solve(live, x, loss, tolerance=tolerance, seed=seed)
+    return np.array(solution.weights[: live.factors.rank])
 
 
 def unpack(state: ModelState, flat: dict[str, Any]) -> ModelState:
@@ -98,8 +86,8 @@ def _wrap(live: AutoState, weights: FloatArray) -> ModelState:
     rank = live.factors.rank
     return ModelState(
         live.factors.views(),
-        np.asarray(weights, dtype=np.float64),
-        np.array(live.mean_weights[:rank]),
+        np.array(weights, dtype=np.float64),
+        np.array(live.model.mean_weights[:rank]),
         live=live,
     )
 

@@ -90,7 +90,12 @@ class CPStream(StreamingModel):
         self.init_starts = init_starts
         self.random_state = random_state
 
-    def _get_loss(self) -> Loss:
+    @property
+    def loss_(self) -> Loss:
+        """The loss the model minimises: gaussian."""
+        return get_loss("gaussian")
+
+    def _check_parameters(self) -> None:
         check_number("forget", self.forget, "[0, 1]", "Use 1 to never forget.")
         for name in ("ridge", "tolerance"):
             check_number(name, getattr(self, name), "[0, inf)", "Use 0 for none.")
@@ -99,7 +104,6 @@ class CPStream(StreamingModel):
             raise DataError(
                 f"nonnegative must be True or False, but got {self.nonnegative!r}. Choose one."
             )
-        return get_loss("gaussian")
 
     def _get_lower(self) -> float:
         return 0.0 if self.nonnegative else -np.inf
@@ -120,7 +124,7 @@ class CPStream(StreamingModel):
     ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()
         old = state.factors
-        s = self._weigh(state, x, seed)
+        s = self._weigh(state, x, seed, None)
         watch.lap("weights")
 
         past = self.forget * state.arrays["past"]
@@ -157,7 +161,7 @@ class CPStream(StreamingModel):
         record = write_record(
             x,
             number,
-            self._get_loss(),
+            self.loss_,
             before=(old, s),
             after=(factors, s_new),
             watch=watch,
@@ -166,7 +170,7 @@ class CPStream(StreamingModel):
         mean = running_mean(state.mean_weights, s_new)
         return ModelState(tuple(factors), s_new, mean, {"past": past}), record
 
-    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         # `solve_weights` halves its penalty, as the paper of OnlineGCP does; this one does not.
         penalty = 2.0 * self.ridge
         return solve_weights(x, state.factors, penalty=penalty, lower=self._get_lower())

@@ -105,13 +105,17 @@ class GOCPTE(StreamingModel):
         self.init_starts = init_starts
         self.random_state = random_state
 
-    def _get_loss(self) -> Loss:
+    @property
+    def loss_(self) -> Loss:
+        """The loss the model minimises: gaussian."""
+        return get_loss("gaussian")
+
+    def _check_parameters(self) -> None:
         check_whole("passes", self.passes, 1)
         check_whole("state_limit", self.state_limit, 1)
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         check_number("past_weight", self.past_weight, "(0, inf)", "Use 1 to count slices alike.")
         check_number("ridge", self.ridge, "[0, inf)", "Use 0 for none.")
-        return get_loss("gaussian")
 
     def _get_lower(self) -> float:
         return -np.inf
@@ -134,7 +138,7 @@ class GOCPTE(StreamingModel):
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()
-        before = s = self._weigh(state, x, seed)
+        before = s = self._weigh(state, x, seed, None)
         watch.lap("weights")
         factors, past = list(state.factors), self.forget * state.arrays["past"]
         eye = self.ridge * np.eye(self.rank)
@@ -152,16 +156,18 @@ class GOCPTE(StreamingModel):
         record = write_record(
             x,
             number,
-            self._get_loss(),
+            self.loss_,
             before=(state.factors, before),
             after=(factors, s),
             watch=watch,
             seed=seed,
         )
         mean = running_mean(state.mean_weights, s)
-        return ModelState(tuple(factors), s, mean, {"past": past}), record
+        # In the order in which a file gives them back: sums in another order round differently.
+        kept = tuple(np.ascontiguousarray(a) for a in factors)
+        return ModelState(kept, s, mean, {"past": past}), record
 
-    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         # `solve_weights` halves its penalty, as the paper of OnlineGCP does; this one does not.
         return solve_weights(x, state.factors, penalty=2.0 * self.ridge)
 

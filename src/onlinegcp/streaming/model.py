@@ -1,15 +1,15 @@
 """The protocol every streaming method follows, and all that the methods share.
 
-A method is a final class with declarations and five hooks: which loss it minimises, how it starts
-from a warm start, how it learns one slice, how it weighs one, and what it must remember. The state
-is a value that a step replaces, so a step that fails leaves the model as it was.
+A method is a final class with declarations and a few hooks: which loss it minimises, which
+parameters it refuses, how it starts from a warm start, how it learns one slice and how it weighs
+one without learning it. States are values that a step replaces, so that a step that fails leaves
+the model as it was.
 """
 
 from __future__ import annotations
 
 import abc
 import math
-import os
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -19,14 +19,15 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from onlinegcp.errors import DataError, StateError
+from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
-from onlinegcp.slices import Slice, as_slice
-from onlinegcp.solvers.objective import slice_loss
-from onlinegcp.streaming.admission import admit, widen
+from onlinegcp.slices import Slice, as_slice, widen
+from onlinegcp.solvers.objective import least_loss, slice_loss
+from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
+from onlinegcp.streaming.keeping import Keeping
 from onlinegcp.streaming.options import check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import FloatArray, ModelState
@@ -41,7 +42,13 @@ def _predicts_cells(model: Any) -> bool:
     return not hasattr(model, "n_features_in_")
 
 
-class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
+class StreamingModel(
+    Keeping,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+    abc.ABC,
+):
     """A CP model that is kept up to date while slices arrive.
 
     Subclasses define the parameters; `rank`, `init`, `init_slices`, `init_starts` and
@@ -68,13 +75,17 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
     _provisional: ModelState | None
-    _torn: bool  # a step that changes its state in place has begun and not ended
 
     # ---- hooks of a method
 
+    @property
     @abc.abstractmethod
-    def _get_loss(self) -> Loss:
-        """The loss the method minimises; refuses parameters that are out of range."""
+    def loss_(self) -> Loss:
+        """The loss the model minimises."""
+
+    @abc.abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuse parameters that are out of range."""
 
     @abc.abstractmethod
     def _get_lower(self) -> float:
@@ -95,8 +106,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """The state after slice `number`, and the account of it."""
 
     @abc.abstractmethod
-    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
-        """Weights of a slice under the present factors; changes nothing."""
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
+        """Weights of a slice under the present factors; changes nothing.
+
+        No closer than to `tolerance` if one is given and the method can stop early.
+        """
 
     def _learn_batch(
         self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
@@ -193,6 +207,28 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         weights = self._weigh_all(slices)
         return np.asarray(weights[0] if single else weights)
 
+    def weigh(self, x: Any, *, tolerance: float | None = None) -> FloatArray:
+        """Weights (R,) of one slice, as `transform` gives them, but no closer than needed.
+
+        Parameters
+        ----------
+        x
+            The slice.
+        tolerance
+            Largest violation of the optimality conditions, relative to the largest weight, at
+            which the default solver stops; None is its own. Other methods solve at one stroke or
+            in a fixed number of steps.
+        """
+        return np.asarray(self._weigh_all([self._one(x)], tolerance)[0])
+
+    def least_loss(self, x: Any) -> float:
+        """The least loss any model could have on a slice: each cell explained as well as can be.
+
+        Losses of slices compare once this is taken off; half the deviance is what remains (all of
+        it for the Gaussian loss). A loss of your own needs `minimum`.
+        """
+        return least_loss(as_slice(x), self.loss_)
+
     def fit_transform(self, stream: Any, y: Any = None) -> FloatArray:
         """Learn a stream, then weigh every slice of it with the final factors."""
         held = list(stream) if is_stream(stream) else stream
@@ -219,7 +255,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"dense slices of at most {DENSE_CELLS:,} cells can be built, but {len(rows)} of "
                 f"shape {shape} were asked for. Use predict(index) for the cells you need."
             )
-        mean = self._get_loss().mean
+        mean = self.loss_.mean
         if rows.ndim == 1:
             return np.asarray(mean(KTensor(rows, state.factors).full()))
         dense = np.empty((len(rows), *shape))
@@ -250,17 +286,29 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"{cells.dtype}. For whole slices use inverse_transform(transform(x))."
             )
         row = state.weights if weights is None else np.asarray(weights, dtype=np.float64)
-        return np.asarray(self._get_loss().mean(KTensor(row, state.factors).values(cells)))
+        return np.asarray(self.loss_.mean(KTensor(row, state.factors).values(cells)))
+
+    def loss_of(self, x: Any, weights: ArrayLike | None = None) -> float:
+        """Loss of one slice, summed over its observed cells.
+
+        Parameters
+        ----------
+        x
+            The slice.
+        weights
+            Its weights (R,); those that `transform` gives by default.
+        """
+        part = self._one(x)
+        row = self._weigh_all([part])[0] if weights is None else np.asarray(weights)
+        return self._lost(part, row)
 
     def score_samples(self, x: Any) -> Any:
         """Minus the mean loss per observed cell of each slice: higher is better."""
         slices, single = self._read(x)
         rows = self._weigh_all(slices)
-        state, loss = self._ready(), self._get_loss()
         scores = np.array(
             [
-                -slice_loss(part, state.factors, row, loss, seed=self._seed)
-                / max(1, part.n_observed)
+                -self._lost(part, row) / max(1, part.n_observed)
                 for part, row in zip(slices, rows, strict=True)
             ]
         )
@@ -271,6 +319,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return float(np.mean(self.score_samples(x)))
 
     # ---- what was learned
+
+    @property
+    def started_(self) -> bool:
+        """Whether the warm start is over, so that each slice is predicted before it is learned."""
+        return getattr(self, "_state", None) is not None
 
     @property
     def factors_(self) -> tuple[FloatArray, ...]:
@@ -312,58 +365,6 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         return plot_activations(np.atleast_2d(self.transform(x)), times)
 
-    # ---- keeping it
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Store parameters and state in one file, all or nothing."""
-        from onlinegcp.streaming.storage import save_model
-
-        save_model(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, loss: Loss | None = None) -> Self:
-        """The model stored by `save`; it goes on exactly where the saved one stood.
-
-        Parameters
-        ----------
-        path
-            The file.
-        loss
-            The loss the model was saved with, where you made it yourself: files hold numbers, no
-            functions.
-        """
-        from onlinegcp.streaming.storage import load_model
-
-        model = load_model(path, loss)
-        if not isinstance(model, cls):
-            raise StateError(
-                f"a saved {cls.__name__} was needed, but {path} holds a {type(model).__name__}. "
-                f"Use {type(model).__name__}.load."
-            )
-        return model
-
-    def get_state(self) -> dict[str, Any]:
-        """Everything the next step depends on, and the last step's record."""
-        check_is_fitted(self)
-        self._refuse_torn()
-        return {
-            "n_slices": self.n_slices_,
-            "seed": self._seed,
-            "state": None if self._state is None else self._state.copy(),
-            "buffer": self._buffer,
-            "last": self.last_,
-        }
-
-    def set_state(self, saved: dict[str, Any]) -> Self:
-        """Go on from what `get_state` returned, on a model with the same parameters."""
-        self._reset()
-        self.n_slices_ = int(saved["n_slices"])
-        self._seed = int(saved["seed"])
-        self._state = None if saved["state"] is None else saved["state"].copy()
-        self._buffer = tuple(saved["buffer"])
-        self.last_ = saved["last"]
-        return self
-
     # ---- scikit-learn's contract
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -387,7 +388,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         for name in ("rank", "init_slices", "init_starts", self.gathers):
             if name is not None:
                 check_whole(name, getattr(self, name), 1)
-        self._get_loss()
+        self._check_parameters()
         if self.random_state is None:
             self._seed = int(np.random.SeedSequence().generate_state(1)[0])
         else:
@@ -399,7 +400,6 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._state = None
         self._buffer = ()
         self._provisional = None
-        self._torn = False
 
     @property
     def _ndim(self) -> int | None:
@@ -417,29 +417,36 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         slices, single = read_slices(self, x, ndim=self._ndim)
         return self._check_slices(slices, may_grow=False), single
 
-    def _weigh_all(self, slices: Sequence[Slice]) -> FloatArray:
+    def _one(self, x: Any) -> Slice:
+        slices, _ = self._read(x)
+        if len(slices) != 1:
+            raise DataError(f"one slice was needed, but {len(slices)} came in. Pass them singly.")
+        return slices[0]
+
+    def _lost(self, x: Slice, weights: FloatArray) -> float:
+        return slice_loss(x, self._ready().factors, weights, self.loss_, seed=self._seed)
+
+    def _weigh_all(self, slices: Sequence[Slice], tolerance: float | None = None) -> FloatArray:
         state = self._ready()
         with blas_threads():
-            return np.array([self._weigh(state, x, self._seed) for x in slices])
+            return np.array([self._weigh(state, x, self._seed, tolerance) for x in slices])
 
     def _check_slices(self, slices: Sequence[Slice], *, may_grow: bool) -> list[Slice]:
+        self._check_parameters()  # which may have been changed since the last slice
         shape = self._shape() if may_grow else tuple(len(a) for a in self._ready().factors)
         return admit(self, slices, shape, may_grow=may_grow)
 
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one, or as many together as are gathered."""
-        self._refuse_torn()
         enough = 1 if self.gathers is None else int(getattr(self, self.gathers))
         for x in self._check_slices(slices, may_grow=True):
             if self._state is None and self.init is not None:
                 self._start_given(self.init, x.shape)
             if self._state is not None and enough == 1:
-                self._torn = self._state.live is not None
                 number = self.n_slices_ + 1
                 with blas_threads():
                     self._state, self.last_ = self._learn(self._state, x, number, self._seed)
                 self.n_slices_ = number
-                self._torn = False
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
             self.n_slices_ += 1
@@ -457,12 +464,6 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._state = self._begin(start, self._seed)
         self.n_slices_ = start.n_rows
 
-    def _finish_warm_start(self) -> None:
-        if self._state is None and self._buffer:
-            self._state = self._ready()
-            self._buffer = ()
-            self._provisional = None
-
     def _learn_gathered(self) -> None:
         """Learn the slices that wait, be they a whole batch or what is left of the stream."""
         if self._state is not None and self._buffer:
@@ -471,25 +472,22 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 self._state, self.last_ = self._learn_batch(self._state, batch, number, self._seed)
             self._buffer = ()
 
-    def _refuse_torn(self) -> None:
-        if self._torn:
-            raise StateError(
-                f"a whole model was needed, but learning slice {self.n_slices_ + 1} was "
-                f"interrupted half-way (by Ctrl-C, or an error in your loss). Load the last saved "
-                f"file, or fit again."
-            )
+    def _finish_warm_start(self) -> None:
+        if self._state is None and self._buffer:
+            self._state = self._ready()
+            self._buffer = ()
+            self._provisional = None
 
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
         check_is_fitted(self)
-        self._refuse_torn()
         if self._state is not None:
             return self._state
         if self._provisional is None:
             start = static_start(
                 self._buffer,
                 self.rank,
-                self._get_loss(),
+                self.loss_,
                 lower=self._get_lower(),
                 starts=self.init_starts,
                 seed=self._seed,

@@ -112,14 +112,18 @@ class OLSTEC(StreamingModel):
         self.init_starts = init_starts
         self.random_state = random_state
 
-    def _get_loss(self) -> Loss:
+    @property
+    def loss_(self) -> Loss:
+        """The loss the model minimises: gaussian."""
+        return get_loss("gaussian")
+
+    def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         for name in ("ridge", "weight_ridge"):
             check_number(name, getattr(self, name), "[0, inf)", "Use 0 for none.")
         check_number("start_precision", self.start_precision, "(0, inf)")
         check_choice("form", self.form, ("full", "simplified"))
         check_whole("state_limit", self.state_limit, 1)
-        return get_loss("gaussian")
 
     def _get_lower(self) -> float:
         return -np.inf
@@ -151,7 +155,7 @@ class OLSTEC(StreamingModel):
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()
-        s = self._weigh(state, x, seed)
+        s = self._weigh(state, x, seed, None)
         watch.lap("weights")
         factors, arrays = list(state.factors), {}
         for k in range(len(factors)):
@@ -164,7 +168,7 @@ class OLSTEC(StreamingModel):
         record = write_record(
             x,
             number,
-            self._get_loss(),
+            self.loss_,
             before=(state.factors, s),
             after=(factors, weights),
             watch=watch,
@@ -173,7 +177,7 @@ class OLSTEC(StreamingModel):
         mean = running_mean(state.mean_weights, weights)
         return ModelState(tuple(factors), weights, mean, arrays), record
 
-    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         # `solve_weights` halves its penalty, as the paper of OnlineGCP does; this one does not.
         return solve_weights(x, state.factors, penalty=2.0 * self.weight_ridge)
 
@@ -191,7 +195,8 @@ class OLSTEC(StreamingModel):
         else:
             seen, slope = row_systems(x, factors, s, mode, diagonal=self.form == "simplified")
         new = self.forget * past + seen + pull * self._kept(np.eye(self.rank))
-        return old + self._solve(new, slope - pull * old), new
+        # In the order in which a file gives it back: sums in another order round differently.
+        return np.ascontiguousarray(old + self._solve(new, slope - pull * old)), new
 
     def _kept(self, matrix: FloatArray) -> FloatArray:
         return matrix if self.form == "full" else np.diagonal(matrix)

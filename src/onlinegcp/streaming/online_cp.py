@@ -77,10 +77,14 @@ class OnlineCP(StreamingModel):
         self.init_starts = init_starts
         self.random_state = random_state
 
-    def _get_loss(self) -> Loss:
+    @property
+    def loss_(self) -> Loss:
+        """The loss the model minimises: gaussian."""
+        return get_loss("gaussian")
+
+    def _check_parameters(self) -> None:
         check_choice("order", self.order, ("gauss_seidel", "jacobi"))
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
-        return get_loss("gaussian")
 
     def _get_lower(self) -> float:
         return -np.inf
@@ -106,7 +110,7 @@ class OnlineCP(StreamingModel):
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()
-        s = self._weigh(state, x, seed)
+        s = self._weigh(state, x, seed, None)
         watch.lap("weights")
         factors, arrays = list(state.factors), {}
         for k in range(len(factors)):
@@ -119,7 +123,7 @@ class OnlineCP(StreamingModel):
         record = write_record(
             x,
             number,
-            self._get_loss(),
+            self.loss_,
             before=(state.factors, s),
             after=(factors, s),
             watch=watch,
@@ -128,5 +132,5 @@ class OnlineCP(StreamingModel):
         mean = running_mean(state.mean_weights, s)
         return ModelState(tuple(factors), s, mean, arrays), record
 
-    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return solve_weights(x, state.factors)

@@ -88,13 +88,17 @@ class OnlineSGD(StreamingModel):
         self.init_starts = init_starts
         self.random_state = random_state
 
-    def _get_loss(self) -> Loss:
+    @property
+    def loss_(self) -> Loss:
+        """The loss the model minimises: gaussian."""
+        return get_loss("gaussian")
+
+    def _check_parameters(self) -> None:
         if not (isinstance(self.rate, str) and self.rate == "auto"):
             check_number("rate", self.rate, "(0, inf)", "Use 'auto' to have it chosen.")
         check_number("relative_rate", self.relative_rate, "(0, 1]")
         for name in ("decay", "ridge", "factor_penalty"):
             check_number(name, getattr(self, name), "[0, inf)", "Use 0 for none.")
-        return get_loss("gaussian")
 
     def _get_lower(self) -> float:
         return -np.inf
@@ -109,8 +113,8 @@ class OnlineSGD(StreamingModel):
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
-        loss, watch = self._get_loss(), Stopwatch()
-        weights = self._weigh(state, x, seed)
+        loss, watch = self.loss_, Stopwatch()
+        weights = self._weigh(state, x, seed, None)
         watch.lap("weights")
         settings = SgdSettings(
             step="sgd",
@@ -140,7 +144,7 @@ class OnlineSGD(StreamingModel):
         mean = running_mean(state.mean_weights, weights)
         return ModelState(factors, weights, mean), record
 
-    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return solve_weights(x, state.factors, penalty=self.ridge)
 
     def _rate_at(self, factors: tuple[FloatArray, ...], weights: FloatArray, number: int) -> float:

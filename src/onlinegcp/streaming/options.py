@@ -12,8 +12,10 @@ import numpy as np
 from onlinegcp.errors import DataError
 
 
-def check_choice(name: str, value: Any, known: Collection[str]) -> None:
+def check_choice(name: str, value: Any, known: Collection[str], other: str = "") -> None:
     """Refuse anything but one of the known words; a misspelt one is told what was meant.
+
+    `other` says what else there is, which the caller has looked for already.
 
     Examples
     --------
@@ -28,7 +30,7 @@ Did you mean 'reservoir'?
     near = difflib.get_close_matches(value.lower(), known, n=1) if isinstance(value, str) else []
     advice = f"Did you mean {near[0]!r}?" if near else "Choose one of them."
     raise DataError(
-        f"{name} must be one of {', '.join(map(repr, known))}, but got {value!r}. {advice}"
+        f"{name} must be one of {', '.join(map(repr, known))}{other}, but got {value!r}. {advice}"
     )
 
 

@@ -1,8 +1,9 @@
-"""The paper's solver behind the protocol's hooks: Algorithms 3 to 6 with the fixes of errata.md."""
+"""The paper's solver behind the protocol: Algorithms 3 to 6 with the fixes of docs/errata.md."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,18 +22,46 @@ from onlinegcp.solvers.sgd.steps import Step, get_step
 from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.sgd import SGD
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
-
-if TYPE_CHECKING:
-    from onlinegcp.streaming.online_gcp import OnlineGCP
 
 MOMENTS = ("u", "v", "largest")
 
 
-def begin(model: OnlineGCP, start: WarmStart, lower: float, seed: int) -> ModelState:
+@dataclass(frozen=True)
+class Surroundings:
+    """What a solve depends on besides its settings: bound, draws and machine.
+
+    Attributes
+    ----------
+    lower
+        Bound on factors and weights, -inf for none.
+    number, seed
+        The slice's number and the seed, of which the draws are a hash.
+    device, n_jobs
+        As in `OnlineGCP`.
+    """
+
+    lower: float
+    number: int
+    seed: int
+    device: str
+    n_jobs: int
+
+    def options(self) -> dict[str, Any]:
+        """As `solve_sgd` takes them."""
+        return {
+            "seed": self.seed,
+            "slice_number": self.number,
+            "kernels": self.device,
+            "n_jobs": self.n_jobs,
+        }
+
+
+def begin(how: SGD, start: WarmStart, lower: float, seed: int) -> ModelState:
     """The state after the warm start, whose rows fill the history."""
-    history = empty_history(model)
+    history = empty_history(how, start.factors[0].shape[1])
     slices = start.slices or (None,) * start.n_rows
     if history.kind == "data" and not start.slices:
         slices = ()  # rows without their slices cannot be compared with data
@@ -40,37 +69,31 @@ def begin(model: OnlineGCP, start: WarmStart, lower: float, seed: int) -> ModelS
         history = history.offer(row, number, x, seed=seed)
     factors = tuple(np.maximum(a, lower) for a in start.factors)
     weights = start.rows[-1] if start.n_rows else start.mean
-    moments = Moments.zeros(stack_factors(factors), get_step(model.step).kind, weights=False)
+    moments = Moments.zeros(stack_factors(factors), get_step(how.step).kind, weights=False)
     return _state_of(factors, np.maximum(weights, lower), start.mean, history, moments)
 
 
 def learn(
-    model: OnlineGCP,
-    state: ModelState,
-    x: Slice,
-    loss: Loss,
-    lower: float,
-    number: int,
-    seed: int,
+    how: SGD, around: Surroundings, state: ModelState, x: Slice, loss: Loss
 ) -> tuple[ModelState, StepRecord]:
     """One pass of Algorithm 1's loop: weights, factors, history."""
     watch = Stopwatch()
-    weights, temporal = weigh(model, state, x, loss, lower, number, seed)
+    weights, temporal = weigh(how, around, state, x, loss)
     watch.lap("weights")
-    history = _history_of(model, state)
-    spatial = _solve_factors(model, state, history, x, weights, loss, number, seed)
+    history = _history_of(how, state)
+    spatial = _solve_factors(how, around, state, history, x, weights, loss)
     watch.lap("factors")
     factors = tuple(spatial.factors[: x.ndim])
-    history = history.offer(weights, number, x, seed=seed)
+    history = history.offer(weights, around.number, x, seed=around.seed)
     watch.lap("history")
     record = write_record(
         x,
-        number,
+        around.number,
         loss,
         before=(state.factors, weights),
         after=(factors, weights),
         watch=watch,
-        seed=seed,
+        seed=around.seed,
         objective=spatial.objective,
         weight_epochs=temporal.epochs if temporal else 0,
         weight_failures=temporal.failures if temporal else 0,
@@ -82,122 +105,106 @@ def learn(
 
 
 def weigh(
-    model: OnlineGCP,
-    state: ModelState,
-    x: Slice,
-    loss: Loss,
-    lower: float,
-    number: int,
-    seed: int,
+    how: SGD, around: Surroundings, state: ModelState, x: Slice, loss: Loss
 ) -> tuple[FloatArray, SgdResult | None]:
     """Algorithm 3, or one least-squares solve."""
-    if model.weight_solver == "least_squares":
-        penalty = model.weight_penalty
-        return solve_weights(x, state.factors, penalty=penalty, lower=lower), None
+    if how.weight_solver == "least_squares":
+        penalty = how.weight_penalty
+        return solve_weights(x, state.factors, penalty=penalty, lower=around.lower), None
     result = solve_sgd(
         x,
         state.factors,
-        starting_weights(state.mean_weights, state.factors, x, lower),
+        starting_weights(state.mean_weights, state.factors, x, around.lower),
         loss,
-        settings(model, "weight"),
+        settings(how, around, "weight"),
         update=("weights",),
-        seed=seed,
-        slice_number=number,
-        kernels=model.device,
-        n_jobs=model.n_jobs,
+        **around.options(),
     )
     return result.weights, result
 
 
-def check_options(model: OnlineGCP, loss: Loss) -> None:
+def check_options(how: SGD, loss: Loss, lower: float | None) -> None:
     """Refuse an option of this solver that is out of range, by the name the caller knows."""
-    check_choice("weight_solver", model.weight_solver, ("sgd", "least_squares"))
-    check_choice("history", model.history, KINDS)
-    check_choice("sampler", model.sampler, SAMPLERS)
-    if not isinstance(model.step, Step):
-        check_choice("step", model.step, STEPS)
-    check_whole("history_size", model.history_size, 0)
-    check_number("history_weight", model.history_weight, "[0, inf)", "Use 0 for no history.")
-    check_number("history_decay", model.history_decay, "(0, 1]", "Use 1 to never forget.")
+    check_choice("weight_solver", how.weight_solver, ("sgd", "least_squares"))
+    check_choice("history", how.history, KINDS)
+    check_choice("sampler", how.sampler, SAMPLERS)
+    if not isinstance(how.step, Step):
+        check_choice("step", how.step, STEPS)
+    check_whole("history_size", how.history_size, 0)
+    check_number("history_weight", how.history_weight, "[0, inf)", "Use 0 for no history.")
+    check_number("history_decay", how.history_decay, "(0, 1]", "Use 1 to never forget.")
     for name in ("factor_penalty", "weight_penalty", "weight_tolerance", "factor_tolerance"):
-        check_number(name, getattr(model, name), "[0, inf)", "Use 0 for none.")
+        check_number(name, getattr(how, name), "[0, inf)", "Use 0 for none.")
     for part in ("weight", "factor"):
-        check_number(f"{part}_rate", getattr(model, f"{part}_rate"), "(0, inf)")
-        check_whole(f"{part}_epochs", getattr(model, f"{part}_epochs"), 0)
-        check_whole(f"{part}_iterations", getattr(model, f"{part}_iterations"), 1)
+        check_number(f"{part}_rate", getattr(how, f"{part}_rate"), "(0, inf)")
+        check_whole(f"{part}_epochs", getattr(how, f"{part}_epochs"), 0)
+        check_whole(f"{part}_iterations", getattr(how, f"{part}_iterations"), 1)
     for name in ("objective_listed", "objective_zeros", "gradient_listed", "gradient_zeros"):
-        if getattr(model, name) is not None:
-            check_whole(name, getattr(model, name), 1)
-    if model.lower is not None:
-        check_number("lower", model.lower, "[-inf, inf)", "Leave it out for the loss's own.")
-        if model.lower < loss.lower:
+        if getattr(how, name) is not None:
+            check_whole(name, getattr(how, name), 1)
+    if lower is not None:
+        check_number("lower", lower, "[-inf, inf)", "Leave it out for the loss's own.")
+        if lower < loss.lower:
             raise DataError(
-                f"loss {loss.name!r} needs lower >= {loss.lower}, but got {model.lower!r}. Leave "
+                f"loss {loss.name!r} needs lower >= {loss.lower}, but got {lower!r}. Leave "
                 f"it out for the loss's own."
             )
     for option, used in (
-        ("weight_solver='least_squares'", model.weight_solver == "least_squares"),
-        ("sampler='dense'", model.sampler == "dense"),
+        ("weight_solver='least_squares'", how.weight_solver == "least_squares"),
+        ("sampler='dense'", how.sampler == "dense"),
     ):
-        if used and loss.name != "gaussian":
+        if used and not loss.traits.quadratic:
             raise DataError(
                 f"{option} needs loss='gaussian', but the loss is {loss.name!r}. Change either."
             )
-    if model.sampler == "dense" and model.history == "data":
+    if how.sampler == "dense" and how.history == "data":
         raise DataError(
             "history='data' weighs its slices differently, which sampler='dense' cannot do, but "
             "both were given. Use sampler='all', or another history."
         )
 
 
-def settings(model: OnlineGCP, part: Literal["weight", "factor"]) -> SgdSettings:
-    """The model's parameters as the solver of one part takes them."""
+def settings(how: SGD, around: Surroundings, part: Literal["weight", "factor"]) -> SgdSettings:
+    """The settings as the solver of one part takes them."""
     return SgdSettings(
-        step=get_step(model.step, getattr(model, f"{part}_rate")),
-        epochs=getattr(model, f"{part}_epochs"),
-        iterations=getattr(model, f"{part}_iterations"),
-        sampler=Sampler(model.sampler, model.gradient_listed, model.gradient_zeros),
-        objective_sampler=Sampler(model.sampler, model.objective_listed, model.objective_zeros),
-        ridge=model.factor_penalty,
-        weight_ridge=model.weight_penalty,
-        lower=model.lower,
-        tolerance=getattr(model, f"{part}_tolerance"),
+        step=get_step(how.step, getattr(how, f"{part}_rate")),
+        epochs=getattr(how, f"{part}_epochs"),
+        iterations=getattr(how, f"{part}_iterations"),
+        sampler=Sampler(how.sampler, how.gradient_listed, how.gradient_zeros),
+        objective_sampler=Sampler(how.sampler, how.objective_listed, how.objective_zeros),
+        ridge=how.factor_penalty,
+        weight_ridge=how.weight_penalty,
+        lower=around.lower,
+        tolerance=getattr(how, f"{part}_tolerance"),
     )
 
 
-def empty_history(model: OnlineGCP) -> History:
-    """A history of the model's kind that has seen nothing."""
+def empty_history(how: SGD, rank: int) -> History:
+    """A history of the chosen kind that has seen nothing."""
     return History.empty(
-        model.history,
-        model.rank,
-        size=model.history_size,
-        weight=model.history_weight,
-        decay=model.history_decay,
+        how.history,
+        rank,
+        size=how.history_size,
+        weight=how.history_weight,
+        decay=how.history_decay,
     )
 
 
 def _solve_factors(
-    model: OnlineGCP,
+    how: SGD,
+    around: Surroundings,
     state: ModelState,
     history: History,
     x: Slice,
     weights: FloatArray,
     loss: Loss,
-    number: int,
-    seed: int,
 ) -> SgdResult:
     """Algorithm 4 with the history term of the chosen kind."""
-    options: dict[str, Any] = {
-        "moments": _moments_of(state),
-        "seed": seed,
-        "slice_number": number,
-        "kernels": model.device,
-        "n_jobs": model.n_jobs,
-    }
-    how = settings(model, "factor")
+    options = around.options() | {"moments": _moments_of(state)}
+    steps = settings(how, around, "factor")
     if history.kind == "data" and history.slices:
-        return _solve_with_data(x, state.factors, weights, history, loss, how, options)
-    folded = history.fold(number)
+        return _solve_with_data(x, state.factors, weights, history, loss, steps, options)
+    folded = history.fold(around.number)
     anchors = None
     if history.kind == "factors" and history.weight > 0:
         # The paper's footnote has no 1/2 in front of this penalty.
@@ -206,13 +213,13 @@ def _solve_factors(
     if folded is not None or anchors is not None:
         tie = FoldedHistory(folded, stack_factors(state.factors), anchors)
     return solve_sgd(
-        x, state.factors, weights, loss, how, update=("factors",), history=tie, **options
+        x, state.factors, weights, loss, steps, update=("factors",), history=tie, **options
     )
 
 
-def _history_of(model: OnlineGCP, state: ModelState) -> History:
+def _history_of(how: SGD, state: ModelState) -> History:
     parts = {n[8:]: a for n, a in state.arrays.items() if n.startswith("history.")}
-    return empty_history(model).from_state(
+    return empty_history(how, len(state.weights)).from_state(
         parts, {"offered": state.scalars["offered"]}, state.slices
     )
 
@@ -266,7 +273,7 @@ def _solve_with_data(
     weights: FloatArray,
     history: History,
     loss: Loss,
-    how: SgdSettings,
+    steps: SgdSettings,
     options: dict[str, Any],
 ) -> SgdResult:
     """The paper's first formulation (eq. 3): kept slices stacked with the new one.
@@ -287,7 +294,7 @@ def _solve_with_data(
         [*factors, rows],
         np.ones(len(weights)),
         loss,
-        how,
+        steps,
         update=tuple(range(x.ndim)),
         row_weights=counts,
         moments=moments,

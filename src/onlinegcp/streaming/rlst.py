@@ -98,13 +98,17 @@ class RLST(StreamingModel):
         self.init_starts = init_starts
         self.random_state = random_state
 
-    def _get_loss(self) -> Loss:
+    @property
+    def loss_(self) -> Loss:
+        """The loss the model minimises: gaussian."""
+        return get_loss("gaussian")
+
+    def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         check_whole("repeats", self.repeats, 0)
         check_whole("state_limit", self.state_limit, 1)
         if self.window is not None:
             check_whole("window", self.window, 2)
-        return get_loss("gaussian")
 
     def _get_lower(self) -> float:
         return -np.inf
@@ -133,7 +137,7 @@ class RLST(StreamingModel):
             products, sums = products + faint * basis, sums + faint * np.eye(self.rank)
         arrays = {"sums": sums, "inverse_sums": np.linalg.inv(sums)}
         arrays["basis"] = arrays["inverse_sums"] @ products
-        arrays["inverse"] = np.linalg.pinv(products).T
+        arrays["inverse"] = _pseudo_inverse(products)
         if self.window is not None:
             arrays["rows"] = rows
             if not start.slices:
@@ -147,7 +151,7 @@ class RLST(StreamingModel):
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()
-        before = self._weigh(state, x, seed)
+        before = self._weigh(state, x, seed, None)
         watch.lap("weights")
         assert x.array is not None
         values = x.array.reshape(-1)
@@ -170,7 +174,7 @@ class RLST(StreamingModel):
         record = write_record(
             x,
             number,
-            self._get_loss(),
+            self.loss_,
             before=(state.factors, before),
             after=(factors, s),
             watch=watch,
@@ -179,7 +183,7 @@ class RLST(StreamingModel):
         mean = running_mean(state.mean_weights, s)
         return ModelState(factors, s, mean, dict(arrays), slices=slices), record
 
-    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return solve_weights(x, state.factors)
 
 
@@ -259,5 +263,10 @@ class _Recursion:
         sums = sums + faint * np.eye(len(s))
         products = self.sums @ self.basis + share * np.outer(s, x) + faint * self.basis
         inverse_sums = np.asarray(np.linalg.pinv(sums, hermitian=True), np.float64)
-        inverse = np.asarray(np.linalg.pinv(products).T, np.float64)
-        return _Recursion(inverse_sums @ products, inverse, sums, inverse_sums)
+        basis = inverse_sums @ products
+        return _Recursion(basis, _pseudo_inverse(products), sums, inverse_sums)
+
+
+def _pseudo_inverse(products: FloatArray) -> FloatArray:
+    # Laid out as a file gives it back: products of matrices in another order round differently.
+    return np.ascontiguousarray(np.linalg.pinv(products).T, np.float64)

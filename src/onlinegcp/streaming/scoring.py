@@ -74,5 +74,5 @@ def write_record(
 
 
 def running_mean(mean: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The mean of past weights after one more (solver.md section 2: nine parts old, one new)."""
+    """The mean of past weights after one more (nine parts old, one new)."""
     return np.asarray(0.9 * mean + 0.1 * new)

@@ -97,7 +97,12 @@ class SDT(StreamingModel):
         self.init_starts = init_starts
         self.random_state = random_state
 
-    def _get_loss(self) -> Loss:
+    @property
+    def loss_(self) -> Loss:
+        """The loss the model minimises: gaussian."""
+        return get_loss("gaussian")
+
+    def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         check_whole("state_limit", self.state_limit, 1)
         if self.window is not None and check_whole("window", self.window, 2) <= self.rank:
@@ -105,7 +110,6 @@ class SDT(StreamingModel):
                 f"window must be larger than rank, {self.rank}, but is {self.window}. Keep more "
                 f"slices."
             )
-        return get_loss("gaussian")
 
     def _get_lower(self) -> float:
         return -np.inf
@@ -144,7 +148,7 @@ class SDT(StreamingModel):
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()
-        before = self._weigh(state, x, seed)
+        before = self._weigh(state, x, seed, None)
         watch.lap("weights")
         assert x.array is not None
         factors, s, arrays = state.factors, before, state.arrays
@@ -156,7 +160,7 @@ class SDT(StreamingModel):
         record = write_record(
             x,
             number,
-            self._get_loss(),
+            self.loss_,
             before=(state.factors, before),
             after=(factors, s),
             watch=watch,
@@ -175,5 +179,5 @@ class SDT(StreamingModel):
         mean = running_mean(state.mean_weights, s)
         return ModelState(factors, s, mean, arrays, {"warned": warned}), record
 
-    def _weigh(self, state: ModelState, x: Slice, seed: int) -> FloatArray:
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return solve_weights(x, state.factors)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +17,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 class ModelState:
     """All that influences a method's next step: arrays, scalars and, for some, a few slices.
 
+    A value: steps make new arrays and a new state, and leave this one alone.
+
     Attributes
     ----------
     factors
@@ -29,7 +30,7 @@ class ModelState:
     arrays, scalars, slices
         What the method itself remembers.
     live
-        A solver's own state object, which its steps change in place; it must offer `to_dict`.
+        A solver's own state, a value too; it must offer `to_dict`.
     """
 
     factors: tuple[FloatArray, ...]
@@ -47,10 +48,3 @@ class ModelState:
         if self.live is not None:
             own = [a for a in self.live.to_dict().values() if isinstance(a, np.ndarray)]
         return sum(a.nbytes for a in own) + sum(x.value.nbytes for x in self.slices)
-
-    def copy(self) -> ModelState:
-        """A state that later steps of the original leave alone."""
-        if self.live is None:
-            return self  # a value: steps make new arrays
-        live = copy.deepcopy(self.live)
-        return replace(self, live=live, factors=live.factors.views())

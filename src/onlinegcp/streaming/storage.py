@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp import __version__
-from onlinegcp.errors import DataError, StateError
-from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, from_dict
+from onlinegcp.errors import StateError
+from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.sgd.steps import Step
 from onlinegcp.storage.archive import read_archive, write_archive
 from onlinegcp.storage.times import pack_time, unpack_time
 from onlinegcp.streaming import auto_solver
 from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.parameters import pack_parameters, unpack_parameters
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import ModelState
 
@@ -39,10 +38,7 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
         "version": __version__,
         "n_slices": saved["n_slices"],
         "seed": saved["seed"],
-        "parameters": {
-            name: _pack_value(value, f"parameter.{name}", arrays)
-            for name, value in model.get_params(deep=False).items()
-        },
+        "parameters": pack_parameters(model.get_params(deep=False), arrays),
         "last": _pack_step(saved["last"]),
         "buffer": _pack_slices(saved["buffer"], "buffer", arrays),
     }
@@ -130,13 +126,7 @@ def _rebuild(
     record: dict[str, Any],
     loss: Loss | None,
 ) -> StreamingModel:
-    parameters = {
-        name: _unpack_value(value, f"parameter.{name}", arrays)
-        for name, value in record["parameters"].items()
-    }
-    if loss is not None:
-        parameters["loss"] = loss
-    model = cls(**parameters)
+    model = cls(**unpack_parameters(cls.__name__, record["parameters"], arrays, loss=loss))
     state = None
     if "n_modes" not in record and not record["buffer"]:
         raise KeyError("n_modes")
@@ -182,38 +172,6 @@ def _pack_live(flat: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[st
 def _unpack_live(scalars: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     prefix = "live."
     return {**scalars, **{n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)}}
-
-
-def _pack_value(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    """A parameter as JSON, its arrays set aside."""
-    if isinstance(value, Loss):
-        return {"own_loss": value.name} if value.code < 0 else {"loss": value.to_dict()}
-    if isinstance(value, KTensor):
-        arrays[f"{name}.weights"] = value.weights
-        for k, a in enumerate(value.factors):
-            arrays[f"{name}.{k}"] = a
-        return {"ktensor": value.ndim}
-    if isinstance(value, Step):
-        return {"step": vars(value)}
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is not None and not isinstance(value, bool | int | float | str):
-        raise DataError(
-            f"parameters that are numbers, names, losses, steps or K-tensors can be saved, but "
-            f"{name} is a {type(value).__name__}. Pass it by name."
-        )
-    return value
-
-
-def _unpack_value(value: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    if isinstance(value, dict) and "loss" in value:
-        return from_dict(value["loss"])
-    if isinstance(value, dict) and "step" in value:
-        return Step(**value["step"])
-    if isinstance(value, dict) and "ktensor" in value:
-        factors = [arrays[f"{name}.{k}"] for k in range(value["ktensor"])]
-        return KTensor(arrays[f"{name}.weights"], factors)
-    return value
 
 
 def _pack_slices(

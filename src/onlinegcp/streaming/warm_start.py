@@ -99,9 +99,9 @@ def static_start(
 def _static(
     x: Slice, rank: int, loss: Loss, lower: float, passes: dict[str, int], **start: Any
 ) -> KTensor:
-    if loss.name == "gaussian" and lower == -np.inf:
+    if loss.traits.quadratic and lower == -np.inf:
         return cp_als(x, rank, max_iterations=passes["als"], tolerance=1e-6, **start).ktensor
-    if loss.name == "poisson":
+    if loss.traits.poisson:
         steps: dict[str, Any] = {"max_iterations": passes["apr"]}
         if x.nnz * rank**2 > NEWTON_WORK:
             steps |= {"method": "mu", "max_inner": 2}

@@ -21,6 +21,7 @@ from onlinegcp.errors import OnlineGCPError
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.objective import slice_loss
+from onlinegcp.streaming.sgd import SGD
 from onlinegcp.testing.planted import PlantedStream as PlantedStream
 from onlinegcp.testing.planted import planted_stream as planted_stream
 
@@ -191,8 +192,7 @@ def state_does_not_grow(model: Any) -> None:
     if model.bounded_by is not None:
         return  # how far it grows is asked by `declarations_are_kept`
     # A window of past slices may fill up first.
-    window = max(model.get_params().get(name) or 0 for name in ("history_size", "window"))
-    enough = max(40, window + 20)
+    enough = max(40, _window(model) + 20)
     slices = _stream(model, enough).slices
     fitted = _fit(model, slices)
     sizes = []
@@ -360,6 +360,12 @@ CHECKS = PROTOCOL_CHECKS + LEARNING_CHECKS
 
 def _loss(model: Any) -> Loss:
     return get_loss(getattr(model, "loss", "gaussian"))
+
+
+def _window(model: Any) -> int:
+    solver = getattr(model, "solver", model)
+    history = getattr(SGD() if solver == "sgd" else solver, "history_size", 0)
+    return max(int(history), int(getattr(model, "window", None) or 0))
 
 
 def _stream(model: Any, n_slices: int, **options: Any) -> PlantedStream:

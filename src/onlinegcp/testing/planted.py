@@ -15,16 +15,6 @@ from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-# Weights of the planted streams: counts of some size, log rates that do not explode, yes-or-no
-# data that are neither nearly certain nor nearly noise.
-SCALES = {
-    "poisson": 12.0,
-    "negative_binomial": 6.0,
-    "bernoulli_odds": 1.0,
-    "bernoulli_logit": 2.0,
-    "poisson_log": 2.0,
-}
-
 
 @dataclass(frozen=True)
 class PlantedStream:
@@ -71,7 +61,7 @@ def planted_stream(
         Seed of everything.
     """
     rng = np.random.default_rng(seed)
-    scale = SCALES.get(loss.name, 3.0)
+    scale = loss.traits.usual_weight
 
     def draw_factors() -> tuple[FloatArray, ...]:
         # Each component owns a part of every mode, so that the truth is well determined.

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from auto_steps import learn
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import components
@@ -32,8 +33,7 @@ def make(kind, name="poisson", count=90, seed=0):
 
 def counts(loss, model, weights, slices, **options):
     state = auto.start(model, weights, slices[:10], loss, **options)
-    infos = [auto.step(state, x, loss) for x in slices[10:]]
-    return state, infos
+    return learn(state, slices[10:], loss)
 
 
 @pytest.mark.parametrize("name", ["poisson", "gaussian", "huber"])
@@ -51,15 +51,15 @@ def test_a_doubled_component_is_merged_and_its_slot_reused():
     assert births == sum(info.deaths + info.merges for info in infos)
     tail = slice(-20, None)
     assert sum(i.prequential for i in infos[tail]) <= sum(i.prequential for i in without[tail])
-    assert state.trial_failures >= 0
+    assert state.trials.failures >= 0
 
 
 def test_a_failed_trial_doubles_the_waiting_time():
     loss, model, weights, slices = make("good", count=120)
     state, _ = counts(loss, model, weights, slices)
-    assert state.trial_failures >= 1
-    assert state.trial_next >= state.n_slices or state.trial is not None
-    waits = components.PAUSE * 2**state.trial_failures
+    assert state.trials.failures >= 1
+    assert state.trials.next >= state.model.n_slices or state.trials.twin is not None
+    waits = components.PAUSE * 2**state.trials.failures
     assert waits > components.PAUSE
 
 
@@ -71,9 +71,10 @@ def test_splits_fill_the_pauses_and_never_delay_another_trial(monkeypatch):
         state = auto.start(model, weights, slices[:10], loss)
         begun[pause] = []
         for x in slices[10:]:
-            auto.step(state, x, loss)
-            if state.trial is not None and state.trial_started == state.n_slices:
-                begun[pause].append((state.n_slices, state.trial_split))
+            state, _ = auto.step(state, x, loss)
+            trials, now = state.trials, state.model.n_slices
+            if trials.twin is not None and trials.started == now:
+                begun[pause].append((now, trials.split))
     with_splits, without = begun.values()
     assert any(split for _, split in with_splits)
     assert [when for when, split in with_splits if not split] == [when for when, _ in without]
@@ -95,19 +96,19 @@ def test_frequent_trials_do_no_harm_on_a_stationary_stream(name, monkeypatch):
 def test_signed_components_that_are_joined_leave_the_history_of_their_sum():
     loss, model, weights, slices = make("lacking", "gaussian", count=20)
     state = auto.start(model, weights, slices[:10], loss)
-    before = state.square.products.copy()
+    before = state.model.past.products.copy()
     row = np.zeros(state.factors.width)
     row[:3] = [3.0, 1.0, -2.0]
-    components._merge(state, 0, 2, row)
+    components._merge(state.model, 0, 2, row)
     total = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    np.testing.assert_allclose(state.square.products, total @ before @ total.T)
+    np.testing.assert_allclose(state.model.past.products, total @ before @ total.T)
     assert row[0] == 1.0
 
 
 def test_no_trial_runs_when_reseeding_is_off():
     loss, model, weights, slices = make("lacking", count=50)
     state, infos = counts(loss, model, weights, slices, reseed=False)
-    assert state.trial is None
+    assert state.trials.twin is None
     assert sum(info.births for info in infos) == 0
 
 
@@ -142,10 +143,10 @@ def test_new_components_respect_the_bound(name):
     state = auto.start(model, rows[:10], slices[:10], loss, lower=0.0)
     seeded = 0
     for x in slices[10:]:
-        last = auto.step(state, x, loss)
-        for part in (state, state.trial):
+        state, last = auto.step(state, x, loss)
+        for part in (state.model, state.trials.twin):
             if part is not None:
                 assert all((view >= 0.0).all() for view in part.factors.views())
-        seeded += state.trial is not None
+        seeded += state.trials.twin is not None
     assert seeded
     assert last.prequential < 1.2 * 0.2**2 * 300  # the pattern that was missing is found

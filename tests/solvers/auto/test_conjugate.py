@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from auto_steps import model_of
 from onlinegcp.kernels.layout import pad_vector, stack_factors
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import conjugate, forgetting
-from onlinegcp.solvers.auto.cells import cells_of, odds_form
-from onlinegcp.solvers.auto.conjugate import History
-from onlinegcp.solvers.auto.zeros import Zeros
+from onlinegcp.solvers.auto.cells import cells_of
+from onlinegcp.solvers.auto.conjugate import Conjugate
+from onlinegcp.solvers.auto.odds_sums import OddsSums
 
 LOSSES = ["poisson", "bernoulli_odds", "negative_binomial"]
 
@@ -23,7 +24,7 @@ def problem(name, missing=False, seed=0):
     if missing:
         x[rng.random(shape) < 0.3] = np.nan
     blocks = stack_factors(factors)
-    history = History(np.zeros_like(blocks.data), np.zeros(4), np.zeros_like(blocks.data))
+    history = Conjugate.start(blocks, bounded=True)
     history.rate[:, :3] = 4.0
     history.mass[:3] = 4.0
     return blocks, Slice.dense(x), history, pad_vector(5.0 * rng.random(3) + 1.0)
@@ -42,16 +43,15 @@ def model_loss(blocks, x, loss, weights):
 def test_an_update_lowers_the_loss_and_columns_sum_to_one(name, missing, forget):
     loss = get_loss(name)
     blocks, x, history, weights = problem(name, missing)
-    cells, form = cells_of(x), odds_form(loss)
-    zeros, memory = Zeros(blocks, cells, form), forgetting.start(forget, 4, 1.0)
+    sums = OddsSums(blocks, cells_of(x), loss.traits.odds_form)
+    model = model_of(blocks, history, forget, bounded=True)
     before, slopes = model_loss(blocks, x, loss, weights), None
-    if memory.learned:
-        slopes = conjugate.learn_forgetting(
-            blocks, cells, form, zeros, weights, history, memory, 0.9
-        )
-    new, value, lam = conjugate.update(
-        blocks, cells, form, zeros, weights, history, memory, 0.9, 1.0, slopes
-    )
+    if model.memory.learned:
+        slopes = sums.slopes(weights, history.sensitivity)
+        forgetting.learn(model.memory, slopes.slopes, slopes.bends, slopes.bend, 0.9)
+    lam, _ = forgetting.factors(model.memory, 0.9)
+    new = history.update(model, sums, weights, 0.9, slopes)
+    value = sums.loss(new)
     assert value < before
     assert value == pytest.approx(model_loss(blocks, x, loss, new), rel=1e-8)
     for view in blocks.views():
@@ -74,25 +74,13 @@ def test_poisson_steps_never_raise_slice_loss_plus_history(monkeypatch):
         ]
         return model_loss(blocks, x, loss, s) + sum(kept)
 
-    cells, form = cells_of(x), odds_form(loss)
     values = [total(weights)]
     for sweeps in (1, 2, 3, 6):
         monkeypatch.setattr(conjugate, "SWEEPS", sweeps)
         blocks, x, history, weights = problem("poisson")
-        memory = forgetting.start(1.0, 4, 1.0)
-        new, _, _ = conjugate.update(
-            blocks,
-            cells,
-            form,
-            Zeros(blocks, cells, form),
-            weights,
-            history,
-            memory,
-            0.7,
-            1.0,
-            None,
-        )
-        values.append(total(new))
+        sums = OddsSums(blocks, cells_of(x), loss.traits.odds_form)
+        model = model_of(blocks, history, 1.0, bounded=True)
+        values.append(total(history.update(model, sums, weights, 0.7, None)))
     assert (np.diff(values) < 1e-9).all()
 
 
@@ -103,11 +91,8 @@ def test_the_history_outweighs_a_small_slice_and_yields_to_a_large_one():
         history.rate[:, :3] = exposure
         history.mass[:3] = exposure
         old = blocks.data.copy()
-        cells, form = cells_of(x), odds_form(loss)
-        conjugate.update(
-            blocks, cells, form, Zeros(blocks, cells, form), weights, history,
-            forgetting.start(1.0, 4, 1.0), 0.9, 1.0, None,
-        )  # fmt: skip
+        sums = OddsSums(blocks, cells_of(x), loss.traits.odds_form)
+        history.update(model_of(blocks, history, 1.0, bounded=True), sums, weights, 0.9, None)
         moved.append(np.abs(blocks.data - old).max())
     assert moved[0] > 0.05
     assert moved[1] < 1e-3

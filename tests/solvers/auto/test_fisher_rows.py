@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+from auto_steps import model_of
 from onlinegcp.kernels.layout import pad_vector, stack_factors
 from onlinegcp.losses import LOSS_NAMES, Loss, get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import fisher_rows, forgetting
+from onlinegcp.solvers.auto import cells, fisher_rows, fisher_weights
+from onlinegcp.solvers.auto.cells import weighted_cells
+from onlinegcp.solvers.auto.fisher_rows import FisherRows, Visit
+from onlinegcp.solvers.auto.fisher_sums import FisherSums
 
 
 def unit(matrix):
@@ -49,10 +53,10 @@ def draw(loss, shape=(7, 5), rank=3, seed=0, missing=0.2):
 def test_weights_are_as_good_as_lbfgs_for_every_loss(name, lower):
     loss = get_loss(name)
     factors, x, truth = draw(loss)
-    blocks, cells = stack_factors(factors), fisher_rows.weighted_cells(x, 0, 0)
+    sums = FisherSums(stack_factors(factors), weighted_cells(x, 0, 0), loss)
     bounded = lower is not None or not math.isinf(loss.lower)
-    found = fisher_rows.solve_weights(
-        blocks, cells, loss, [pad_vector(truth)], bounded=bounded, tolerance=1e-12
+    found = fisher_weights.solve_weights(
+        sums, [pad_vector(truth)], bounded=bounded, tolerance=1e-12
     )
     rows = np.prod([a[x.index[:, k]] for k, a in enumerate(factors)], axis=0)
 
@@ -77,30 +81,28 @@ def test_a_users_loss_is_solved_like_a_built_in_one():
         "log_cosh", value=lambda x, m: np.log(np.cosh(m - x)), deriv=lambda x, m: np.tanh(m - x)
     )
     factors, x, truth = draw(loss, missing=0.0)
-    blocks, cells = stack_factors(factors), fisher_rows.weighted_cells(x, 0, 0)
-    found = fisher_rows.solve_weights(
-        blocks, cells, loss, [np.zeros(4), pad_vector(truth)], bounded=False
-    )
+    sums = FisherSums(stack_factors(factors), weighted_cells(x, 0, 0), loss)
+    found = fisher_weights.solve_weights(sums, [np.zeros(4), pad_vector(truth)], bounded=False)
     rows = np.prod([a[x.index[:, k]] for k, a in enumerate(factors)], axis=0)
     slope = rows.T @ loss.deriv(x.value, rows @ found.weights[:3])
     np.testing.assert_allclose(slope, 0.0, atol=1e-3)
 
 
 def test_zeros_are_drawn_without_rejection_and_stand_for_all(monkeypatch):
-    monkeypatch.setattr(fisher_rows, "CELL_BUDGET", 10)
+    monkeypatch.setattr(cells, "CELL_BUDGET", 10)
     x = Slice([[0, 0], [3, 4], [6, 10]], [1.0, 2.0, 3.0], (7, 11))
-    cells = fisher_rows.weighted_cells(x, 0, 1)
-    assert cells.weight.sum() == pytest.approx(77.0)
+    found = weighted_cells(x, 0, 1)
+    assert found.weight.sum() == pytest.approx(77.0)
     listed = {tuple(row) for row in x.index.tolist()}
-    drawn = [tuple(row) for row in cells.index[3:].tolist()]
+    drawn = [tuple(row) for row in found.index[3:].tolist()]
     assert not listed & set(drawn)
     assert len(set(drawn)) == 74  # as many draws as zeros, stratified: each once
 
 
 def test_small_slices_are_listed_in_full():
     x = Slice([[0, 1]], [4.0], (2, 3))
-    cells = fisher_rows.weighted_cells(x, 0, 0)
-    assert cells.value.tolist() == [0.0, 4.0, 0.0, 0.0, 0.0, 0.0]
+    found = weighted_cells(x, 0, 0)
+    assert found.value.tolist() == [0.0, 4.0, 0.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("name", ["bernoulli_logit", "gamma", "huber", "negative_binomial"])
@@ -110,13 +112,13 @@ def test_an_update_lowers_the_loss_and_keeps_unit_columns(name, full, monkeypatc
         monkeypatch.setattr(fisher_rows, "CURVATURE_BUDGET", 0)
     loss = get_loss(name)
     factors, x, truth = draw(loss, shape=(6, 1, 5), seed=3)
-    blocks, cells = stack_factors(factors), fisher_rows.weighted_cells(x, 0, 0)
-    history = fisher_rows.empty_history(blocks)
-    assert history.curvature.shape[2] == (4 if full else 1)
-    memory = forgetting.start("auto", blocks.width, 1.0)
+    blocks = stack_factors(factors)
     bound = {"bounded": not math.isinf(loss.lower)}
-    before = fisher_rows.solve_weights(blocks, cells, loss, [pad_vector(truth)], **bound)
-    after = fisher_rows.update(blocks, cells, loss, before.weights, history, memory, 0.9, **bound)
+    past = FisherRows.start(blocks, **bound)
+    assert past.curvature.shape[2] == (4 if full else 1)
+    sums = FisherSums(blocks, weighted_cells(x, 0, 0), loss)
+    before = fisher_weights.solve_weights(sums, [pad_vector(truth)], **bound)
+    after = past.update(model_of(blocks, past, **bound), sums, before.weights, 0.9)
     assert after.objective < before.objective
     for view in blocks.views():
         np.testing.assert_allclose((view**2).sum(axis=0), 1.0)
@@ -134,21 +136,18 @@ def test_visits_under_a_bound_end_where_no_row_can_do_better(name):
     rng = np.random.default_rng(4)
     _, x, _ = draw(loss, shape=(5, 6), seed=4)
     old = [unit(rng.random((n, 3)) + 0.05) for n in (5, 6)]
-    blocks, cells = stack_factors(old), fisher_rows.weighted_cells(x, 0, 0)
-    history = fisher_rows.empty_history(blocks)
+    blocks = stack_factors(old)
+    history = FisherRows.start(blocks, bounded=True)
+    sums = FisherSums(blocks, weighted_cells(x, 0, 0), loss)
     weights = np.array([1.0, 0.5, 2.0, 0.0])
-    fisher_rows.absorb_at(blocks, cells, loss, 0.1 * weights, history, 0.0)
-    listing = fisher_rows._by_row(cells.index[:, 0], 5)
+    history.absorb_at(sums, 0.1 * weights, 0.0)
     before = blocks.data.copy()
     for _ in range(12):
-        fisher_rows._visit(
-            blocks, cells, loss, weights, history, lam, 0.0, before, 0, listing,
-            last=False, learned=False, bounded=True,
-        )  # fmt: skip
+        Visit(history, sums, weights, before, lam, 0, bounded=True).move()
     new = blocks.views()[0]
     assert (new >= 0.0).all()
     assert (new == 0.0).any()
-    pull = fisher_rows.prior_strength(loss) * history.dispersion / (old[0] ** 2).mean(axis=0)
+    pull = loss.traits.prior_strength * history.dispersion / (old[0] ** 2).mean(axis=0)
     for i, row in enumerate(new):
         mine = x.index[:, 0] == i
         design = weights[:3] * old[1][x.index[mine, 1]]
@@ -176,24 +175,19 @@ def test_gaussian_rows_remember_like_recursive_least_squares():
     truth = rng.standard_normal((4, 2))
     slices = [Slice.dense((truth * s) @ other.T) for s in ([1.0, 2.0], [2.0, -1.0])]
     blocks = stack_factors([unit(truth + 0.1 * rng.standard_normal((4, 2))), other])
-    history = fisher_rows.empty_history(blocks)
-    memory = forgetting.start(1.0, blocks.width, 1.0)
-    first = fisher_rows.weighted_cells(slices[0], 0, 0)
-    near = fisher_rows.solve_weights(blocks, first, loss, [np.zeros(4)], bounded=False)
-    fisher_rows.absorb_at(blocks, first, loss, near.weights, history, 0.0)
+    past = FisherRows.start(blocks, bounded=False)
+    first = FisherSums(blocks, weighted_cells(slices[0], 0, 0), loss)
+    near = fisher_weights.solve_weights(first, [np.zeros(4)], bounded=False)
+    past.absorb_at(first, near.weights, 0.0)
     for x in slices * 3:
-        cells = fisher_rows.weighted_cells(x, 0, 0)
-        start = fisher_rows.solve_weights(
-            blocks, cells, loss, [np.ones(4) * [1, 1, 0, 0]], bounded=False
-        )
-        last = fisher_rows.update(
-            blocks, cells, loss, start.weights, history, memory, 0.99, bounded=False
-        )
+        sums = FisherSums(blocks, weighted_cells(x, 0, 0), loss)
+        start = fisher_weights.solve_weights(sums, [np.ones(4) * [1, 1, 0, 0]], bounded=False)
+        last = past.update(model_of(blocks, past, 1.0), sums, start.weights, 0.99)
     assert last.objective < 1e-2 * (slices[-1].norm_squared)
 
 
 def test_candidates_for_bounded_losses_are_never_zero():
-    history = fisher_rows.empty_history(stack_factors([np.ones((2, 2))]))
-    for start in fisher_rows.start_candidates(history, np.array([1.0, 0.0, 0.0, 0.0]), True, 2):
+    last = np.array([1.0, 0.0, 0.0, 0.0])
+    for start in fisher_weights.start_candidates(last, np.zeros(4), True, 2):
         assert (start[:2] > 0.0).all()
         assert not start[2:].any()

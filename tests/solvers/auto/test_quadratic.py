@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+from auto_steps import model_of
 from onlinegcp.kernels.layout import stack_factors
+from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import forgetting, quadratic
-from onlinegcp.solvers.auto.quadratic import SquareHistory
+from onlinegcp.solvers.auto import quadratic
+from onlinegcp.solvers.auto.quadratic import Square
+from onlinegcp.solvers.auto.slice_products import slice_products
+
+LOSS = get_loss("gaussian")
 
 
 def unit(matrix):
@@ -32,7 +37,7 @@ def test_weights_agree_with_least_squares_on_the_full_slice():
     blocks, out = stack_factors(factors), None
     for listing in (Slice.dense(x), Slice(np.argwhere(x), x[x != 0], x.shape)):
         out = np.zeros_like(blocks.data)
-        quadratic.slice_products(listing, blocks, 0, out)
+        slice_products(listing, blocks, 0, out)
         right = (out[:6, :4] * factors[0]).sum(axis=0)
         gram = np.prod(quadratic.grams(blocks), axis=0)
         np.testing.assert_allclose(quadratic.solve_weights(gram, right), expected, rtol=1e-6)
@@ -46,13 +51,10 @@ def test_the_first_mode_minimises_slice_plus_history(shape):
     past = rng.standard_normal((7, rank))
     x = rng.standard_normal(shape)
     blocks = stack_factors(factors)
-    history = SquareHistory(
-        past.T @ past, np.zeros_like(blocks.data), 1.0, np.zeros((0, blocks.width))
-    )
-    memory = forgetting.start(1.0, blocks.width, 1.0)
+    history = Square(past.T @ past, np.zeros_like(blocks.data), 1.0, np.zeros((0, blocks.width)))
     gram = np.prod(quadratic.grams(blocks), axis=0)
     out = np.zeros_like(blocks.data)
-    quadratic.slice_products(Slice.dense(x), blocks, 0, out)
+    slice_products(Slice.dense(x), blocks, 0, out)
     weights = quadratic.solve_weights(gram, (out[: shape[0], :rank] * factors[0]).sum(axis=0))
     others = np.ones((1, rank))
     for a in factors[1:]:
@@ -63,7 +65,7 @@ def test_the_first_mode_minimises_slice_plus_history(shape):
     expected = np.linalg.lstsq(
         np.concatenate(design), np.concatenate(target, axis=1).T, rcond=None
     )[0].T
-    quadratic.step(blocks, Slice.dense(x), history, memory, lam)
+    history.step(model_of(blocks, history, 1.0), Slice.dense(x), LOSS, lam, 0)
     np.testing.assert_allclose(blocks.views()[0], unit(expected), atol=1e-6)
 
 
@@ -75,12 +77,12 @@ def bounded_problem(seed):
     x = np.einsum("z,az,bz,cz->abc", rng.random(rank), *old) + rng.standard_normal(shape)
     blocks = stack_factors(old)
     products = np.zeros_like(blocks.data)
-    quadratic.slice_products(Slice.dense(x), blocks, 0, products)
+    slice_products(Slice.dense(x), blocks, 0, products)
     right = (products[:7, :rank] * old[0]).sum(axis=0)
     gram = np.prod(quadratic.grams(blocks), axis=0)
     weights = quadratic.solve_weights(gram, right, bounded=True)
     none = np.zeros_like(blocks.data)
-    return old, past, x, blocks, weights, SquareHistory(past.T @ past, none, 1.0, none.copy())
+    return old, past, x, blocks, weights, Square(past.T @ past, none, 1.0, none.copy())
 
 
 def stacked(old, new, past, weights, x, lam, mode):
@@ -106,8 +108,8 @@ def stacked(old, new, past, weights, x, lam, mode):
 def test_bounded_modes_are_the_nonnegative_optimum_of_slice_plus_history(mode, forget):
     lam = 0.5
     old, past, x, blocks, weights, history = bounded_problem(6)
-    memory = forgetting.start(forget, blocks.width, 1.0)
-    after, *_ = quadratic.step(blocks, Slice.dense(x), history, memory, lam, bounded=True)
+    model = model_of(blocks, history, forget, bounded=True)
+    after = history.step(model, Slice.dense(x), LOSS, lam, 0).weights[:4]
     new = blocks.views()
     assert all((a >= 0.0).all() for a in (*new, after))
     assert any((a == 0.0).any() for a in new)
@@ -124,8 +126,7 @@ def test_what_the_bound_held_back_is_remembered():
     old, past, x, blocks, weights, history = bounded_problem(7)
     history.slope[:7, :4] = 3.0 * (old[0] < 0.1)
     kept = history.slope[:7, :4].copy()
-    memory = forgetting.start(1.0, blocks.width, 1.0)
-    quadratic.step(blocks, Slice.dense(x), history, memory, lam, bounded=True)
+    history.step(model_of(blocks, history, 1.0, bounded=True), Slice.dense(x), LOSS, lam, 0)
     new = blocks.views()[0]
     design, target = stacked(old, [], past, weights, x, lam, 0)
     # The optimality conditions, up to the length of the columns: slope zero where free, and
@@ -147,8 +148,7 @@ def test_what_the_bound_held_back_is_remembered():
 
 def test_held_entries_do_not_follow_the_memory():
     _, _, x, blocks, _, history = bounded_problem(8)
-    memory = forgetting.start("auto", blocks.width, 1.0)
-    quadratic.step(blocks, Slice.dense(x), history, memory, 0.9, bounded=True)
+    history.step(model_of(blocks, history, bounded=True), Slice.dense(x), LOSS, 0.9, 0)
     held = blocks.data[:, :4] == 0.0
     assert held.any()
     assert (history.sensitivity[:, :4][held] == 0.0).all()
@@ -160,9 +160,9 @@ def test_the_loss_after_the_update_is_that_of_the_updated_model():
     factors = [unit(rng.standard_normal((n, 3))) for n in (6, 5)]
     x = rng.standard_normal((6, 5))
     blocks = stack_factors(factors)
-    history = SquareHistory(np.eye(3), np.zeros_like(blocks.data), 1.0, np.zeros((0, blocks.width)))
-    memory = forgetting.start("auto", blocks.width, 1.0)
-    weights, before, after, _ = quadratic.step(blocks, Slice.dense(x), history, memory, 0.9)
+    history = Square(np.eye(3), np.zeros_like(blocks.data), 1.0, np.zeros((0, blocks.width)))
+    step = history.step(model_of(blocks, history), Slice.dense(x), LOSS, 0.9, 0)
+    weights, before, after = step.weights[:3], step.prequential, step.local
     a, b = blocks.views()
     assert after == pytest.approx(((x - (a * weights) @ b.T) ** 2).sum(), rel=1e-9)
     assert after < before
@@ -177,14 +177,14 @@ def test_the_learned_slope_is_that_of_the_prequential_loss():
 
     def run(theta, learned):
         blocks = stack_factors(factors)
-        history = SquareHistory(
+        history = Square(
             20.0 * np.eye(2), np.zeros_like(blocks.data), 1.0, np.zeros((0, blocks.width))
         )
-        memory = forgetting.start("auto" if learned else 1.0, blocks.width, 1.0)
-        memory.memory = -np.log(1.0 - theta)
+        model = model_of(blocks, history, "auto" if learned else 1.0)
+        model.memory.memory = -np.log(1.0 - theta)
         if not learned:
-            memory.fixed = theta
-        quadratic.step(blocks, Slice.dense(slices[0]), history, memory, 0.9999)
+            model.memory.fixed = theta
+        history.step(model, Slice.dense(slices[0]), LOSS, 0.9999, 0)
         return blocks.views(), history.sensitivity
 
     eta = -np.log(1.0 - 0.9)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from auto_steps import learn
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import components, splits
@@ -41,25 +42,24 @@ def learned(kind):
     name, lower = KINDS[kind]
     loss, start, rows, slices, _ = stream(name, lower)
     state = auto.start(start, rows[:8], slices[:8], loss, lower=lower)
-    for x in slices[8:]:
-        info = auto.step(state, x, loss)
+    state, infos = learn(state, slices[8:], loss)
     weights = np.zeros(state.factors.width)
-    weights[:4] = info.weights
-    return state, slices[-1], loss, weights
+    weights[:4] = infos[-1].weights
+    return state.model, slices[-1], loss, weights
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_halves_stay_inside_the_model_and_differ(kind):
-    state, x, loss, weights = learned(kind)
+    model, x, loss, weights = learned(kind)
     weights[1] = 0.0
-    before = state.factors.data.copy()
-    assert splits.split(state, x, loss, weights, 1)
-    moved = np.flatnonzero((state.factors.data != before).any(axis=0))
+    before = model.factors.data.copy()
+    assert splits.split(model, x, loss, weights, 1)
+    moved = np.flatnonzero((model.factors.data != before).any(axis=0))
     assert len(moved) == 2
     assert 1 in moved
     parent = int(moved[moved != 1][0])
-    for view, old in zip(state.factors.views(), np.split(before, [30]), strict=True):
-        if state.bounded:
+    for view, old in zip(model.factors.views(), np.split(before, [30]), strict=True):
+        if model.bounded:
             assert (view >= 0.0).all()
         size = view.sum(axis=0) if kind == "conjugate" else np.sqrt((view**2).sum(axis=0))
         np.testing.assert_allclose(size, 1.0)
@@ -72,27 +72,26 @@ def test_the_halves_stay_inside_the_model_and_differ(kind):
 
 @pytest.mark.parametrize("kind", ["conjugate", "bounded square", "bounded rows"])
 def test_history_and_weights_are_divided(kind):
-    state, x, loss, weights = learned(kind)
-    before, old = state.to_dict(), state.factors.data.copy()
+    model, x, loss, weights = learned(kind)
+    before, old = model.copy(), model.factors.data.copy()
     weights[1] = 0.0
-    assert splits.split(state, x, loss, weights, 1)
-    moved = np.flatnonzero((state.factors.data != old).any(axis=0))
+    assert splits.split(model, x, loss, weights, 1)
+    moved = np.flatnonzero((model.factors.data != old).any(axis=0))
     parent = int(moved[moved != 1][0])
     pair = [1, parent]
-    assert state.mean_weights[pair].sum() == pytest.approx(before["mean_weights"][parent])
+    assert model.mean_weights[pair].sum() == pytest.approx(before.mean_weights[parent])
     if kind == "conjugate":
-        rate = state.conjugate.rate[:, pair].sum(axis=1)
-        np.testing.assert_allclose(rate, before["conjugate.rate"][:, parent])
-        assert state.conjugate.mass[pair].sum() == pytest.approx(before["conjugate.mass"][parent])
+        rate = model.past.rate[:, pair].sum(axis=1)
+        np.testing.assert_allclose(rate, before.past.rate[:, parent])
+        assert model.past.mass[pair].sum() == pytest.approx(before.past.mass[parent])
     elif kind == "bounded square":
         # The sum over both halves, in rows and columns, is what the whole had.
-        block = state.square.products[np.ix_(pair, pair)].sum()
-        assert block == pytest.approx(before["square.products"][parent, parent])
+        block = model.past.products[np.ix_(pair, pair)].sum()
+        assert block == pytest.approx(before.past.products[parent, parent])
     else:
-        block = state.rows.curvature[:, pair][:, :, pair].sum(axis=(1, 2))
-        np.testing.assert_allclose(block, before["rows.curvature"][:, parent, parent])
-    for name in ("conjugate", "square", "rows"):
-        assert not getattr(state, name).sensitivity[:, pair].any()
+        block = model.past.curvature[:, pair][:, :, pair].sum(axis=(1, 2))
+        np.testing.assert_allclose(block, before.past.curvature[:, parent, parent])
+    assert not model.past.sensitivity[:, pair].any()
 
 
 def test_signed_halves_explain_the_slice_they_were_made_from():
@@ -103,26 +102,26 @@ def test_signed_halves_explain_the_slice_they_were_made_from():
     loss = get_loss("gaussian")
     history = Slice.dense(10.0 * np.outer(a, b))
     factors = [np.stack([a, spare], axis=1), np.stack([b, spare], axis=1)]
-    state = auto.start(factors, np.array([[10.0, 0.0]]), [history], loss)
+    model = auto.start(factors, np.array([[10.0, 0.0]]), [history], loss).model
     x = Slice.dense(10.0 * np.outer(a, b) + 4.0 * np.outer(u, v))
-    weights = np.zeros(state.factors.width)
+    weights = np.zeros(model.factors.width)
     weights[0] = 10.0
-    assert splits.split(state, x, loss, weights, 1)
-    left, right = state.factors.views()
-    model = (left * state.last_weights[:2]) @ right.T
-    assert ((x.to_dense() - model) ** 2).sum() < 0.1 * 4.0**2
+    assert splits.split(model, x, loss, weights, 1)
+    left, right = model.factors.views()
+    there = (left * model.last_weights[:2]) @ right.T
+    assert ((x.to_dense() - there) ** 2).sum() < 0.1 * 4.0**2
 
 
 def test_nothing_is_split_where_nothing_is_explained_or_missed():
-    state, x, loss, weights = learned("conjugate")
-    before = state.factors.data.copy()
-    assert not splits.split(state, x, loss, np.zeros_like(weights), 0)
-    np.testing.assert_array_equal(state.factors.data, before)
+    model, x, loss, weights = learned("conjugate")
+    before = model.factors.data.copy()
+    assert not splits.split(model, x, loss, np.zeros_like(weights), 0)
+    np.testing.assert_array_equal(model.factors.data, before)
 
 
 def test_a_sample_of_the_cells_finds_the_same_component(monkeypatch):
     whole, x, loss, weights = learned("conjugate")
-    some = whole.clone()
+    some = whole.copy()
     weights[1] = 0.0
     splits.split(whole, x, loss, weights, 1)
     monkeypatch.setattr(splits, "MOST_CELLS", 150)
@@ -141,7 +140,7 @@ def test_patterns_that_part_are_found_by_splits_alone(kind, monkeypatch):
     sums, scores = {}, {}
     for reseed in (True, False):
         state = auto.start(start, rows[:10], slices[:10], loss, lower=lower, reseed=reseed)
-        infos = [auto.step(state, x, loss) for x in slices[10:]]
+        state, infos = learn(state, slices[10:], loss)
         sums[reseed] = sum(info.prequential for info in infos)
         births = sum(info.births for info in infos)
         assert births == sum(info.deaths + info.merges for info in infos)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from auto_steps import learn
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import components
@@ -38,29 +39,41 @@ def test_a_resumed_state_continues_bit_for_bit(name, lower, missing, monkeypatch
     state = auto.start(
         [rng.random((6, 3)), rng.random((5, 3))], rng.random((3, 3)), slices[:3], loss, lower=lower
     )
-    for x in slices[3:8]:
-        auto.step(state, x, loss)
-    assert state.trial is not None
+    state, _ = learn(state, slices[3:8], loss)
+    assert state.trials.twin is not None
     flat = state.to_dict()
     for value in flat.values():
         assert isinstance(value, (np.ndarray, float, int, str, bool, np.generic))
     again = AutoState.from_dict({key: np.asarray(value) for key, value in flat.items()})
-    assert again.bounded == (name not in ("gaussian", "huber") or lower == 0.0)
+    assert again.model.bounded == (name not in ("gaussian", "huber") or lower == 0.0)
     for x in slices[8:]:
-        one, other = auto.step(state, x, loss), auto.step(again, x, loss)
+        (state, one), (again, other) = auto.step(state, x, loss), auto.step(again, x, loss)
         np.testing.assert_array_equal(one.weights, other.weights)
         assert one.prequential == other.prequential
     np.testing.assert_array_equal(state.factors.data, again.factors.data)
 
 
-def test_a_clone_shares_no_memory():
-    loss, slices = get_loss("poisson"), slices_of("poisson", 5)
+@pytest.mark.parametrize("name", ["poisson", "bernoulli_odds", "gaussian", "gamma"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_step_leaves_the_state_it_was_given_alone(name, missing, monkeypatch):
+    monkeypatch.setattr(components, "PAUSE", 2)
+    monkeypatch.setattr(components, "SPLIT_PAUSE", 3)
+    loss, slices = get_loss(name), slices_of(name, 30, missing)
     rng = np.random.default_rng(0)
     state = auto.start(
         [rng.random((6, 3)), rng.random((5, 3))], rng.random((3, 3)), slices[:3], loss
     )
-    twin = state.clone()
-    before = twin.to_dict()
-    auto.step(state, slices[3], loss)
-    for key, value in twin.to_dict().items():
-        np.testing.assert_array_equal(value, before[key])
+    trials = 0
+    for x in slices[3:]:
+        before = state.to_dict()
+        after, _ = auto.step(state, x, loss)
+        auto.grow(state, (7, 5))
+        now = state.to_dict()
+        assert now.keys() == before.keys()
+        for key, value in now.items():
+            np.testing.assert_array_equal(value, before[key], key)
+        assert not np.array_equal(after.factors.data, state.factors.data)
+        assert not np.shares_memory(after.factors.data, state.factors.data)
+        trials += state.trials.twin is not None
+        state = after
+    assert trials

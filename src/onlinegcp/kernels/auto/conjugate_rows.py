@@ -71,7 +71,7 @@ def absorb(
                 kept = prior / total if total > 0.0 else 1.0
                 fresh = phi[i, r] / e if e > 0.0 else old[i, r]
                 # d/d eta of (kept * old + (1 - kept) * fresh); that phi depends on the factors
-                # is left out on purpose: with it the recursion explodes (forgetting.md, 5).
+                # is left out on purpose: with it the recursion explodes (docs/solver.md).
                 value = kept * sensitivity[i, r] - (1.0 - kept) * kept * lift[r] * (
                     fresh - old[i, r]
                 )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto.tangent import TILE_PRODUCT, row_products, split_modes, spread
 from onlinegcp.kernels.jit import kernel
+from onlinegcp.kernels.layout import ALL_MODES
 
 Array = NDArray[Any]
 
@@ -25,7 +26,7 @@ def dense_products(array: Array, data: Array, offsets: Array, mode: int, out: Ar
     data, offsets
         Stacked factors.
     mode
-        Mode whose rows are wanted, -1 for all.
+        Mode whose rows are wanted, or ALL_MODES.
     out
         Rows of other modes are left alone.
     """
@@ -44,8 +45,8 @@ def _dense_products(matrix, data, offsets, split, mode, out):
     right = np.empty((n_right, width))
     row_products(data, offsets, 0, split, left)
     row_products(data, offsets, split, d, right)
-    want_left = mode == -1 or (mode >= 0 and mode < split)
-    want_right = mode == -1 or mode >= split
+    want_left = mode == ALL_MODES or (mode >= 0 and mode < split)
+    want_right = mode == ALL_MODES or mode >= split
     left_sums = np.zeros((n_left if want_left else 0, width))
     right_sums = np.zeros((n_right if want_right else 0, width))
     columns = min(n_right, 512)
@@ -59,8 +60,8 @@ def _dense_products(matrix, data, offsets, split, mode, out):
                 left_sums[start:stop] += np.dot(tile, right[begin:end])
             if want_right:
                 right_sums[begin:end] += np.dot(tile.T, left[start:stop])
-    first = offsets[0] if mode < 0 else offsets[mode]
-    last = offsets[d] if mode < 0 else offsets[mode + 1]
+    first = offsets[0] if mode == ALL_MODES else offsets[mode]
+    last = offsets[d] if mode == ALL_MODES else offsets[mode + 1]
     for i in range(first, last):
         for r in range(width):
             out[i, r] = 0.0

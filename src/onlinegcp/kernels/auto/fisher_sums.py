@@ -18,6 +18,8 @@ from onlinegcp.kernels.jit import kernel
 
 Array = NDArray[Any]
 
+NO_MODE = -1  # to leave out of a product
+
 
 @kernel
 def model_values(data, offsets, index, weights, out):
@@ -54,8 +56,8 @@ def weight_sums(data, offsets, index, y, h, slope, hessian):
 
 
 @kernel
-def _other_rows(data, offsets, index, j, weights, mode, z):
-    # z = weights times the rows of all modes but one.
+def other_rows(data, offsets, index, j, weights, mode, z):
+    # z = weights times the rows of all modes but one (NO_MODE: of all).
     width = data.shape[1]
     for r in range(width):
         z[r] = weights[r]
@@ -85,7 +87,7 @@ def row_sums(data, offsets, index, weights, y, h, mode, order, starts, slopes, h
             for p in range(here):
                 j = order[q + p]
                 z = block[p]
-                _other_rows(data, offsets, index, j, weights, mode, z)
+                other_rows(data, offsets, index, j, weights, mode, z)
                 root = np.sqrt(h[j])
                 for r in range(width):
                     g[r] += y[j] * z[r]
@@ -110,7 +112,7 @@ def row_slopes(data, offsets, index, weights, y, out):
     out[:] = 0.0
     for j in range(index.shape[0]):
         for k in range(index.shape[1]):
-            _other_rows(data, offsets, index, j, weights, k, z)
+            other_rows(data, offsets, index, j, weights, k, z)
             target = out[offsets[k] + index[j, k]]
             for r in range(width):
                 target[r] += y[j] * z[r]
@@ -124,7 +126,7 @@ def model_changes(data, change, offsets, index, weights, out):
     for j in range(index.shape[0]):
         total = 0.0
         for k in range(index.shape[1]):
-            _other_rows(data, offsets, index, j, weights, k, z)
+            other_rows(data, offsets, index, j, weights, k, z)
             c = change[offsets[k] + index[j, k]]
             for r in range(width):
                 total += z[r] * c[r]

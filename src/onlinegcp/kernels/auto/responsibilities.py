@@ -14,19 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.auto.weights_newton import EPS, khatri_rao_row
+from onlinegcp.kernels.auto.weights_newton import khatri_rao_row
 from onlinegcp.kernels.jit import kernel
+from onlinegcp.kernels.layout import ALL_MODES
+from onlinegcp.losses.formulas import EPS
 
 Array = NDArray[Any]
 
 
 @kernel
 def responsibilities(data, offsets, index, value, weights, mode, phi, z):
-    # phi[row] += shares, for one mode or, with mode = -1, for all. Single writer, listed order.
+    # phi[row] += shares, for one mode or, with ALL_MODES, for all. Single writer, listed order.
     # `phi` (rows, width) is set, not added to, in the rows of the modes asked for.
     width = data.shape[1]
     d = index.shape[1]
-    first, last = (0, d) if mode < 0 else (mode, mode + 1)
+    first, last = (0, d) if mode == ALL_MODES else (mode, mode + 1)
     for i in range(offsets[first], offsets[last]):
         for r in range(width):
             phi[i, r] = 0.0
@@ -97,11 +99,11 @@ def with_sensitivity(data, ratio, offsets, index, value, weights, phi, slope, be
 @kernel
 def listed_rates(data, offsets, index, value, weights, linear, base, slope, mode, rate, z):
     # rate[row] += v_j h(m_j) s_r prod over the other modes, with v = base + slope x and
-    # h = 1 (linear) or 1 / (1 + m), over listed cells; mode = -1: every mode.
+    # h = 1 (linear) or 1 / (1 + m), over listed cells; ALL_MODES: each.
     # Adds to `rate`; single writer, listed order.
     width = data.shape[1]
     d = index.shape[1]
-    first, last = (0, d) if mode < 0 else (mode, mode + 1)
+    first, last = (0, d) if mode == ALL_MODES else (mode, mode + 1)
     for j in range(index.shape[0]):
         khatri_rao_row(data, offsets, index, j, z)
         m = 0.0

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.jit import kernel
+from onlinegcp.losses.formulas import EPS
 
 Array = NDArray[Any]
 
@@ -22,7 +23,6 @@ Array = NDArray[Any]
 # cache together with the Hessian rows they are added to.
 BLOCK = 64
 
-EPS = 1e-10
 ARMIJO = 1e-4
 RELATIVE_RIDGE = 1e-8
 TRACE_RIDGE = 1e-12

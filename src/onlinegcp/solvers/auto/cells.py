@@ -1,4 +1,4 @@
-"""What the tuning-free solver sees of a slice and of a loss: cells that count, and their form."""
+"""What the tuning-free solver sees of a slice: the cells that count."""
 
 from __future__ import annotations
 
@@ -8,41 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.losses import Loss
+from onlinegcp.kernels.random import stream_key, uniform
 from onlinegcp.slices import Slice
 
 Array = NDArray[Any]
 
-
-@dataclass(frozen=True)
-class OddsForm:
-    """A loss of the form v h(m) - x log m with h(m) = m or log(1 + m) and v = base + slope x.
-
-    Attributes
-    ----------
-    linear
-        Whether h(m) = m (Poisson); else h(m) = log(1 + m) (odds losses).
-    base, slope
-        The weight v of a cell: 1 and 0 for Poisson and Bernoulli odds, r and 1 for the
-        negative binomial.
-    """
-
-    linear: bool
-    base: float
-    slope: float
-
-
-def odds_form(loss: Loss) -> OddsForm | None:
-    """Return the form of a loss with conjugate history, None for every other loss."""
-    if loss.code < 0:
-        return None
-    if loss.name == "poisson":
-        return OddsForm(True, 1.0, 0.0)
-    if loss.name == "bernoulli_odds":
-        return OddsForm(False, 1.0, 0.0)
-    if loss.name == "negative_binomial":
-        return OddsForm(False, loss.parameter, 1.0)
-    return None
+# Cells of a slice visited one by one; above, unlisted zeros are sampled.
+CELL_BUDGET = 1 << 20
+PURPOSE = 12
 
 
 @dataclass(frozen=True)
@@ -79,3 +52,44 @@ def cells_of(x: Slice) -> Cells:
         index = np.ascontiguousarray(np.compress(nonzero, x.index, axis=0))
         value = np.compress(nonzero, x.value)
     return Cells(index, value, full, x.index, x.value, x.total)
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Cells to sum over, each standing for `weight` cells."""
+
+    index: NDArray[np.int32]
+    value: Array
+    weight: Array
+
+
+def weighted_cells(x: Slice, seed: int, number: int) -> Weighted:
+    """List the observed cells, sampling unlisted zeros where they are too many to visit.
+
+    Zeros are drawn by rank among the zeros, so no draw is ever rejected.
+    """
+    if x.n_unlisted_zeros == 0:
+        return listed_cells(x)
+    linear = np.ravel_multi_index(tuple(x.index.astype(np.int64).T), x.shape).reshape(-1)
+    if x.size <= CELL_BUDGET:
+        value = np.zeros(x.size)
+        value[linear] = x.value
+        every = np.unravel_index(np.arange(x.size), x.shape)
+        index = np.ascontiguousarray(np.stack(every, axis=1), dtype=np.int32)
+        return Weighted(index, value, np.ones(x.size))
+    count = min(x.n_unlisted_zeros, max(4 * x.n_listed, 1 << 16))
+    draws = uniform(stream_key(seed, number, PURPOSE), count)
+    rank = ((np.arange(count) + draws) / count * x.n_unlisted_zeros).astype(np.int64)
+    # The zero of rank q lies behind as many listed cells as have fewer than q + 1 zeros before.
+    zeros = rank + np.searchsorted(linear - np.arange(linear.size), rank, side="right")
+    index = np.stack(np.unravel_index(zeros, x.shape), axis=1).astype(np.int32)
+    return Weighted(
+        np.ascontiguousarray(np.concatenate([x.index, index])),
+        np.concatenate([x.value, np.zeros(count)]),
+        np.concatenate([np.ones(x.n_listed), np.full(count, x.n_unlisted_zeros / count)]),
+    )
+
+
+def listed_cells(x: Slice) -> Weighted:
+    """The listed cells, each standing for itself."""
+    return Weighted(x.index, x.value, np.ones(x.n_listed))

@@ -1,6 +1,6 @@
-"""Factors for Poisson and odds losses: the conjugate history, updated in closed form.
+"""The past of Poisson and odds losses: a conjugate prior per entry, updated in closed form.
 
-Per row and component the history is a Gamma prior, shape old factor times rate, which the slice's
+Per row and component the past is a Gamma prior, shape old factor times rate, which the slice's
 responsibilities and exposure update: new = (lam rate old + phi) / (lam rate + exposure). There is
 no step size, and entries stay positive. For Poisson all modes move at once, as in EM (one step for
 the whole model), and slice loss plus history do not rise, the floor under the factors aside. Other
@@ -10,18 +10,24 @@ mode; scaling the columns, or sampled exposure, may then raise the sum a little.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.auto import conjugate_rows, responsibilities, weights_newton
-from onlinegcp.kernels.layout import Blocks
-from onlinegcp.solvers.auto import forgetting
-from onlinegcp.solvers.auto.cells import Cells, OddsForm
-from onlinegcp.solvers.auto.forgetting import Forgetting
-from onlinegcp.solvers.auto.zeros import Zeros
+from onlinegcp.errors import DataError
+from onlinegcp.kernels.auto import conjugate_rows
+from onlinegcp.kernels.layout import ALL_MODES, Blocks
+from onlinegcp.kernels.random import stream_key
+from onlinegcp.losses import Loss, OddsForm
+from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto import forgetting, newton, seeds
+from onlinegcp.solvers.auto.cells import cells_of
+from onlinegcp.solvers.auto.model import Model, Past, Step, silent
+from onlinegcp.solvers.auto.newton import Solution
+from onlinegcp.solvers.auto.odds_sums import PURPOSE, OddsSums, Slopes
 
 Array = NDArray[Any]
 
@@ -30,12 +36,14 @@ SWEEPS = 2
 # FLOOR_SHARE of a uniform column: multiplicative updates cannot leave zero by themselves.
 FLOOR_EVENTS = 0.1
 FLOOR_SHARE = 0.01
-_EMPTY = np.zeros((0, 0))
+# The factors move on before the weights could be used to more digits than these.
+STREAM_TOLERANCE = 1e-3
+STREAM_STEPS = 3
 
 
 @dataclass
-class History:
-    """What the conjugate solver remembers besides the factors.
+class Conjugate(Past):
+    """What the model remembers besides factors whose columns sum to one.
 
     Attributes
     ----------
@@ -48,121 +56,189 @@ class History:
         Derivative of the factors with respect to the log-memory (rows, width).
     """
 
+    name: ClassVar[str] = "conjugate"
     rate: Array
     mass: Array
     sensitivity: Array
 
+    @classmethod
+    def start(cls, factors: Blocks, *, bounded: bool) -> Self:
+        """The past before the first slice."""
+        rows, width = factors.data.shape
+        return cls(np.zeros((rows, width)), np.zeros(width), np.zeros((rows, width)))
 
-@dataclass(frozen=True)
-class Slopes:
-    """What the slice says at the factors before the update.
+    def absorb(self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float) -> None:
+        """Take in a slice of the warm start at the factors as they are."""
+        exposure = np.zeros_like(model.factors.data)
+        OddsSums(model.factors, cells_of(x), _form(loss)).rates(weights, ALL_MODES, exposure)
+        self.rate = cap * self.rate + exposure
+        self.mass = cap * self.mass + weights
 
-    Attributes
-    ----------
-    phi
-        Responsibilities of all modes (rows, width).
-    exposure
-        Exposure of all modes, (rows, width), or (1, width) when all rows share it.
-    logs
-        Sum of x log m.
-    """
+    def settle(self, model: Model, rows: Array, slices: Sequence[Slice]) -> None:
+        """Learn the size of one event, and raise the factors to the floor it makes."""
+        logs, count = 0.0, 0
+        for x in slices:
+            value = cells_of(x).value
+            logs, count = logs + float(np.log(value).sum()), count + value.size
+        model.unit = float(np.exp(logs / max(count, 1)))
+        model.memory.bend *= model.unit
+        model.memory.bends *= model.unit
+        self.tidy(model)
 
-    phi: Array
-    exposure: Array
-    logs: float
-
-
-def learn_forgetting(
-    factors: Blocks,
-    cells: Cells,
-    form: OddsForm,
-    zeros: Zeros,
-    weights: Array,
-    history: History,
-    memory: Forgetting,
-    cap: float,
-) -> Slopes:
-    """Take the forgetting one step, in the pass over the cells that the update needs anyway."""
-    data, offsets, width = factors.data, factors.offsets, factors.width
-    # Single precision is plenty for a slope, and halves what a large slice reads at random.
-    ratio, phi = np.empty(data.shape, dtype=np.float32), np.empty_like(data)
-    slopes, bends = np.zeros(width), np.zeros(width)
-    conjugate_rows.ratios(history.sensitivity, data, ratio)
-    bend, logs = responsibilities.with_sensitivity(
-        data, ratio, offsets, cells.index, cells.value, weights, phi, slopes, bends,
-        np.zeros(width), np.zeros(width),
-    )  # fmt: skip
-    if shares_exposure(cells, form):
-        # The model total does not depend on eta: columns of the sensitivity sum to zero.
-        exposure = weights[None, :]
-    else:
-        exposure = np.empty_like(data)
-        zeros.rates(weights, -1, exposure)
-        slopes += np.einsum("ir,ir->r", exposure, history.sensitivity)
-    forgetting.learn(memory, slopes, bends, float(bend), cap)
-    return Slopes(phi, exposure, float(logs))
-
-
-def update(
-    factors: Blocks,
-    cells: Cells,
-    form: OddsForm,
-    zeros: Zeros,
-    weights: Array,
-    history: History,
-    memory: Forgetting,
-    cap: float,
-    unit: float,
-    slopes: Slopes | None,
-) -> tuple[Array, float, Array]:
-    """Absorb one slice into the factors.
-
-    Parameters
-    ----------
-    factors
-        Updated in place; columns sum to one before and after.
-    cells, form, zeros
-        The slice, the loss, and the sums over its unlisted cells.
-    weights
-        Weights solved with the factors before the update.
-    history, memory
-        Updated in place.
-    cap
-        The schedule's forgetting factor for this slice.
-    unit
-        Size of one event in the data's units.
-    slopes
-        What `learn_forgetting` returned, None when the forgetting is fixed.
-
-    Returns
-    -------
-    The weights for the updated factors, the loss there, and the forgetting factors.
-    """
-    lam, lift = forgetting.factors(memory, cap)
-    old = factors.data.copy()
-    if shares_exposure(cells, form):
-        weights, phi, exposure, scale = _sweep_all(
-            factors, cells, weights, history, lam, old, slopes
+    def step(self, model: Model, x: Slice, loss: Loss, cap: float, seed: int) -> Step:
+        """Score a slice, then learn it."""
+        sums = _sums(model, x, loss, stream_key(seed, model.n_slices, PURPOSE))
+        if sums.empty:
+            return silent(model.factors.width)
+        weights, steps, before = newton.solve_roughly(
+            sums, _start(model, sums), tolerance=STREAM_TOLERANCE, max_steps=STREAM_STEPS
         )
-    else:
-        weights, phi, exposure, scale = _sweep_modes(
-            factors, cells, zeros, weights, history, lam, old, slopes
-        )
-    prior = _mass(history.rate, old, factors) * lam
-    counts = phi[factors.offsets[0] : factors.offsets[1]].sum(axis=0)
-    history.mass *= cap
-    history.mass += counts
-    for k in range(factors.ndim):
-        floor = floor_of(factors, history.mass, unit, k)
-        conjugate_rows.absorb(
-            old, phi, history.rate, lam, exposure, factors.offsets[k], factors.offsets[k + 1],
-            scale[k], lift, floor, memory.learned, history.sensitivity, factors.data,
-        )  # fmt: skip
-    if memory.learned:
-        memory.lift = prior * lift / np.maximum(prior + counts, 1e-300)
-    zeros.refresh()
-    # A further multiplicative step for the weights changed no loss by more than 1e-4.
-    return weights, evaluate(factors, cells, zeros, weights), lam
+        slopes = None
+        if model.memory.learned:
+            slopes = sums.slopes(weights, self.sensitivity)
+            forgetting.learn(model.memory, slopes.slopes, slopes.bends, slopes.bend, cap)
+        if before is None:
+            before = sums.loss(weights) if slopes is None else sums.value(weights) - slopes.logs
+        lam, _ = forgetting.factors(model.memory, cap)
+        weights = self.update(model, sums, weights, cap, slopes)
+        # A further multiplicative step for the weights changed no loss by more than 1e-4.
+        return Step(weights, before, sums.loss(weights), steps, lam)
+
+    def update(
+        self, model: Model, sums: OddsSums, weights: Array, cap: float, slopes: Slopes | None
+    ) -> Array:
+        """Absorb one slice into the factors; return the weights for the new ones.
+
+        Parameters
+        ----------
+        model
+            Updated in place; columns sum to one before and after.
+        sums
+            The slice, over the model's factors.
+        weights
+            Weights solved with the factors before the update.
+        cap
+            The schedule's forgetting factor for this slice.
+        slopes
+            What the slice says at these factors, where that is known already.
+        """
+        factors, memory = model.factors, model.memory
+        lam, lift = forgetting.factors(memory, cap)
+        old = factors.data.copy()
+        sweep = self._sweep_all if sums.shares_exposure else self._sweep_modes
+        weights, phi, exposure, scale = sweep(sums, weights, lam, old, slopes)
+        first = slice(factors.offsets[0], factors.offsets[1])
+        # Counts the past stands for, read off the first mode.
+        prior = np.einsum("ir,ir->r", self.rate[first], old[first]) * lam
+        counts = phi[first].sum(axis=0)
+        self.mass *= cap
+        self.mass += counts
+        for k in range(factors.ndim):
+            floor = floor_of(factors, self.mass, model.unit, k)
+            conjugate_rows.absorb(
+                old, phi, self.rate, lam, exposure, factors.offsets[k], factors.offsets[k + 1],
+                scale[k], lift, floor, memory.learned, self.sensitivity, factors.data,
+            )  # fmt: skip
+        if memory.learned:
+            memory.lift = prior * lift / np.maximum(prior + counts, 1e-300)
+        sums.refresh()
+        return weights
+
+    def _sweep_all(
+        self, sums: OddsSums, weights: Array, lam: Array, old: Array, slopes: Slopes | None
+    ) -> tuple[Array, Array, Array, Array]:
+        """Move all modes and the weights at once, SWEEPS times."""
+        factors = sums.factors
+        data, offsets = factors.data, factors.offsets
+        column_sums = np.zeros(factors.width)
+        phi = np.empty_like(data) if slopes is None else slopes.phi
+        for sweep in range(SWEEPS):
+            if sweep > 0 or slopes is None:
+                sums.responsibilities(weights, ALL_MODES, phi)
+            counts = phi[offsets[0] : offsets[1]].sum(axis=0)
+            for k in range(factors.ndim):
+                conjugate_rows.blend(
+                    old, phi, self.rate, lam, counts[None, :], offsets[k], offsets[k + 1],
+                    column_sums, data,
+                )  # fmt: skip
+            weights = counts
+        return weights, phi, weights[None, :], np.ones((factors.ndim, factors.width))
+
+    def _sweep_modes(
+        self, sums: OddsSums, weights: Array, lam: Array, old: Array, slopes: Slopes | None
+    ) -> tuple[Array, Array, Array, Array]:
+        """Move one mode after the other, SWEEPS times; each column's scale goes to the weights."""
+        factors = sums.factors
+        data, offsets = factors.data, factors.offsets
+        scale = np.ones((factors.ndim, factors.width))
+        if slopes is None:
+            phi, exposure = np.empty_like(data), np.empty_like(data)
+        else:
+            phi, exposure = slopes.phi, slopes.exposure
+        weights = weights.copy()
+        for sweep in range(SWEEPS):
+            for k in range(factors.ndim):
+                if sweep > 0 or k > 0 or slopes is None:
+                    sums.responsibilities(weights, k, phi)
+                    sums.rates(weights, k, exposure)
+                conjugate_rows.blend(
+                    old, phi, self.rate, lam, exposure, offsets[k], offsets[k + 1], scale[k], data
+                )
+                scale[k][scale[k] <= 0.0] = 1.0
+                weights *= scale[k]
+                sums.refresh()
+        return weights, phi, exposure, scale
+
+    def solve(self, model: Model, x: Slice, loss: Loss, *, tolerance: float, seed: int) -> Solution:
+        """Solve for the weights of a slice; changes nothing."""
+        sums = _sums(model, x, loss, stream_key(seed, 0, PURPOSE))
+        return newton.solve_odds_form(sums, _start(model, sums), tolerance=tolerance)
+
+    def grow(self, model: Model, longer: Callable[[Array], Array]) -> Conjugate:
+        """The past with new rows: they have no exposure yet."""
+        return Conjugate(longer(self.rate), self.mass, longer(self.sensitivity))
+
+    def tidy(self, model: Model) -> None:
+        """Raise entries to the floor, which lets new ones leave zero; columns sum to one."""
+        rank = model.factors.rank
+        for k, view in enumerate(model.factors.views()):
+            np.maximum(view, floor_of(model.factors, self.mass, model.unit, k)[:rank], out=view)
+            view /= view.sum(axis=0)
+
+    def sizes(self, columns: Array) -> Array:
+        """Sums of columns."""
+        return np.asarray(columns.sum(axis=0))
+
+    def merge(self, model: Model, kept: int, given: int) -> None:
+        """Join two components of the same pattern: counts and exposure add up."""
+        data = model.factors.data
+        counts = self.rate[:, kept] * data[:, kept] + self.rate[:, given] * data[:, given]
+        self.rate[:, kept] += self.rate[:, given]
+        seen = self.rate[:, kept] > 0.0
+        data[seen, kept] = counts[seen] / self.rate[seen, kept]
+        for view in model.factors.views():
+            view[:, kept] /= max(float(view[:, kept].sum()), 1e-300)
+        self.mass[kept] += self.mass[given]
+        self.sensitivity[:, kept] = 0.0
+
+    def clear(self, slot: int, weight: float) -> None:
+        """Forget all of a component but one slice in which it had this weight."""
+        self.rate[:, slot] = weight
+        self.mass[slot] = weight
+        self.sensitivity[:, slot] = 0.0
+
+    def seed(
+        self, model: Model, x: Slice, loss: Loss, weights: Array, slot: int
+    ) -> tuple[list[Array], float] | None:
+        """One component fitted to what the others leave of a slice: columns and weight."""
+        return seeds.seed_counts(model.factors, cells_of(x), _form(loss), weights)
+
+    def split(self, parent: int, slot: int, kept: float, given: float) -> None:
+        """Let two halves have had these shares of every past weight."""
+        for numbers in (self.rate, self.mass):
+            numbers[..., slot] = given * numbers[..., parent]
+            numbers[..., parent] *= kept
+        self.sensitivity[:, [parent, slot]] = 0.0
 
 
 def floor_of(factors: Blocks, mass: Array, unit: float, mode: int) -> Array:
@@ -174,94 +250,20 @@ def floor_of(factors: Blocks, mass: Array, unit: float, mode: int) -> Array:
     return np.asarray(floor)
 
 
-def apply_floor(factors: Blocks, mass: Array, unit: float) -> None:
-    """Raise entries to the floor; columns sum to one afterwards."""
-    for k, view in enumerate(factors.views()):
-        np.maximum(view, floor_of(factors, mass, unit, k)[: factors.rank], out=view)
-        view /= view.sum(axis=0)
+def _sums(model: Model, x: Slice, loss: Loss, key: int) -> OddsSums:
+    return OddsSums(model.factors, cells_of(x), _form(loss), key)
 
 
-def shares_exposure(cells: Cells, form: OddsForm) -> bool:
-    """Whether all rows of a component have the same exposure: Poisson with every cell observed."""
-    return form.linear and cells.full
+def _start(model: Model, sums: OddsSums) -> Array:
+    total = sums.column_sums() if sums.form.linear else np.ones(model.factors.width)
+    return newton.start_weights(model.mean_weights, sums.cells.total, total, model.factors.rank)
 
 
-def _sweep_all(
-    factors: Blocks,
-    cells: Cells,
-    weights: Array,
-    history: History,
-    lam: Array,
-    old: Array,
-    slopes: Slopes | None,
-) -> tuple[Array, Array, Array, Array]:
-    """Move all modes and the weights at once, SWEEPS times."""
-    data, offsets = factors.data, factors.offsets
-    z, sums = np.zeros(factors.width), np.zeros(factors.width)
-    phi = np.empty_like(data) if slopes is None else slopes.phi
-    for sweep in range(SWEEPS):
-        if sweep > 0 or slopes is None:
-            responsibilities.responsibilities(
-                data, offsets, cells.index, cells.value, weights, -1, phi, z
-            )
-        counts = phi[offsets[0] : offsets[1]].sum(axis=0)
-        for k in range(factors.ndim):
-            conjugate_rows.blend(
-                old, phi, history.rate, lam, counts[None, :], offsets[k], offsets[k + 1], sums, data
-            )
-        weights = counts
-    return weights, phi, weights[None, :], np.ones((factors.ndim, factors.width))
-
-
-def _sweep_modes(
-    factors: Blocks,
-    cells: Cells,
-    zeros: Zeros,
-    weights: Array,
-    history: History,
-    lam: Array,
-    old: Array,
-    slopes: Slopes | None,
-) -> tuple[Array, Array, Array, Array]:
-    """Move one mode after the other, SWEEPS times; each column's scale goes to the weights."""
-    data, offsets = factors.data, factors.offsets
-    z = np.zeros(factors.width)
-    scale = np.ones((factors.ndim, factors.width))
-    if slopes is None:
-        phi, exposure = np.empty_like(data), np.empty_like(data)
-    else:
-        phi, exposure = slopes.phi, slopes.exposure
-    weights = weights.copy()
-    for sweep in range(SWEEPS):
-        for k in range(factors.ndim):
-            if sweep > 0 or k > 0 or slopes is None:
-                responsibilities.responsibilities(
-                    data, offsets, cells.index, cells.value, weights, k, phi, z
-                )
-                zeros.rates(weights, k, exposure)
-            conjugate_rows.blend(
-                old, phi, history.rate, lam, exposure, offsets[k], offsets[k + 1], scale[k], data
-            )
-            scale[k][scale[k] <= 0.0] = 1.0
-            weights *= scale[k]
-            zeros.refresh()
-    return weights, phi, exposure, scale
-
-
-def _mass(rate: Array, old: Array, factors: Blocks) -> Array:
-    """Counts the history stands for, per component, read off the first mode."""
-    rows = slice(factors.offsets[0], factors.offsets[1])
-    return np.asarray(np.einsum("ir,ir->r", rate[rows], old[rows]))
-
-
-def evaluate(factors: Blocks, cells: Cells, zeros: Zeros, weights: Array) -> float:
-    """Loss of the slice over every observed cell."""
-    if cells.value.size == 0:
-        return 0.0
-    width = factors.width
-    pull, block = np.zeros(width), np.zeros((weights_newton.BLOCK, width))
-    logs = weights_newton.listed_sums(
-        factors.data, factors.offsets, cells.index, cells.value, weights, False,
-        pull, _EMPTY, block,
-    )  # fmt: skip
-    return zeros.value(weights) - float(logs)
+def _form(loss: Loss) -> OddsForm:
+    form = loss.traits.odds_form
+    if form is None:
+        raise DataError(
+            f"The state was started with a Poisson or odds loss, but the loss is now "
+            f"{loss.name!r}. Use the loss it was started with."
+        )
+    return form

@@ -8,13 +8,15 @@ is no learning rate.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError
+from onlinegcp.solvers.auto.stored import Stored
 
 Array = NDArray[Any]
 
@@ -22,23 +24,27 @@ Array = NDArray[Any]
 # discards what a poor warm start explained badly.
 KAPPA = 0.8
 START = -np.log(1.0 - 0.93)  # memory of 14 slices
+# Below one and a half slices there are more unknowns than data; a thousand is as good as for ever.
 SHORTEST, LONGEST = np.log(1.5), np.log(1000.0)
 WINDOW = 0.95  # curvature is averaged over about 20 slices
+# One slice moves the memory by a tenth at most, so that no single storm or holiday sets it. A
+# component may fall three times as fast: forgetting too late costs more than forgetting too much,
+# which the next slices mend.
 COMMON_STEP = 0.1
 DOWN_STEP, UP_STEP = -0.3, 0.1
 RETURN = 0.98  # a component falls back to the common memory within about 50 slices
-OWN_LOW, OWN_HIGH = -3.0, 2.0
-FIRST_BEND = 10.0  # events
+OWN_LOW, OWN_HIGH = -3.0, 2.0  # 1/20 to 7 times the common memory
+FIRST_BEND = 10.0  # events: what a component must have seen before its slope means anything
 
 
 @dataclass
-class Forgetting:
+class Forgetting(Stored):
     """State of the forgetting.
 
     Attributes
     ----------
     fixed
-        Forgetting factor per slice; NaN when it is learned.
+        Forgetting factor per slice; None when it is learned.
     memory
         eta, the common log-memory.
     own
@@ -49,7 +55,7 @@ class Forgetting:
         d log(rate) / d eta per component (width,).
     """
 
-    fixed: float
+    fixed: float | None
     memory: float
     own: Array
     bend: float
@@ -59,7 +65,19 @@ class Forgetting:
     @property
     def learned(self) -> bool:
         """Whether the forgetting adapts to the stream."""
-        return bool(np.isnan(self.fixed))
+        return self.fixed is None
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Everything by name; files say NaN for a forgetting that is learned."""
+        return super().to_arrays() | {"fixed": np.nan if self.fixed is None else self.fixed}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
+        """What `to_arrays` gave."""
+        state = super().from_arrays(arrays)
+        if np.isnan(float(arrays["fixed"])):
+            state.fixed = None
+        return state
 
 
 def start(forget: float | str, width: int, unit: float) -> Forgetting:
@@ -84,18 +102,18 @@ def start(forget: float | str, width: int, unit: float) -> Forgetting:
     )
 
 
-def parse(forget: float | str) -> float:
-    """Return the forgetting factor per slice, NaN for "auto".
+def parse(forget: float | str) -> float | None:
+    """Return the forgetting factor per slice, None for "auto"; refuses what means nothing.
 
     Examples
     --------
     >>> parse("auto"), parse(1.0), round(parse(10), 4)
-    (nan, 1.0, 0.933)
+    (None, 1.0, 0.933)
     """
     if forget == "auto":
-        return float("nan")
+        return None
     number = isinstance(forget, int | float | np.number) and not isinstance(forget, bool)
-    if number and float(forget) >= 1.0:
+    if number and 1.0 <= float(forget) < np.inf:
         return 1.0 if forget == 1.0 else float(2.0 ** (-1.0 / float(forget)))
     raise DataError(
         f"forget must be 'auto', 1.0 (nothing is forgotten) or a half-life of more than one slice, "
@@ -147,9 +165,17 @@ def learn(state: Forgetting, slopes: Array, bends: Array, bend: float, cap: floa
     state.own = np.clip(RETURN * (state.own + own), OWN_LOW, OWN_HIGH)
 
 
+def learn_common(state: Forgetting, slope: float, bend: float, cap: float) -> None:
+    """Move the common memory alone, where the past mixes the components."""
+    slopes = np.zeros_like(state.own)
+    slopes[0] = slope
+    learn(state, slopes, np.zeros_like(slopes), bend, cap)
+    state.own[:] = 0.0
+
+
 def factors(state: Forgetting, cap: float) -> tuple[Array, Array]:
     """Return the forgetting factor of every component and d log(lam * rate) / d eta."""
-    if not state.learned:
+    if state.fixed is not None:
         return np.full_like(state.own, min(cap, state.fixed)), np.zeros_like(state.own)
     memory = np.clip(state.memory + state.own, SHORTEST, LONGEST)
     lam = np.minimum(cap, -np.expm1(-memory))

@@ -14,7 +14,7 @@ import numpy as np
 
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto.state import AutoState
+from onlinegcp.solvers.auto.model import Model
 
 VOLUME_STEP = 0.05  # of the usual volume of a slice
 LOUDEST = 4.0  # times the usual volume: what one slice may add to it
@@ -22,22 +22,22 @@ LOUDEST = 4.0  # times the usual volume: what one slice may add to it
 
 def first_volume(slices: Sequence[Slice], loss: Loss) -> float:
     """Usual volume of the warm-start slices; 0 for losses that are not tempered."""
-    if loss.code < 0 or loss.name not in ("gaussian", "huber"):
+    if not loss.traits.tempered:
         return 0.0
     return float(np.mean([_volume(x) for x in slices]))
 
 
-def tempered(state: AutoState, x: Slice) -> float:
+def tempered(model: Model, x: Slice) -> float:
     """Weight of a slice in the factors: less than one if it is louder than usual."""
     own = _volume(x)
-    return min(1.0, state.volume / own) if state.volume > 0.0 and own > 0.0 else 1.0
+    return min(1.0, model.volume / own) if model.volume > 0.0 and own > 0.0 else 1.0
 
 
-def hear(state: AutoState, x: Slice, cap: float) -> None:
+def hear(model: Model, x: Slice, cap: float) -> None:
     """Let the usual volume follow a slice, as far as one slice may move it."""
-    if state.volume > 0.0:
-        heard = min(_volume(x), LOUDEST * state.volume)
-        state.volume += max(1.0 - cap, VOLUME_STEP) * (heard - state.volume)
+    if model.volume > 0.0:
+        heard = min(_volume(x), LOUDEST * model.volume)
+        model.volume += max(1.0 - cap, VOLUME_STEP) * (heard - model.volume)
 
 
 def _volume(x: Slice) -> float:

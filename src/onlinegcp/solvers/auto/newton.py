@@ -7,24 +7,24 @@ The column sums of the factors are one throughout, so that zeros of Poisson cost
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto import weights_newton
-from onlinegcp.kernels.layout import Blocks
-from onlinegcp.solvers.auto.cells import Cells, OddsForm
-from onlinegcp.solvers.auto.zeros import Zeros
+from onlinegcp.solvers.auto.odds_sums import OddsSums
 
 Array = NDArray[Any]
+Other = TypeVar("Other")
 
 # Above this many nonzeros the Hessian is taken from a subset; the slope never is.
 SUBSET = 16384
 # One cell of at least so many: a chord from 1 / 16 of the cells leaves a few per cent per step.
 LARGEST_STRIDE = 16
+EM_STEPS = 2  # multiplicative steps before the first Newton step, safe far from the optimum
 _EMPTY = np.zeros((0, 0))
 
 
@@ -55,101 +55,118 @@ def start_weights(mean: Array, total: float, sums: Array, rank: int) -> Array:
 
     Zero is never a start: the slope of x log m is infinite there (errata row 6).
     """
-    weights = np.zeros_like(mean)
-    top = float(mean[:rank].max(initial=0.0))
-    weights[:rank] = np.maximum(mean[:rank], 1e-3 * top) if top > 0.0 else 1.0
+    weights = away_from_zero(mean, rank)
     mass = float(weights @ sums)
     if mass > 0.0 and total > 0.0:
         weights *= total / mass
     return weights
 
 
+def away_from_zero(start: Array, rank: int) -> Array:
+    """Nonnegative weights that can still move in every direction; ones where all are zero."""
+    top = float(start[:rank].max(initial=0.0))
+    weights = np.zeros_like(start)
+    weights[:rank] = np.maximum(start[:rank], 1e-3 * top) if top > 0.0 else 1.0
+    return weights
+
+
 def solve_odds_form(
-    factors: Blocks,
-    cells: Cells,
-    form: OddsForm,
-    zeros: Zeros,
-    start: Array,
-    *,
-    tolerance: float = 1e-6,
-    max_steps: int = 50,
-    em_steps: int = 2,
-    rough: bool = False,
+    sums: OddsSums, start: Array, *, tolerance: float = 1e-6, max_steps: int = 50
 ) -> Solution:
     """Minimise sum v h(m) - x log m over nonnegative weights.
 
     Parameters
     ----------
-    factors
-        Factors whose columns sum to one.
-    cells
-        The slice.
-    form
-        The loss.
-    zeros
-        How sums over cells that are not listed are made.
+    sums
+        The slice and the loss, with factors whose columns sum to one.
     start
         Positive start.
     tolerance
         Largest violation of the optimality conditions, relative to the largest weight.
     max_steps
         Newton steps at most.
-    em_steps
-        Multiplicative steps before the first Newton step.
-    rough
-        Take the optimum of a subset where cells abound; the objective is then NaN.
     """
-    if cells.value.size == 0:
+    if sums.empty:
         # Nothing but zeros: every term grows with m, so the best weights are zero.
         return Solution(np.zeros_like(start), 0.0, 0, 0.0)
-    if form.linear:
-        sums = zeros.column_sums()
-        return solve_poisson(
-            factors, cells, sums, start, tolerance, max_steps, em_steps, rough=rough
-        )
-    if zeros.sampled:
-        return _solve_outer(factors, cells, zeros, start, tolerance, max_steps, em_steps)
-    return _solve_tangent(factors, cells, zeros, start, tolerance, max_steps, em_steps)
+    if sums.form.linear:
+        return _solve_poisson(sums, sums.column_sums(), start, tolerance, max_steps, EM_STEPS)
+    if sums.sampled:
+        return _solve_outer(sums, start, tolerance, max_steps)
+    return _solve_tangent(sums, start, tolerance, max_steps)
 
 
-def solve_poisson(
-    factors: Blocks,
-    cells: Cells,
-    sums: Array,
+def solve_roughly(
+    sums: OddsSums, start: Array, *, tolerance: float, max_steps: int
+) -> tuple[Array, int, float | None]:
+    """As `solve_odds_form`, but where cells abound the optimum of a subset will do.
+
+    One cell in q costs about R q / 2 nats more than the optimum, out of millions for slices of
+    that size.
+
+    Returns
+    -------
+    Weights, Newton steps, and the loss, None where not all cells were looked at.
+    """
+    if sums.form.linear and _abounds(sums):
+        few = _solve_subset(sums, sums.column_sums(), start, tolerance, max_steps, EM_STEPS)
+        return few.weights, few.steps, None
+    found = solve_odds_form(sums, start, tolerance=tolerance, max_steps=max_steps)
+    return found.weights, found.steps, found.objective
+
+
+def _solve_poisson(
+    sums: OddsSums,
+    column_sums: Array,
     start: Array,
     tolerance: float,
     max_steps: int,
     em_steps: int,
-    *,
-    rough: bool = False,
 ) -> Solution:
-    """Minimise sums @ s - sum x log(z's); a subset gives start and Hessian where cells abound.
-
-    With `rough` the subset's optimum is taken as it is, without objective (NaN). One cell in q
-    costs about R q / 2 nats more than the optimum, out of millions for slices of that size.
-    """
-    weights, rank = start.copy(), factors.rank
-    hessian = np.zeros((factors.width, factors.width))
-    index, value = cells.index, cells.value
-    chord = _EMPTY
-    if value.size > 2 * SUBSET:
-        every = min(value.size // SUBSET, LARGEST_STRIDE)
-        some = _one_of_each(value.size, every)
-        few, thin = np.ascontiguousarray(index[some]), value[some] * every
-        _, steps, worst = weights_newton.newton_poisson(
-            factors.data, factors.offsets, few, thin, sums, weights, rank,
-            em_steps, min(max_steps, 8), max(tolerance, 1e-3), _EMPTY, hessian,
-        )  # fmt: skip
-        if rough:
-            return Solution(weights, math.nan, int(steps), float(worst))
+    """Minimise column_sums @ s - sum x log(z's)."""
+    factors, cells = sums.factors, sums.cells
+    weights, chord = start.copy(), _EMPTY
+    if _abounds(sums):
         # The subset's optimum is a start within its sampling error, and its Hessian serves every
         # following step: only slopes and values need all cells then.
-        chord, em_steps, max_steps = hessian.copy(), 0, 2 * max_steps
+        few = _solve_subset(sums, column_sums, start, tolerance, max_steps, em_steps)
+        weights, chord, em_steps, max_steps = few.weights, few.hessian, 0, 2 * max_steps
     objective, steps, worst = weights_newton.newton_poisson(
-        factors.data, factors.offsets, index, value, sums, weights, rank,
-        em_steps, max_steps, tolerance, chord, hessian,
+        factors.data, factors.offsets, cells.index, cells.value, column_sums, weights,
+        factors.rank, em_steps, max_steps, tolerance, chord, np.zeros((factors.width,) * 2),
     )  # fmt: skip
     return Solution(weights, float(objective), int(steps), float(worst))
+
+
+def _abounds(sums: OddsSums) -> bool:
+    return sums.cells.value.size > 2 * SUBSET
+
+
+class _Few(NamedTuple):
+    weights: Array
+    steps: int
+    hessian: Array
+
+
+def _solve_subset(
+    sums: OddsSums,
+    column_sums: Array,
+    start: Array,
+    tolerance: float,
+    max_steps: int,
+    em_steps: int,
+) -> _Few:
+    """The optimum of `_solve_poisson` for a part of the cells, and the Hessian there."""
+    factors, value, weights = sums.factors, sums.cells.value, start.copy()
+    every = min(value.size // SUBSET, LARGEST_STRIDE)
+    some = _one_of_each(value.size, every)
+    few, thin = np.ascontiguousarray(sums.cells.index[some]), value[some] * every
+    hessian = np.zeros((factors.width, factors.width))
+    _, steps, _ = weights_newton.newton_poisson(
+        factors.data, factors.offsets, few, thin, column_sums, weights, factors.rank,
+        em_steps, min(max_steps, 8), max(tolerance, 1e-3), _EMPTY, hessian,
+    )  # fmt: skip
+    return _Few(weights, int(steps), hessian)
 
 
 def _one_of_each(count: int, every: int) -> NDArray[np.int64]:
@@ -160,36 +177,21 @@ def _one_of_each(count: int, every: int) -> NDArray[np.int64]:
     return (runs * np.uint64(every) + shuffled % np.uint64(every)).astype(np.int64)
 
 
-def _solve_tangent(
-    factors: Blocks,
-    cells: Cells,
-    zeros: Zeros,
-    start: Array,
-    tolerance: float,
-    max_steps: int,
-    em_steps: int,
-) -> Solution:
+def _solve_tangent(sums: OddsSums, start: Array, tolerance: float, max_steps: int) -> Solution:
     """Newton on the exact objective with the curvature of its Poisson majoriser."""
-    width, rank = factors.width, factors.rank
+    width, rank = sums.factors.width, sums.factors.rank
     weights, pull = start.copy(), np.zeros(width)
-    hessian, lower = np.zeros((width, width)), np.zeros((width, width))
-    block, free = np.zeros((weights_newton.BLOCK, width)), np.zeros(width, dtype=np.bool_)
-    step = np.zeros(width)
-
-    def listed(at: Array, want_hessian: bool) -> float:
-        return float(
-            weights_newton.listed_sums(
-                factors.data, factors.offsets, cells.index, cells.value, at, want_hessian,
-                pull, hessian, block,
-            )
-        )  # fmt: skip
-
-    for _ in range(em_steps):
-        _, push = zeros.tangent(weights)
-        listed(weights, False)
+    hessian, free = np.zeros((width, width)), np.zeros(width, dtype=np.bool_)
+    for _ in range(EM_STEPS):
+        _, push = sums.tangent(weights)
+        sums.listed(weights, pull)
         weights[:rank] *= pull[:rank] / push[:rank]
-    value, push = zeros.tangent(weights)
-    objective = value - listed(weights, True)
+
+    def evaluate(at: Array) -> tuple[float, Array]:
+        value, push = sums.tangent(at)
+        return value - sums.listed(at, pull, hessian), push
+
+    objective, push = evaluate(weights)
     steps, worst = 0, np.inf
     while True:
         slope = push - pull
@@ -197,42 +199,91 @@ def _solve_tangent(
         if worst <= tolerance or steps == max_steps:
             break
         metric = pull / np.maximum(weights, 1e-3 * float(weights.max()))
-        kept, level, accepted = hessian.copy(), 0.0, False
-        for _ in range(weights_newton.ATTEMPTS):
-            weights_newton.newton_direction(kept, slope, free, level * metric, lower, step)
-            trial = np.where(free, np.maximum(weights - step, 0.0), 0.0)
-            decrease = float(slope @ (weights - trial))
-            if decrease > 0.0:
-                value, push = zeros.tangent(trial)
-                attempt = value - listed(trial, True)
-                if attempt <= objective - weights_newton.ARMIJO * decrease:
-                    accepted = True
-                    break
-            level = max(weights_newton.FIRST_DAMPING, weights_newton.DAMPING_GROWTH * level)
-        if not accepted:
+        # A rejected trial overwrites `hessian`.
+        move = Move(weights, slope, hessian.copy(), free, bounded=True)
+        found = damped_step(move, metric, objective, evaluate)
+        if found is None:
             break
         steps += 1
-        objective, weights = attempt, trial
+        weights, (objective, push) = found
     return Solution(weights, objective, steps, worst)
 
 
-def _solve_outer(
-    factors: Blocks,
-    cells: Cells,
-    zeros: Zeros,
-    start: Array,
-    tolerance: float,
-    max_steps: int,
-    em_steps: int,
-) -> Solution:
+class Move:
+    """A Newton step from given weights, to be damped until it leads downhill.
+
+    Parameters
+    ----------
+    weights, slope, hessian
+        Where it starts, and the slope and curvature (lower triangle) there.
+    free
+        The weights that may move; with `bounded` the others go to zero.
+    bounded
+        Keep the weights at or above zero.
+    """
+
+    def __init__(
+        self, weights: Array, slope: Array, hessian: Array, free: Array, *, bounded: bool
+    ) -> None:
+        self.weights, self.slope, self.hessian, self.free = weights, slope, hessian, free
+        self.bounded = bounded
+        self.step, self._lower = np.zeros_like(weights), np.zeros_like(hessian)
+        self.damp(np.zeros_like(weights))
+
+    def damp(self, damping: Array) -> None:
+        """Take the step with this added to the diagonal of the Hessian."""
+        weights_newton.newton_direction(
+            self.hessian, self.slope, self.free, damping, self._lower, self.step
+        )
+
+    def end(self) -> Array:
+        """Where the step leads."""
+        trial = self.weights - self.step
+        return np.where(self.free, np.maximum(trial, 0.0), 0.0) if self.bounded else trial
+
+
+def damped_step(
+    move: Move, metric: Array, objective: float, evaluate: Callable[[Array], tuple[float, Other]]
+) -> tuple[Array, tuple[float, Other]] | None:
+    """The first of ever shorter steps that lowers the objective, None if there is none.
+
+    Parameters
+    ----------
+    move
+        The step, not yet damped.
+    metric
+        What the damping is measured in (width,).
+    objective
+        Its value at the start.
+    evaluate
+        Gives the objective at a point, and whatever else the caller wants from there.
+
+    Returns
+    -------
+    The new weights, and what `evaluate` gave there.
+    """
+    level = 0.0
+    for _ in range(weights_newton.ATTEMPTS):
+        if level > 0.0:
+            move.damp(level * metric)
+        trial = move.end()
+        decrease = float(move.slope @ (move.weights - trial))
+        if decrease > 0.0:
+            found = evaluate(trial)
+            if found[0] <= objective - weights_newton.ARMIJO * decrease:
+                return trial, found
+        level = max(weights_newton.FIRST_DAMPING, weights_newton.DAMPING_GROWTH * level)
+    return None
+
+
+def _solve_outer(sums: OddsSums, start: Array, tolerance: float, max_steps: int) -> Solution:
     """Alternate tangents and Poisson solves: needs no objective, so sampled tangents will do."""
-    weights, rank = start.copy(), factors.rank
+    weights, rank, em_steps = start.copy(), sums.factors.rank, EM_STEPS
+    solve = _solve_subset if max_steps < 10 and _abounds(sums) else _solve_poisson
     steps, change = 0, np.inf
     for _ in range(max_steps):
-        _, push = zeros.tangent(weights)
-        inner = solve_poisson(
-            factors, cells, push, weights, tolerance, 3, em_steps, rough=max_steps < 10
-        )
+        _, push = sums.tangent(weights)
+        inner = solve(sums, push, weights, tolerance, 3, em_steps)
         change = float(np.abs(inner.weights - weights)[:rank].max() / inner.weights.max())
         # An exact zero would stay one in the EM steps of the next round.
         weights = inner.weights
@@ -240,11 +291,4 @@ def _solve_outer(
         em_steps = 0
         if change <= max(10.0 * tolerance, 1e-4):
             break
-    value, push = zeros.tangent(weights)
-    pull = np.zeros(factors.width)
-    block = np.zeros((weights_newton.BLOCK, factors.width))
-    logs = weights_newton.listed_sums(
-        factors.data, factors.offsets, cells.index, cells.value, weights, False,
-        pull, _EMPTY, block,
-    )  # fmt: skip
-    return Solution(weights, value - float(logs), steps, change)
+    return Solution(weights, sums.loss(weights), steps, change)

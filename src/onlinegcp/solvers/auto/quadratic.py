@@ -1,35 +1,43 @@
-"""Least squares: exact weights, and factors with the folded history of past weights.
+"""The past of least squares: exact weights, and factors with the folded history of past weights.
 
 The history sum_h |old model - new model|^2 depends on the past through the R x R matrix S of
 summed s s' only, so each mode solves one R x R system for all rows. With complete slices and a
-fixed forgetting this is CP-Stream.
+fixed forgetting this is CP-Stream. Missing cells and new rows give every row a history of its
+own: then this past turns into that of `fisher_rows.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.auto import dense_products, responsibilities
-from onlinegcp.kernels.layout import Blocks
+from onlinegcp.kernels.layout import ALL_MODES, Blocks, pad_vector
+from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import forgetting
-from onlinegcp.solvers.auto.forgetting import Forgetting
+from onlinegcp.solvers.auto import fisher_weights, forgetting, loudness, seeds
+from onlinegcp.solvers.auto.cells import weighted_cells
+from onlinegcp.solvers.auto.fisher_rows import FisherRows
+from onlinegcp.solvers.auto.fisher_sums import FisherSums
+from onlinegcp.solvers.auto.model import Model, Past, Step
+from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.nonnegative import solve_free, solve_positive, solve_rows, solve_vector
+from onlinegcp.solvers.auto.slice_products import slice_products
 
 Array = NDArray[Any]
 
 RIDGE = 1e-10
 WEIGHT_RIDGE = 1e-12
+# The noise is averaged over about 20 slices, as the curvature it divides (`forgetting.WINDOW`).
 VARIANCE_STEP = 0.05
 
 
 @dataclass
-class SquareHistory:
-    """What the least-squares solver remembers besides the factors.
+class Square(Past):
+    """What the model remembers besides factors with columns of unit length.
 
     Attributes
     ----------
@@ -44,24 +52,236 @@ class SquareHistory:
         there is none and the array is empty. It keeps noise from lifting entries off zero.
     """
 
+    name: ClassVar[str] = "square"
     products: Array
     sensitivity: Array
     variance: float
     slope: Array
 
+    @classmethod
+    def start(cls, factors: Blocks, *, bounded: bool) -> Self:
+        """The past before the first slice."""
+        rows, width = factors.data.shape
+        products = np.zeros((factors.rank, factors.rank))
+        slope = np.zeros((rows if bounded else 0, width))
+        return cls(products, np.zeros((rows, width)), 0.0, slope)
 
-def slice_products(x: Slice, factors: Blocks, mode: int, out: Array) -> None:
-    """Set `out` to the slice times the rows of all modes but one (-1: for every mode)."""
-    if x.array is not None:
-        dense_products.dense_products(x.array, factors.data, factors.offsets, mode, out)
-        return
-    first = 0 if mode < 0 else factors.offsets[mode]
-    last = factors.offsets[-1] if mode < 0 else factors.offsets[mode + 1]
-    out[first:last] = 0.0
-    ones, z = np.ones(factors.width), np.zeros(factors.width)
-    responsibilities.listed_rates(
-        factors.data, factors.offsets, x.index, x.value, ones, True, 0.0, 1.0, mode, out, z
-    )
+    def suited(self, model: Model, x: Slice) -> Past:
+        """Itself for complete slices, else one matrix per row."""
+        return self if x.n_observed == x.size else self.by_rows(model)
+
+    def by_rows(self, model: Model) -> FisherRows:
+        """The same past with one matrix per row."""
+        blocks = model.factors
+        past = FisherRows.start(blocks, bounded=model.bounded)
+        gram = grams(blocks)
+        for k in range(blocks.ndim):
+            others = [g for j, g in enumerate(gram) if j != k]
+            matrix = 2.0 * self.products * (np.prod(others, axis=0) if others else 1.0)
+            rows = slice(blocks.offsets[k], blocks.offsets[k + 1])
+            if past.diagonal:
+                past.curvature[rows, : blocks.rank, 0] = np.diag(matrix)
+            else:
+                past.curvature[rows, : blocks.rank, : blocks.rank] = matrix
+        past.sensitivity = self.sensitivity
+        if model.bounded:
+            past.slope = 2.0 * self.slope
+        past.mean = model.mean_weights.copy()
+        # Twice the variance is the dispersion of (x - m)^2.
+        past.dispersion = 2.0 * max(self.variance, 1e-300)
+        return past
+
+    def absorb(self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float) -> None:
+        """Take in a slice of the warm start at the factors as they are."""
+        row = weights[: model.factors.rank]
+        share = loudness.tempered(model, x)
+        self.products = cap * self.products + share * np.outer(row, row)
+        normal = _normal_equations(model.factors, x)
+        residual = normal.loss(row) / x.size
+        self.variance += (residual - self.variance) / model.n_slices
+
+    def step(self, model: Model, x: Slice, loss: Loss, cap: float, seed: int) -> Step:
+        """Score a complete slice, then learn it."""
+        factors, memory, bounded = model.factors, model.memory, model.bounded
+        share = loudness.tempered(model, x)
+        views, rank = factors.views(), factors.rank
+        old = [view.copy() for view in views]
+        products = np.zeros_like(factors.data)
+        slice_products(x, factors, ALL_MODES if memory.learned else 0, products)
+        right = np.einsum("ir,ir->r", _rows(factors, products, 0), views[0])
+        gram = grams(factors)
+        normal = _NormalEquations(x.norm_squared, right, np.prod(gram, axis=0))
+        weights = solve_weights(normal.gram, right, bounded=bounded)
+        before = normal.loss(weights)
+        if memory.learned:
+            self._learn_forgetting(model, weights, gram, products, cap, share)
+            self.variance += VARIANCE_STEP * (before / x.size - self.variance)
+        lam_of, lift_of = forgetting.factors(memory, cap)
+        lam, lift = float(lam_of[0]), float(lift_of[0])
+
+        prior = lam * self.products
+        outer = share * np.outer(weights, weights)
+        scale, lengths = np.ones(rank), []
+        crossed = [g.copy() for g in gram]  # old'new of every mode
+        for k, view in enumerate(views):
+            if k > 0:
+                slice_products(x, factors, k, products)
+            others = _product_without(gram, k)
+            system = (prior + outer) * others
+            kept = prior * _product_without(crossed, k)
+            target = _rows(factors, products, k) * (share * weights) + old[k] @ kept
+            ridge = RIDGE * max(float(np.trace(system)) / rank, 1e-300)
+            system = system + ridge * np.eye(rank)
+            target += ridge * old[k]
+            if bounded:
+                held = _rows(factors, self.slope, k)
+                target -= lam * held
+                new = solve_rows(system, target, old[k])
+                held[...] = np.where(new > 0.0, 0.0, np.maximum(new @ system - target, 0.0))
+            else:
+                new = solve_positive(system, target.T).T
+            if memory.learned:
+                change = _rows(factors, self.sensitivity, k) + lift * (old[k] - new)
+                moved = change @ (prior * others)
+                # Entries held at zero do not follow the memory.
+                _rows(factors, self.sensitivity, k)[...] = (
+                    solve_free(system, moved, new > 0.0)
+                    if bounded
+                    else solve_positive(system, moved.T).T
+                )
+            view[...] = new
+            gram[k], crossed[k] = new.T @ new, old[k].T @ new
+        for k, view in enumerate(views):
+            length = np.sqrt(np.diag(gram[k]))
+            if bounded and not length.all():
+                # A column of zeros could never come back: the pattern stays, its weight falls.
+                lost = length <= 0.0
+                view[:, lost] = old[k][:, lost]
+                _rows(factors, self.slope, k)[:, lost] = 0.0
+                gram[k] = view.T @ view
+                length[lost] = 1.0
+            length = np.where(length > 0.0, length, 1.0)
+            view /= length
+            slopes = _rows(factors, self.sensitivity, k)
+            slopes /= length
+            # The part along the column only changes its length, which the weights absorb.
+            slopes -= view * np.einsum("ir,ir->r", view, slopes)
+            if bounded:
+                _rows(factors, self.slope, k)[...] *= length
+            gram[k] /= np.outer(length, length)
+            scale *= length
+            lengths.append(length)
+
+        if memory.learned:
+            mass, fresh = float(np.trace(prior)), float(np.trace(outer))
+            memory.lift[:] = lift * mass / max(mass + fresh, 1e-300)
+        # The last mode's product was made with the new, not yet normalised, rows of the others.
+        last = len(views) - 1
+        ending = _rows(factors, products, last) * (lengths[last] / scale)
+        right = np.einsum("ir,ir->r", ending, views[last])
+        normal = _NormalEquations(x.norm_squared, right, np.prod(gram, axis=0))
+        weights = solve_weights(normal.gram, right, bounded=bounded)
+        after = normal.loss(weights)
+        self.products = prior * np.outer(scale, scale) + share * np.outer(weights, weights)
+        loudness.hear(model, x, cap)
+        return Step(pad_vector(weights), before, after, 1, lam_of)
+
+    def _learn_forgetting(
+        self,
+        model: Model,
+        weights: Array,
+        gram: list[Array],
+        products: Array,
+        cap: float,
+        share: float,
+    ) -> None:
+        """Move the common memory by the slope of the squared error, in units of its variance."""
+        factors, memory = model.factors, model.memory
+        views = factors.views()
+        slopes = [_rows(factors, self.sensitivity, k) for k in range(factors.ndim)]
+        outer = np.outer(weights, weights)
+        slope = 0.0
+        for k, view in enumerate(views):
+            gradient = view @ (outer * _product_without(gram, k)) - (
+                _rows(factors, products, k) * weights
+            )
+            slope += float(np.einsum("ir,ir->", gradient, slopes[k]))
+        # |dM / d eta|^2 from R x R matrices: the change of mode k against the change of mode l.
+        mixed = [view.T @ change for view, change in zip(views, slopes, strict=True)]
+        bend = 0.0
+        for k in range(factors.ndim):
+            bend += float((outer * _product_without(gram, k) * (slopes[k].T @ slopes[k])).sum())
+            for l in range(k):
+                rest = np.prod([g for j, g in enumerate(gram) if j not in (k, l)], axis=0)
+                bend += 2.0 * float((outer * rest * mixed[k].T * mixed[l]).sum())
+        variance = max(self.variance, 1e-300) / share
+        # One matrix S serves all components, so only the common memory is learned.
+        forgetting.learn_common(memory, slope / variance, bend / variance, cap)
+
+    def solve(self, model: Model, x: Slice, loss: Loss, *, tolerance: float, seed: int) -> Solution:
+        """Solve for the weights of a slice; changes nothing."""
+        if x.n_observed < x.size:
+            sums = FisherSums(model.factors, weighted_cells(x, seed, 0), loss)
+            return fisher_weights.solve_weights(sums, [model.mean_weights], bounded=model.bounded)
+        normal = _normal_equations(model.factors, x)
+        weights = solve_weights(normal.gram, normal.right, bounded=model.bounded)
+        return Solution(pad_vector(weights), normal.loss(weights), 1, 0.0)
+
+    def grow(self, model: Model, longer: Callable[[Array], Array]) -> FisherRows:
+        """The past with new rows, which have none: so each row gets its own."""
+        return self.by_rows(model).grow(model, longer)
+
+    def merge(self, model: Model, kept: int, given: int) -> None:
+        """Join two components, as if the past weights had been the sum of both.
+
+        Two alike may have grown large with opposite signs: only the sum is small then.
+        """
+        for matrix in (self.products, self.products.T):
+            matrix[kept] += matrix[given]
+
+    def clear(self, slot: int, weight: float) -> None:
+        """Forget all of a component but one slice in which it had this weight."""
+        self.products[slot, :] = 0.0
+        self.products[:, slot] = 0.0
+        self.products[slot, slot] = weight * weight
+        self.sensitivity[:, slot] = 0.0
+        self.slope[:, slot] = 0.0
+
+    def seed(
+        self, model: Model, x: Slice, loss: Loss, weights: Array, slot: int
+    ) -> tuple[list[Array], float] | None:
+        """One component fitted to what the others leave of a slice: columns and weight."""
+        return seeds.seed_residual(
+            model.factors, x, weights, slot, model.n_slices, bounded=model.bounded
+        )
+
+    def split(self, parent: int, slot: int, kept: float, given: float) -> None:
+        """Let two halves have had these shares of every past weight."""
+        for matrix in (self.products, self.products.T):
+            matrix[:, slot] = given * matrix[:, parent]
+            matrix[:, parent] *= kept
+        self.slope[:, [parent, slot]] = 0.0
+        self.sensitivity[:, [parent, slot]] = 0.0
+
+
+class _NormalEquations(NamedTuple):
+    """Squared norm of a slice, Z'x (R,) and Z'Z (R, R)."""
+
+    square: float
+    right: Array
+    gram: Array
+
+    def loss(self, weights: Array) -> float:
+        """Squared error of these weights."""
+        inner = float(weights @ self.right)
+        return self.square - 2.0 * inner + float(weights @ self.gram @ weights)
+
+
+def _normal_equations(factors: Blocks, x: Slice) -> _NormalEquations:
+    products, first = np.zeros_like(factors.data), factors.views()[0]
+    slice_products(x, factors, 0, products)
+    right = (products[: len(first), : factors.rank] * first).sum(axis=0)
+    return _NormalEquations(x.norm_squared, right, np.prod(grams(factors), axis=0))
 
 
 def grams(factors: Blocks) -> list[Array]:
@@ -85,156 +305,6 @@ def solve_weights(gram: Array, right: Array, *, bounded: bool = False) -> Array:
     ridge = WEIGHT_RIDGE * max(float(np.trace(gram)) / rank, 1e-300)
     ridged = gram + ridge * np.eye(rank)
     return solve_vector(ridged, right) if bounded else solve_positive(ridged, right)
-
-
-def step(
-    factors: Blocks,
-    x: Slice,
-    history: SquareHistory,
-    memory: Forgetting,
-    cap: float,
-    share: float = 1.0,
-    *,
-    bounded: bool = False,
-) -> tuple[Array, float, float, Array]:
-    """Score one slice, then absorb it.
-
-    Parameters
-    ----------
-    factors
-        Updated in place; columns have unit length before and after.
-    x
-        A slice without missing cells.
-    history, memory
-        Updated in place.
-    cap
-        The schedule's forgetting factor for this slice.
-    share
-        Weight of the slice in the factors.
-    bounded
-        Keep factors and weights at or above zero.
-
-    Returns
-    -------
-    Weights after the update, loss before and after it, and the forgetting factors.
-    """
-    views, rank = factors.views(), factors.rank
-    old = [view.copy() for view in views]
-    products = np.zeros_like(factors.data)
-    slice_products(x, factors, -1 if memory.learned else 0, products)
-    right = np.einsum("ir,ir->r", _rows(factors, products, 0), views[0])
-    gram = grams(factors)
-    everything = np.prod(gram, axis=0)
-    weights = solve_weights(everything, right, bounded=bounded)
-    square = x.norm_squared
-    before = square - 2.0 * float(weights @ right) + float(weights @ everything @ weights)
-    if memory.learned:
-        _learn(factors, history, memory, weights, gram, products, cap, share)
-        history.variance += VARIANCE_STEP * (before / x.size - history.variance)
-    lam_of, lift_of = forgetting.factors(memory, cap)
-    lam, lift = float(lam_of[0]), float(lift_of[0])
-
-    prior = lam * history.products
-    outer = share * np.outer(weights, weights)
-    scale, lengths = np.ones(rank), []
-    crossed = [g.copy() for g in gram]  # old'new of every mode
-    for k, view in enumerate(views):
-        if k > 0:
-            slice_products(x, factors, k, products)
-        others = _product_without(gram, k)
-        system = (prior + outer) * others
-        kept = prior * _product_without(crossed, k)
-        target = _rows(factors, products, k) * (share * weights) + old[k] @ kept
-        ridge = RIDGE * max(float(np.trace(system)) / rank, 1e-300)
-        system = system + ridge * np.eye(rank)
-        target += ridge * old[k]
-        if bounded:
-            held = _rows(factors, history.slope, k)
-            target -= lam * held
-            new = solve_rows(system, target, old[k])
-            held[...] = np.where(new > 0.0, 0.0, np.maximum(new @ system - target, 0.0))
-        else:
-            new = solve_positive(system, target.T).T
-        if memory.learned:
-            change = _rows(factors, history.sensitivity, k) + lift * (old[k] - new)
-            moved = change @ (prior * others)
-            # Entries held at zero do not follow the memory.
-            _rows(factors, history.sensitivity, k)[...] = (
-                solve_free(system, moved, new > 0.0)
-                if bounded
-                else solve_positive(system, moved.T).T
-            )
-        view[...] = new
-        gram[k], crossed[k] = new.T @ new, old[k].T @ new
-    for k, view in enumerate(views):
-        length = np.sqrt(np.diag(gram[k]))
-        if bounded and not length.all():
-            # A column of zeros could never come back: the pattern stays, its weight will be zero.
-            lost = length <= 0.0
-            view[:, lost] = old[k][:, lost]
-            _rows(factors, history.slope, k)[:, lost] = 0.0
-            gram[k] = view.T @ view
-            length[lost] = 1.0
-        length = np.where(length > 0.0, length, 1.0)
-        view /= length
-        slopes = _rows(factors, history.sensitivity, k)
-        slopes /= length
-        # The part along the column only changes its length, which the weights absorb.
-        slopes -= view * np.einsum("ir,ir->r", view, slopes)
-        if bounded:
-            _rows(factors, history.slope, k)[...] *= length
-        gram[k] /= np.outer(length, length)
-        scale *= length
-        lengths.append(length)
-
-    if memory.learned:
-        mass, fresh = float(np.trace(prior)), float(np.trace(outer))
-        memory.lift[:] = lift * mass / max(mass + fresh, 1e-300)
-    # The last mode's product was made with the new, not yet normalised, rows of the others.
-    last = len(views) - 1
-    ending = _rows(factors, products, last) * (lengths[last] / scale)
-    right = np.einsum("ir,ir->r", ending, views[last])
-    everything = np.prod(gram, axis=0)
-    weights = solve_weights(everything, right, bounded=bounded)
-    after = square - 2.0 * float(weights @ right) + float(weights @ everything @ weights)
-    history.products = prior * np.outer(scale, scale) + share * np.outer(weights, weights)
-    return weights, before, after, lam_of
-
-
-def _learn(
-    factors: Blocks,
-    history: SquareHistory,
-    memory: Forgetting,
-    weights: Array,
-    gram: list[Array],
-    products: Array,
-    cap: float,
-    share: float,
-) -> None:
-    """Move the common memory by the slope of the squared error, in units of its variance."""
-    views = factors.views()
-    slopes = [_rows(factors, history.sensitivity, k) for k in range(factors.ndim)]
-    outer = np.outer(weights, weights)
-    slope = 0.0
-    for k, view in enumerate(views):
-        gradient = view @ (outer * _product_without(gram, k)) - (
-            _rows(factors, products, k) * weights
-        )
-        slope += float(np.einsum("ir,ir->", gradient, slopes[k]))
-    # |dM / d eta|^2 from R x R matrices: the change of mode k against the change of mode l.
-    mixed = [view.T @ change for view, change in zip(views, slopes, strict=True)]
-    bend = 0.0
-    for k in range(factors.ndim):
-        bend += float((outer * _product_without(gram, k) * (slopes[k].T @ slopes[k])).sum())
-        for l in range(k):
-            rest = np.prod([g for j, g in enumerate(gram) if j not in (k, l)], axis=0)
-            bend += 2.0 * float((outer * rest * mixed[k].T * mixed[l]).sum())
-    variance = max(history.variance, 1e-300) / share
-    per_component = np.zeros_like(memory.own)
-    per_component[0] = slope / variance
-    forgetting.learn(memory, per_component, np.zeros_like(memory.own), bend / variance, cap)
-    # One matrix S serves all components, so only the common memory is learned.
-    memory.own[:] = 0.0
 
 
 def _rows(factors: Blocks, stacked: Array, k: int) -> Array:

@@ -18,8 +18,7 @@ from onlinegcp.kernels.auto import fisher_sums
 from onlinegcp.kernels.random import stream_key, uniform
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import fisher_rows
-from onlinegcp.solvers.auto.state import AutoState
+from onlinegcp.solvers.auto.model import Model
 
 Array = NDArray[Any]
 
@@ -29,7 +28,7 @@ STEPS = 10
 PURPOSE = 14
 
 
-def split(twin: AutoState, x: Slice, loss: Loss, weights: Array, slot: int) -> bool:
+def split(twin: Model, x: Slice, loss: Loss, weights: Array, slot: int) -> bool:
     """Divide the component with the largest misfit; its second half takes a slot.
 
     Parameters
@@ -70,20 +69,17 @@ def split(twin: AutoState, x: Slice, loss: Loss, weights: Array, slot: int) -> b
         for half, (column, moved) in enumerate(((parent, old - step), (slot, old + step))):
             view[:, column], size = _sized(moved, twin)
             shares_of[half] *= 1.0 if twin.bounded else size
-    _divide_history(twin, parent, slot, *shares_of)
+    _divide(twin, parent, slot, *shares_of)
     return True
 
 
 def _misfit(
-    twin: AutoState, x: Slice, loss: Loss, weights: Array, slot: int
+    twin: Model, x: Slice, loss: Loss, weights: Array, slot: int
 ) -> tuple[NDArray[np.int32], Array, Array]:
     """Cells of the slice, how strongly each pulls the model upwards, and the curvature there."""
     factors = twin.factors
-    if twin.kind == "rows":
-        cells = fisher_rows.weighted_cells(x, slot, twin.n_slices)
-        index, value, weight = cells.index, cells.value, cells.weight
-    else:
-        index, value, weight = x.index, x.value, np.ones(x.n_listed)
+    cells = twin.past.cells(twin, x, slot)
+    index, value, weight = cells.index, cells.value, cells.weight
     if len(value) > MOST_CELLS:
         draws = uniform(stream_key(slot, twin.n_slices, PURPOSE), MOST_CELLS)
         some = ((np.arange(MOST_CELLS) + draws) / MOST_CELLS * len(value)).astype(np.int64)
@@ -94,7 +90,7 @@ def _misfit(
     return index, -weight * loss.deriv(value, m), bend
 
 
-def _excess(twin: AutoState, index: Array, share: Array, parent: int) -> list[Array] | None:
+def _excess(twin: Model, index: Array, share: Array, parent: int) -> list[Array] | None:
     """From a nonnegative pattern towards where its part of the slice exceeds the model."""
     if not share.sum() > 0.0:
         return None
@@ -106,7 +102,7 @@ def _excess(twin: AutoState, index: Array, share: Array, parent: int) -> list[Ar
 
 
 def _leading(
-    twin: AutoState, index: Array, share: Array, bend: Array, weight: float, slot: int
+    twin: Model, index: Array, share: Array, bend: Array, weight: float, slot: int
 ) -> list[Array] | None:
     """Steps to either side that would explain a signed component's part of the misfit.
 
@@ -135,47 +131,20 @@ def _leading(
     return [reach * c for c in columns]
 
 
-def _sized(column: Array, twin: AutoState) -> tuple[Array, float]:
+def _sized(column: Array, twin: Model) -> tuple[Array, float]:
     """The column in the size the model keeps its columns in, and the size it had."""
     if twin.bounded:
         column = np.maximum(column, 0.0)
-    size = max(
-        float(column.sum() if twin.kind == "conjugate" else np.sqrt(column @ column)), 1e-300
-    )
+    size = max(float(twin.past.sizes(column[:, None])[0]), 1e-300)
     return np.asarray(column / size), size
 
 
-def _divide_history(twin: AutoState, parent: int, slot: int, kept: float, given: float) -> None:
+def _divide(twin: Model, parent: int, slot: int, kept: float, given: float) -> None:
     """Let the halves have had their shares of every past weight."""
-
-    def divide(numbers: Array, first: float = kept, second: float = given) -> None:
-        numbers[..., slot] = second * numbers[..., parent]
-        numbers[..., parent] *= first
-
     for vector in (twin.mean_weights, twin.usage, twin.last_weights):
-        divide(vector)
+        vector[slot] = given * vector[parent]
+        vector[parent] *= kept
     memory = twin.memory
     for vector in (memory.own, memory.bends, memory.lift):
         vector[slot] = vector[parent]
-    if twin.kind == "conjugate":
-        divide(twin.conjugate.rate)
-        divide(twin.conjugate.mass)
-        sensitivity = twin.conjugate.sensitivity
-    elif twin.kind == "square":
-        products = twin.square.products
-        divide(products)
-        divide(products.T)
-        twin.square.slope[:, [parent, slot]] = 0.0
-        sensitivity = twin.square.sensitivity
-    else:
-        history = twin.rows
-        if history.curvature.shape[2] == 1:
-            divide(history.curvature[:, :, 0], kept**2, given**2)
-        else:
-            divide(history.curvature)
-            divide(history.curvature.transpose(0, 2, 1))
-        divide(history.slope)
-        divide(history.mean)
-        divide(history.variance, kept**2, given**2)
-        sensitivity = history.sensitivity
-    sensitivity[:, [parent, slot]] = 0.0
+    twin.past.split(parent, slot, kept, given)

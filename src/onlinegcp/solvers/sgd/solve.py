@@ -1,9 +1,9 @@
 """The unified stochastic gradient solver: weights, factors or both, one slice, any loss.
 
-Algorithms 3 to 6 of the paper with the fixes of errata.md: epochs of sampled gradient steps, an
-objective estimated on one fixed sample per solve, and epochs that raise it are taken back. Told to
-update the weights it is the temporal solve, told to update factors the factor solve, told both it
-is static GCP.
+Algorithms 3 to 6 of the paper with the fixes of docs/errata.md: epochs of sampled gradient steps,
+an objective estimated on one fixed sample per solve, and epochs that raise it are taken back. Told
+to update the weights it is the temporal solve, told to update factors the factor solve, told both
+it is static GCP.
 """
 
 from __future__ import annotations
@@ -420,7 +420,7 @@ class _DenseEngine:
 
     def __post_init__(self) -> None:
         problem, x = self.problem, self.x
-        if self.loss.name != "gaussian":
+        if not self.loss.traits.quadratic:
             raise DataError(
                 f"The dense sampler needs the gaussian loss, got {self.loss.name!r}; use the "
                 "stratified, semi_stratified, uniform or all sampler."

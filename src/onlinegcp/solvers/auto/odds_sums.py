@@ -1,21 +1,29 @@
-"""Sums over the cells nobody lists, for losses v h(m) - x log m: in closed form, exact, or sampled.
+"""Every pass over the cells of one slice, for losses v h(m) - x log m and factors held fixed.
 
-`Zeros` answers two questions for fixed factors: the sum of v h(m) with its slope in the weights,
-and its slope in the rows of one mode (or all). Linear h needs column sums only; log(1 + m) is
-summed exactly while cells times rank stay below a budget, and from component samples above it.
+Listed cells are summed one by one. The cells nobody lists cost v h(m): linear h needs column sums
+only; log(1 + m) is summed exactly while cells times rank stay below a budget, and from component
+samples above it. Results are short vectors, or one row of numbers per row of the factors.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.auto import responsibilities, tangent, weights_newton
-from onlinegcp.kernels.layout import Blocks
-from onlinegcp.solvers.auto.cells import Cells, OddsForm
+from onlinegcp.kernels.auto import (
+    component_draws,
+    conjugate_rows,
+    responsibilities,
+    tangent,
+    weights_newton,
+)
+from onlinegcp.kernels.layout import ALL_MODES, Blocks
+from onlinegcp.losses import OddsForm
+from onlinegcp.solvers.auto.cells import Cells
 
 Array = NDArray[Any]
 
@@ -28,10 +36,36 @@ DRAWS = 128
 RATE_BUDGET = 3e7
 MOST_DRAWS = 8192
 PURPOSE = 11
+_NOTHING = np.zeros((0, 0))
 
 
-class Zeros:
-    """Sums of v h(m) over every observed cell of one slice.
+@dataclass(frozen=True)
+class Slopes:
+    """What the slice says at the factors before the update.
+
+    Attributes
+    ----------
+    phi
+        Responsibilities of all modes (rows, width).
+    exposure
+        Exposure of all modes, (rows, width), or (1, width) when all rows share it.
+    logs
+        Sum of x log m.
+    slopes, bends, bend
+        Slope and curvature of the loss in each component's log-memory (width,), and its curvature
+        in the common one.
+    """
+
+    phi: Array
+    exposure: Array
+    logs: float
+    slopes: Array
+    bends: Array
+    bend: float
+
+
+class OddsSums:
+    """Sums over the observed cells of one slice.
 
     Parameters
     ----------
@@ -47,15 +81,64 @@ class Zeros:
 
     def __init__(self, factors: Blocks, cells: Cells, form: OddsForm, key: int = 0) -> None:
         self.factors, self.cells, self.form, self.key = factors, cells, form, key
+        self.empty = cells.value.size == 0
+        # Poisson with every cell observed: all rows of a component have the same exposure.
+        self.shares_exposure = form.linear and cells.full
         self.split = tangent.split_modes(factors.shape)
         work = math.prod(factors.shape) * factors.width
         self.sampled = not form.linear and cells.full and work > EXACT_BUDGET
         self._z = np.zeros(factors.width)
+        self._block = np.zeros((weights_newton.BLOCK, factors.width))
         self._draws: dict[int, Array] = {}
 
     def refresh(self) -> None:
         """Forget draws made from factors that have changed since."""
         self._draws = {}
+
+    def loss(self, weights: Array) -> float:
+        """Loss of the slice."""
+        if self.empty:
+            return 0.0
+        pull = np.zeros(self.factors.width)
+        return self.value(weights) - self.listed(weights, pull)
+
+    def listed(self, weights: Array, pull: Array, hessian: Array | None = None) -> float:
+        """Return the sum of x log m; set its slope and, where asked, minus its curvature."""
+        cells = self.cells
+        return float(
+            weights_newton.listed_sums(
+                self.factors.data, self.factors.offsets, cells.index, cells.value, weights,
+                hessian is not None, pull, _NOTHING if hessian is None else hessian, self._block,
+            )
+        )  # fmt: skip
+
+    def responsibilities(self, weights: Array, mode: int, phi: Array) -> None:
+        """Set `phi` to the components' shares of the counts, in a mode (ALL_MODES: in each)."""
+        cells = self.cells
+        responsibilities.responsibilities(
+            self.factors.data, self.factors.offsets, cells.index, cells.value, weights, mode, phi,
+            self._z,
+        )  # fmt: skip
+
+    def slopes(self, weights: Array, sensitivity: Array) -> Slopes:
+        """What the slice says at the factors as they are, and how it changes with the memory."""
+        cells, data, width = self.cells, self.factors.data, self.factors.width
+        # Single precision is plenty for a slope, and halves what a large slice reads at random.
+        ratio, phi = np.empty(data.shape, dtype=np.float32), np.empty_like(data)
+        slopes, bends = np.zeros(width), np.zeros(width)
+        conjugate_rows.ratios(sensitivity, data, ratio)
+        bend, logs = responsibilities.with_sensitivity(
+            data, ratio, self.factors.offsets, cells.index, cells.value, weights, phi, slopes,
+            bends, np.zeros(width), np.zeros(width),
+        )  # fmt: skip
+        if self.shares_exposure:
+            # The model total does not depend on eta: columns of the sensitivity sum to zero.
+            exposure = weights[None, :]
+        else:
+            exposure = np.empty_like(data)
+            self.rates(weights, ALL_MODES, exposure)
+            slopes += np.einsum("ir,ir->r", exposure, sensitivity)
+        return Slopes(phi, exposure, float(logs), slopes, bends, float(bend))
 
     def column_sums(self) -> Array:
         """Sum of z over the observed cells, for linear h."""
@@ -70,7 +153,7 @@ class Zeros:
             return self.tangent(weights)[0]
         return form.base * float(
             tangent.tangent_sums(
-                factors.data, factors.offsets, self.split, weights, -3, self._z, _NO_RATE
+                factors.data, factors.offsets, self.split, weights, tangent.VALUE, self._z, _NOTHING
             )
         )
 
@@ -85,7 +168,7 @@ class Zeros:
         pull = np.zeros(factors.width)
         if self.sampled:
             logs = np.zeros(factors.width)
-            tangent.sampled_tangent(
+            component_draws.sampled_tangent(
                 factors.data, factors.offsets, weights, self._cells(DRAWS), DRAWS, factors.rank,
                 self._products(), pull, logs,
             )  # fmt: skip
@@ -93,7 +176,13 @@ class Zeros:
         else:
             value = float(
                 tangent.tangent_sums(
-                    factors.data, factors.offsets, self.split, weights, -2, pull, _NO_RATE
+                    factors.data,
+                    factors.offsets,
+                    self.split,
+                    weights,
+                    tangent.VALUE_AND_SLOPE,
+                    pull,
+                    _NOTHING,
                 )
             )
         value *= form.base
@@ -104,9 +193,9 @@ class Zeros:
         return value, pull
 
     def rates(self, weights: Array, mode: int, out: Array) -> None:
-        """Set `out` (rows, width) to the slope in the rows of a mode (-1: every mode)."""
+        """Set `out` (rows, width) to the slope in the rows of a mode (ALL_MODES: of each)."""
         form, factors = self.form, self.factors
-        modes = range(factors.ndim) if mode < 0 else (mode,)
+        modes = range(factors.ndim) if mode == ALL_MODES else (mode,)
         first, last = factors.offsets[modes[0]], factors.offsets[modes[-1] + 1]
         out[first:last] = 0.0
         if not self.cells.full:
@@ -160,7 +249,7 @@ class Zeros:
                 rows = slice(factors.offsets[k], factors.offsets[k + 1])
                 np.cumsum(factors.data[rows], axis=0, out=cumulative[rows])
             cells = np.empty((factors.rank * draws, factors.ndim), dtype=np.int64)
-            tangent.draw_cells(
+            component_draws.draw_cells(
                 cumulative, factors.offsets, factors.rank, draws, np.uint64(self.key), cells
             )
             self._draws[draws] = cells
@@ -170,7 +259,7 @@ class Zeros:
         factors, sums = self.factors, self._products(without=mode)
         work = factors.rank * factors.width
         if factors.shape[mode] * work * DRAWS <= RATE_BUDGET:
-            tangent.sampled_rates(
+            component_draws.sampled_rates(
                 factors.data, factors.offsets, weights, self._cells(DRAWS), DRAWS, factors.rank,
                 sums, mode, out,
             )  # fmt: skip
@@ -178,10 +267,7 @@ class Zeros:
         # A row is met by few draws, so that what it lacks is lent by its component's mean: many
         # draws are needed before a popular row is known by its own.
         draws = int(min(MOST_DRAWS, max(DRAWS, RATE_BUDGET / (work * factors.ndim))))
-        tangent.scattered_rates(
+        component_draws.scattered_rates(
             factors.data, factors.offsets, weights, self._cells(draws), draws, factors.rank, sums,
             mode, 2.0, out,
         )  # fmt: skip
-
-
-_NO_RATE = np.zeros((0, 0))

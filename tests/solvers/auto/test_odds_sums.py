@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from onlinegcp.kernels.auto import tangent
-from onlinegcp.kernels.layout import pad_vector, stack_factors
-from onlinegcp.losses import get_loss
+from onlinegcp.kernels.layout import ALL_MODES, pad_vector, stack_factors
+from onlinegcp.losses import OddsForm, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.auto.cells import OddsForm, cells_of
-from onlinegcp.solvers.auto.zeros import Zeros
+from onlinegcp.solvers.auto.cells import cells_of
+from onlinegcp.solvers.auto.odds_sums import OddsSums
 
 FORMS = {
     "poisson": OddsForm(True, 1.0, 0.0),
@@ -34,7 +34,7 @@ def test_value_slope_and_rates_are_those_of_the_full_array(form, missing):
     factors, x, weights = model(missing)
     listing = Slice.dense(x) if missing else Slice(np.argwhere(x), x[x != 0], x.shape)
     blocks = stack_factors(factors)
-    zeros = Zeros(blocks, cells_of(listing), form)
+    zeros = OddsSums(blocks, cells_of(listing), form)
     seen = ~np.isnan(x)
 
     def total(s, parts):
@@ -49,7 +49,7 @@ def test_value_slope_and_rates_are_those_of_the_full_array(form, missing):
         numeric = (total(weights + step, factors) - total(weights - step, factors)) / 2e-6
         assert slope[r] == pytest.approx(numeric, rel=1e-6)
     out = np.full_like(blocks.data, 3.0)
-    zeros.rates(pad_vector(weights), -1, out)
+    zeros.rates(pad_vector(weights), ALL_MODES, out)
     for k, row, r in [(0, 2, 1), (1, 0, 2), (2, 3, 0)]:
         up, down = [a.copy() for a in factors], [a.copy() for a in factors]
         up[k][row, r] += 1e-6
@@ -59,16 +59,16 @@ def test_value_slope_and_rates_are_those_of_the_full_array(form, missing):
 
 
 def test_draws_are_repeated_until_refreshed(monkeypatch):
-    monkeypatch.setattr("onlinegcp.solvers.auto.zeros.EXACT_BUDGET", 0.0)
+    monkeypatch.setattr("onlinegcp.solvers.auto.odds_sums.EXACT_BUDGET", 0.0)
     factors, x, weights = model(missing=False)
     blocks = stack_factors(factors)
-    zeros = Zeros(blocks, cells_of(Slice.dense(x)), FORMS["bernoulli"], key=5)
+    zeros = OddsSums(blocks, cells_of(Slice.dense(x)), FORMS["bernoulli"], key=5)
     assert zeros.sampled
     first, again = zeros.tangent(pad_vector(weights)), zeros.tangent(pad_vector(weights))
     assert first[0] == again[0]
     zeros.refresh()
     assert zeros.tangent(pad_vector(weights))[0] == first[0]
-    other = Zeros(blocks, cells_of(Slice.dense(x)), FORMS["bernoulli"], key=6)
+    other = OddsSums(blocks, cells_of(Slice.dense(x)), FORMS["bernoulli"], key=6)
     assert other.tangent(pad_vector(weights))[0] != first[0]
 
 
@@ -97,9 +97,9 @@ def draw_large(rng, factors, weights):
 def by_tiles(blocks, zeros, weights, rates=False):
     pull, rate = np.zeros(blocks.width), np.zeros_like(blocks.data)
     model_of = (blocks.data, blocks.offsets, zeros.split, weights)
-    total = tangent.tangent_sums(*model_of, -2, pull, rate)
+    total = tangent.tangent_sums(*model_of, tangent.VALUE_AND_SLOPE, pull, rate)
     if rates:
-        tangent.tangent_sums(*model_of, -1, np.zeros(blocks.width), rate)
+        tangent.tangent_sums(*model_of, ALL_MODES, np.zeros(blocks.width), rate)
     return total, pull, rate
 
 
@@ -110,7 +110,7 @@ def test_the_value_alone_is_that_of_the_tangent():
         x = Slice(np.array([[0, 1, 2], [6, 4, 3]]), [1.0, 1.0], (7, 5, 4))
         for unlisted in ("zero", "missing"):
             x = Slice(x.index, x.value, x.shape, unlisted=unlisted)
-            zeros = Zeros(blocks, cells_of(x), form)
+            zeros = OddsSums(blocks, cells_of(x), form)
             assert zeros.value(weights) == pytest.approx(zeros.tangent(weights)[0], rel=1e-14)
 
 
@@ -121,16 +121,16 @@ def test_samples_of_a_hundred_million_cells_agree_with_their_sum(scattered, monk
     blocks, padded = stack_factors(factors), pad_vector(np.array(weights))
     x = draw_large(rng, factors, weights)
     assert x.size == 10**8
-    zeros = Zeros(blocks, cells_of(x), FORMS["bernoulli"], key=3)
+    zeros = OddsSums(blocks, cells_of(x), FORMS["bernoulli"], key=3)
     assert zeros.sampled
     total, pull, rate = by_tiles(blocks, zeros, padded, rates=True)
     value, slope = zeros.tangent(padded)
     assert value == pytest.approx(total, rel=0.01)
     np.testing.assert_allclose(slope, pull, rtol=0.03)
     if scattered:
-        monkeypatch.setattr("onlinegcp.solvers.auto.zeros.RATE_BUDGET", 4e5)
+        monkeypatch.setattr("onlinegcp.solvers.auto.odds_sums.RATE_BUDGET", 4e5)
     found = np.empty_like(rate)
-    zeros.rates(padded, -1, found)
+    zeros.rates(padded, ALL_MODES, found)
     error = found / rate - 1.0
     for k in range(3):
         rows = slice(blocks.offsets[k], blocks.offsets[k + 1])
@@ -149,7 +149,7 @@ def test_a_slice_of_a_hundred_million_cells_is_learned_from_samples():
     losses = []
     for _ in range(2):
         found = auto.solve(state, slices[2], loss)
-        zeros = Zeros(state.factors, cells_of(slices[2]), FORMS["bernoulli"])
+        zeros = OddsSums(state.factors, cells_of(slices[2]), FORMS["bernoulli"])
         total, pull, _ = by_tiles(state.factors, zeros, found.weights)
         index = slices[2].index
         parts = np.prod([v[index[:, k]] for k, v in enumerate(state.factors.views())], axis=0)
@@ -159,5 +159,5 @@ def test_a_slice_of_a_hundred_million_cells_is_learned_from_samples():
         assert np.abs(slope / pull).max() < 0.03
         losses.append(total - np.log(m).sum())
         assert found.objective == pytest.approx(losses[-1], rel=0.01)
-        auto.step(state, slices[1], loss)
+        state, _ = auto.step(state, slices[1], loss)
     assert losses[1] < losses[0]

@@ -1,0 +1,107 @@
+"""The weights of one slice under any loss, factors held fixed: damped Fisher scoring.
+
+Losses without a finite optimum get a weak Gaussian prior from the weights of the past.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.losses import Loss
+from onlinegcp.solvers.auto.fisher_sums import FisherSums
+from onlinegcp.solvers.auto.newton import Move, Solution, away_from_zero, damped_step
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Independent Gaussians for the weights: centre and precision (width,)."""
+
+    center: Array
+    precision: Array
+
+
+def weight_prior(
+    loss: Loss, mean: Array, variance: Array, dispersion: float, rank: int
+) -> Prior | None:
+    """The prior that weights of this mean and variance (width,) make; None for none."""
+    strength = loss.traits.prior_strength
+    if strength == 0.0 or not variance.any():
+        return None
+    least = 0.01 * mean**2 + 1e-4 * float(np.mean(mean[:rank] ** 2)) + 1e-300
+    precision = np.zeros_like(mean)
+    precision[:rank] = (strength * dispersion / np.maximum(variance, least))[:rank]
+    return Prior(mean, precision)
+
+
+def start_candidates(last: Array, mean: Array, bounded: bool, rank: int) -> list[Array]:
+    """Starts for the weights: the last ones, their mean, and zero where zero is safe."""
+    if not bounded:
+        return [last, mean, np.zeros_like(last)]
+    return [away_from_zero(start, rank) for start in (last, mean)]
+
+
+def solve_weights(
+    sums: FisherSums,
+    starts: list[Array],
+    prior: Prior | None = None,
+    *,
+    bounded: bool,
+    tolerance: float = 1e-10,
+    max_steps: int = 50,
+) -> Solution:
+    """Minimise the loss of a slice over the weights by damped Fisher scoring.
+
+    Parameters
+    ----------
+    sums
+        The slice and the loss, with the factors.
+    starts
+        Candidates (width,); the best one is the start.
+    prior
+        The prior on the weights; None for none.
+    bounded
+        Keep the weights at or above zero.
+    tolerance
+        Newton decrement at which to stop, relative to 1 + |objective|.
+    max_steps
+        Steps at most.
+    """
+    width, rank = sums.factors.width, sums.factors.rank
+    if prior is None:
+        prior = Prior(np.zeros(width), np.zeros(width))
+    center, precision = prior.center, prior.precision
+
+    def objective(at: Array) -> tuple[float, float]:
+        data = sums.value(at)
+        return data + 0.5 * float(precision @ (at - center) ** 2), data
+
+    tried = [(*objective(candidate), k) for k, candidate in enumerate(starts)]
+    total, data, best = min(tried, key=lambda t: t[0] if math.isfinite(t[0]) else math.inf)
+    weights = starts[best].copy()
+    slope, hessian = np.zeros(width), np.zeros((width, width))
+    steps, decrement = 0, math.inf
+    while steps < max_steps:
+        sums.weight_sums(weights, slope, hessian)
+        slope += precision * (weights - center)
+        hessian[np.arange(width), np.arange(width)] += precision
+        free = np.zeros(width, dtype=np.bool_)
+        free[:rank] = True
+        if bounded:
+            free[:rank] &= ~((weights[:rank] <= 1e-8 * weights.max()) & (slope[:rank] > 0.0))
+        move = Move(weights, slope, hessian, free, bounded=bounded)
+        decrement = 0.5 * float(slope[free] @ move.step[free])
+        if decrement <= tolerance * (1.0 + abs(total)):
+            break
+        found = damped_step(move, np.diag(hessian), total, objective)
+        if found is None:
+            break
+        steps += 1
+        weights, (total, data) = found
+    return Solution(weights, data, steps, decrement)

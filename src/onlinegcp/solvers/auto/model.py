@@ -1,0 +1,176 @@
+"""One CP model of a stream, and what all that can stand for its past have in common.
+
+A model is factors, short vectors and a `Past`. Three pasts serve all losses: `conjugate.py`
+(Poisson, Bernoulli odds, large negative binomial), `quadratic.py` (Gaussian, complete slices) and
+`fisher_rows.py` (everything else). None holds past slices or past weights.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.kernels.layout import Blocks
+from onlinegcp.losses import Loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto.cells import Weighted, listed_cells
+from onlinegcp.solvers.auto.forgetting import Forgetting
+from onlinegcp.solvers.auto.newton import Solution
+from onlinegcp.solvers.auto.stored import Stored
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one slice did.
+
+    Attributes
+    ----------
+    weights
+        Weights of the slice for the updated factors (R,); padded while the step goes on.
+    prequential, local
+        Loss over every observed cell before and after the slice was learned.
+    newton_steps
+        Newton steps of the solve before the update.
+    forget
+        Forgetting factor of every component in this step (R,); padded while the step goes on.
+    informative
+        False for a slice that says nothing about the factors.
+    births, deaths, merges
+        Components replaced, given up or joined in this step.
+    """
+
+    weights: Array
+    prequential: float
+    local: float
+    newton_steps: int
+    forget: Array
+    informative: bool = True
+    births: int = 0
+    deaths: int = 0
+    merges: int = 0
+
+
+def silent(width: int) -> Step:
+    """What a slice without a word about the factors does."""
+    return Step(np.zeros(width), 0.0, 0.0, 0, np.zeros(width), informative=False)
+
+
+class Past(Stored, abc.ABC):
+    """What stands for the slices a model has learned: a record of arrays and floats.
+
+    Methods that get the model change it, and themselves, in place: a step works on a copy.
+    """
+
+    name: ClassVar[str]  # in files
+
+    @classmethod
+    @abc.abstractmethod
+    def start(cls, factors: Blocks, *, bounded: bool) -> Self:
+        """The past before the first slice."""
+
+    def suited(self, model: Model, x: Slice) -> Past:
+        """The past in a form that can take this slice: itself, or another."""
+        return self
+
+    @abc.abstractmethod
+    def absorb(self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float) -> None:
+        """Take in a slice of the warm start at the factors as they are."""
+
+    def settle(self, model: Model, rows: Array, slices: Sequence[Slice]) -> None:
+        """End the warm start, whose weights were `rows`."""
+
+    @abc.abstractmethod
+    def step(self, model: Model, x: Slice, loss: Loss, cap: float, seed: int) -> Step:
+        """Score a slice, then learn it; `cap` is the schedule's forgetting factor."""
+
+    @abc.abstractmethod
+    def solve(self, model: Model, x: Slice, loss: Loss, *, tolerance: float, seed: int) -> Solution:
+        """Solve for the weights of a slice; changes nothing."""
+
+    @abc.abstractmethod
+    def grow(self, model: Model, longer: Callable[[Array], Array]) -> Past:
+        """The past with as many rows as the factors will have; `longer` puts zeros in."""
+
+    def tidy(self, model: Model) -> None:
+        """Bring factors that were changed from outside back to what the past expects of them."""
+
+    def sizes(self, columns: Array) -> Array:
+        """Sizes of columns, by the measure in which those of the factors have size one."""
+        return np.asarray(np.sqrt((columns**2).sum(axis=0)))
+
+    @abc.abstractmethod
+    def merge(self, model: Model, kept: int, given: int) -> None:
+        """Join two components, as if the past weights had been the sum of both."""
+
+    @abc.abstractmethod
+    def clear(self, slot: int, weight: float) -> None:
+        """Forget all of a component but one slice in which it had this weight."""
+
+    @abc.abstractmethod
+    def seed(
+        self, model: Model, x: Slice, loss: Loss, weights: Array, slot: int
+    ) -> tuple[list[Array], float] | None:
+        """One component fitted to what the others leave of a slice: columns and weight."""
+
+    def cells(self, model: Model, x: Slice, seed: int) -> Weighted:
+        """The cells of a slice in which a misfit shows."""
+        return listed_cells(x)
+
+    @abc.abstractmethod
+    def split(self, parent: int, slot: int, kept: float, given: float) -> None:
+        """Let two halves have had these shares of every past weight."""
+
+
+@dataclass
+class Model:
+    """A model of the stream so far.
+
+    Attributes
+    ----------
+    factors
+        The factors; every column has size one, by the past's `sizes`.
+    memory
+        The forgetting.
+    past
+        What stands for the slices learned.
+    mean_weights, usage, last_weights
+        Running means of the weights and of their size, and the latest weights (width,).
+    bounded
+        Whether factors and weights are kept at or above zero.
+    unit
+        Size of one event in the data's units.
+    volume
+        Usual squared norm per observed cell, against which loud slices are tempered.
+    n_slices
+        Slices learned, warm start included.
+    """
+
+    factors: Blocks
+    memory: Forgetting
+    past: Past
+    mean_weights: Array
+    usage: Array
+    last_weights: Array
+    bounded: bool
+    unit: float = 1.0
+    volume: float = 0.0
+    n_slices: int = 0
+
+    def copy(self) -> Model:
+        """A model that shares no memory with this one."""
+        return replace(
+            self,
+            factors=self.factors.copy(),
+            memory=self.memory.copy(),
+            past=self.past.copy(),
+            mean_weights=self.mean_weights.copy(),
+            usage=self.usage.copy(),
+            last_weights=self.last_weights.copy(),
+        )

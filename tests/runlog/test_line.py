@@ -1,0 +1,50 @@
+"""One schema for a line of steps.jsonl: what is written, what tests pretend, what is documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import fake_run
+from onlinegcp.runlog import Anomaly, Step, read_run, smallest_p
+from onlinegcp.runlog.line import Cell, Share
+from run_tools import learn_slices, make_slices
+
+WRITTEN = set(Step.__annotations__) - {"global"}
+
+
+def check(steps):
+    for step in steps:
+        assert set(step) == WRITTEN
+        if step["anomaly"]:
+            assert set(step["anomaly"]) == set(Anomaly.__annotations__)
+            assert all(set(cell) == set(Cell.__annotations__) for cell in step["anomaly"]["cells"])
+            shares = [share for mode in step["anomaly"]["modes"] for share in mode]
+            assert all(set(share) == set(Share.__annotations__) for share in shares)
+    assert any(step["anomaly"] for step in steps)
+
+
+def test_a_run_writes_every_field_and_no_other(tmp_path):
+    learn_slices(tmp_path / "r", make_slices(12))
+    check(read_run(tmp_path / "r").steps)
+
+
+def test_the_run_that_tests_make_up_has_the_same_fields():
+    check(fake_run.make_steps(n_days=14, rank=2, n_iterations=2)[-1])
+
+
+def test_the_documentation_names_every_field():
+    page = Path(__file__).parents[2] / "docs" / "run-directory.md"
+    table = page.read_text().partition("## A line of")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", table))
+    assert WRITTEN | set(Anomaly.__annotations__) <= named
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "least"),
+    [(None, 1.0), ({}, 1.0), ({"p": None, "volume_p": 0.3}, 0.3), ({"p": 0.1, "volume_p": 1}, 0.1)],
+)
+def test_the_smallest_p_is_that_of_pattern_or_volume(anomaly, least):
+    assert smallest_p({"anomaly": anomaly}) == least
