@@ -141,9 +141,28 @@ def test_what_cannot_be_read_is_named(text, message):
         rows(text)
 
 
-def test_a_json_list_is_explained():
-    with pytest.raises(DataError, match="one record per line"):
-        rows('[{"a": 1, "b": 2}]', format="jsonl")
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("format", [None, "jsonl"])
+def test_a_json_array_gives_its_records(block_bytes, format, live):
+    records = [{"a": n, "b": "x, ]\n\u2028[{" + "y" * n} for n in range(30)]
+    for text in (json.dumps(records), json.dumps(records, indent=2, ensure_ascii=False)):
+        assert rows(text, format=format, live=live) == [(r["a"], r["b"]) for r in records]
+    assert rows("[]", format=format) == rows(" [ ] ", format=format) == []
+    assert rows('[{"a": 9007199254740993, "b": 1}]') == [(9007199254740993, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[{"a": 1, "b": 2}, {"a": 1', "record 2 of x.txt cannot be read"),
+        ('[{"a": 1, "b": 2},', "ends after record 1"),
+        ('[{"a": 1, "b": 2}, 7]', "row 2 of x.txt holds a int"),
+        ('[{"a": 1, "b": 2}, {"a": }]', "record 2"),
+    ],
+)
+def test_what_is_wrong_in_a_json_array_is_named(text, message):
+    with pytest.raises(DataError, match=message):
+        rows(text)
 
 
 def test_a_row_without_end_is_refused(monkeypatch):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime
 import gzip
 import io
+import json
+import lzma
 import sys
 
 import numpy as np
@@ -274,3 +277,27 @@ def test_a_pandas_column_named_twice_is_refused():
     table = pd.DataFrame([[1, 2]], columns=["a", "a"])
     with pytest.raises(DataError, match="'a' more than once"):
         rows(table, ["a"])
+
+
+def _zstandard(data):
+    import zstandard
+
+    return zstandard.ZstdCompressor().compress(data)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress), ("zst", _zstandard)],
+)
+def test_packed_files_are_unpacked_and_damaged_ones_named(tmp_path, suffix, pack):
+    records = [{"t": n, "a": str(n)} for n in range(5_000)]
+    path = tmp_path / f"table.json.{suffix}"
+    path.write_bytes(pack(json.dumps(records).encode()))
+    part = open_tables(path).parts[0]
+    assert part.columns() == ["t", "a"]
+    assert [row for block in part.read(["t"]) for row in block.frame["t"]] == list(range(5_000))
+    assert open_tables(tmp_path).parts[0].name == str(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=rf"table\.json\.{suffix}"):
+        list(open_tables(path).parts[0].read(["t"]))

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlinegcp.errors import DataError
-from onlinegcp.events.vocabulary import OTHER, Vocabulary, closest, label_order, read_vocabulary
+from onlinegcp.errors import DataError, closest
+from onlinegcp.events.vocabulary import OTHER, Vocabulary, label_order, read_vocabulary
 
 
 def coded(vocabulary, values, **options):
@@ -216,3 +216,5 @@ def test_a_vocabulary_file_that_is_not_there_is_named(tmp_path):
 def test_suggestions_are_made_only_for_similar_names():
     assert closest("picup", ["pickup", "dropoff"]) == " Did you mean 'pickup'?"
     assert closest("fare", ["pickup"]) == ""
+    assert closest("dest", ["origin", "destination"]) == " Did you mean 'destination'?"
+    assert closest("PRICE", ["cost", "Price"]) == " Did you mean 'Price'?"

@@ -178,9 +178,11 @@ def expected_rows(sources: Sequence[str]) -> float | None:
 def _rows_of(path: Path) -> float | None:
     import polars as pl
 
+    from onlinegcp.events.packed import is_packed
+
     with path.open("rb") as file:
         start = file.read(1 << 18)
-    if start[:2] == b"\x1f\x8b":
+    if is_packed(start) or start.lstrip()[:1] == b"[":
         return None
     try:
         if start[:4] == b"PAR1":

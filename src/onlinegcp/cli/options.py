@@ -175,7 +175,7 @@ def make_model(method: str, parameters: dict[str, Any], given: set[str]) -> Stre
     given
         Names the user asked for.
     """
-    from onlinegcp.events.vocabulary import closest
+    from onlinegcp.errors import closest
     from onlinegcp.streaming import METHODS, SGD
 
     if method not in METHODS:

@@ -10,16 +10,17 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 from onlinegcp.events.cells import Aggregation
-from onlinegcp.events.modes import Mode, parse_mode
+from onlinegcp.events.modes import Mode, column, parse_mode
 from onlinegcp.events.rows import RowReader
 from onlinegcp.events.stream import Empty, EventStream, Groups, OnLate, Options
 from onlinegcp.events.table_text import check_columns
 from onlinegcp.events.tables import Tables, open_tables
 from onlinegcp.events.time_bins import TimeBins, parse_every
 from onlinegcp.events.time_column import TimeColumn
-from onlinegcp.events.vocabulary import OTHER, OnNew, closest, read_vocabulary
+from onlinegcp.events.vocabulary import OTHER, OnNew, read_vocabulary
+from onlinegcp.events.wide import lengthened
 
 OnNull = Literal["drop", "error"]
 
@@ -29,8 +30,8 @@ def from_events(
     *,
     time: str,
     every: str | int | datetime.timedelta,
-    modes: Sequence[str | Mode],
-    value: str | None = None,
+    modes: Sequence[str | Mode] = (),
+    value: str | Sequence[str] | None = None,
     agg: Aggregation | None = None,
     share: Iterable[Sequence[str]] = (),
     top: int | Mapping[str, int] | None = None,
@@ -54,10 +55,11 @@ def from_events(
     Parameters
     ----------
     source
-        Files (parquet, Arrow, CSV, JSON lines; a path, a pattern, a directory or a list), "-" for
-        standard input, a polars, pandas or Arrow table, or an iterator of tables.
+        Files (parquet, Arrow, CSV, JSON, perhaps packed; a path, a pattern, a directory or a list),
+        "-" for standard input, a polars, pandas or Arrow table, or an iterator of tables.
     time
-        Column that says when: times, dates, ISO text, or numbers since 1970.
+        Column that says when: times, dates, text in a common spelling, years, or numbers since
+        1970.
     every
         Length of a bin: "1d", "1h", "15m", "1w", "1mo", ...; a whole number if `time` is a column
         of plain numbers.
@@ -65,7 +67,9 @@ def from_events(
         Names of columns, or `hour`, `weekday`, `month` and `bins` of one, such as
         ``og.hour("pickup")`` or ``"pickup:hour"``.
     value
-        Column of numbers to aggregate; without one events are counted.
+        Column of numbers to aggregate; without one events are counted. Several columns become a
+        mode of their own, "measure", whose labels are their names; so does one column where there
+        are no modes.
     agg
         "count", "sum", "any" (1 where there is an event, or a value other than 0), "mean" or "max".
         Cells without events are zeros, except for "mean" and "max", where they are missing. By
@@ -89,9 +93,10 @@ def from_events(
     timezone
         Zone of the calendar and the clock. Times without a zone are then taken as UTC.
     time_unit
-        Unit of numbers in `time`: "d", "s", "ms", "us" or "ns"; guessed by default.
+        Unit of numbers in `time`: "y" (years of the calendar), "d", "s", "ms", "us" or "ns";
+        guessed by default.
     time_format
-        Format of times that are not ISO 8601, such as "%d/%m/%Y %H:%M".
+        Format of times, such as "%d/%m/%Y %H:%M", where it is not recognised.
     since, until
         Leave out rows before the one, and at or after the other.
     in_order
@@ -138,10 +143,18 @@ def from_events(
     bins = TimeBins(every, clock)
 
     tables = open_tables(source, format=format)
+    modes = [modes] if isinstance(modes, (str, Mode)) else list(modes)
+    number = value if isinstance(value, str) else None
+    if value is not None and (number is None or not modes):
+        wide = [value] if isinstance(value, str) else list(value)
+        if (present := tables.parts[0].columns()) is not None:
+            check_columns(wide, present, tables.parts[0].name)
+        tables, measure, number = lengthened(tables, wide)
+        modes = [*modes, column(measure)]
     columns = tables.parts[0].columns()
     chosen = _modes(modes, columns or ())
     reader = RowReader(
-        clock, bins, chosen, value=value, since=since, until=until, nulls=on_null == "drop"
+        clock, bins, chosen, value=number, since=since, until=until, nulls=on_null == "drop"
     )
     if columns is not None:
         check_columns(reader.columns, columns, tables.parts[0].name)
@@ -182,7 +195,7 @@ def _choose(name: str, given: Any, allowed: Sequence[str]) -> None:
         )
 
 
-def _check_value(aggregation: str, value: str | None) -> None:
+def _check_value(aggregation: str, value: object) -> None:
     if value is None and aggregation in ("sum", "mean", "max"):
         raise DataError(
             f"agg={aggregation!r} needs a column of numbers, but value is None. Name one with "
@@ -195,9 +208,7 @@ def _check_value(aggregation: str, value: str | None) -> None:
         )
 
 
-def _modes(given: Any, columns: Sequence[str]) -> list[Mode]:
-    if isinstance(given, (str, Mode)):
-        given = [given]
+def _modes(given: Sequence[Any], columns: Sequence[str]) -> list[Mode]:
     modes = [parse_mode(mode, columns) for mode in given]
     if not modes:
         raise DataError("At least one mode is needed, but there are none. Name a column.")

@@ -159,6 +159,12 @@ class RowReader:
                 f"Bins shorter than a day need times of day, but column {self.time.name!r} holds "
                 f"dates in {block.where(0)}. Use every='1d' or longer, or a column with times."
             )
+        years = self.time.unit == "y" and not self.time.plain
+        if years and (self.bins.unit != "month" or self.bins.length % 12):
+            raise DataError(
+                f"Bins shorter than a year need dates, but column {self.time.name!r} holds years "
+                f"in {block.where(0)}. Use every='1y' or longer, or a column with dates."
+            )
         return ticks, valid
 
     def _inside(self, ticks: Ticks) -> Flags | None:

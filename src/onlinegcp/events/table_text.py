@@ -1,4 +1,4 @@
-"""Tables as text: CSV and JSON lines, cut into blocks of whole rows and parsed by polars.
+"""Tables as text: CSV and JSON, cut into blocks of whole rows and parsed by polars.
 
 The cutting is ours so that a pipe can be followed row by row, memory stays bounded, and a bad row
 is named. Every field of a CSV file is text at first: what it means is decided by who asks for it,
@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from onlinegcp.errors import DataError
-from onlinegcp.events.vocabulary import closest
+from onlinegcp.errors import DataError, closest
+from onlinegcp.events.json_array import ArrayLines
 
 if TYPE_CHECKING:
     import polars as pl
@@ -98,16 +98,21 @@ class TextTable:
         if not self._rest.strip():
             return False
         self._rest = self._rest.lstrip(b"\r\n")
+        if self._format != "csv" and not self._unwrap_array():
+            return False
         while b"\n" not in self._rest and len(self._rest) < _LONGEST_ROW and self._more():
             pass
         if self._format is None:
             self._format = "jsonl" if self._rest.lstrip()[:1] == b"{" else "csv"
-        if self._format == "jsonl" and self._rest.lstrip()[:1] == b"[":
-            raise DataError(
-                f"JSON must have one record per line, but {self._name} starts with a list. Write "
-                "one {...} per line, as `jq -c '.[]'` does."
-            )
         return True
+
+    def _unwrap_array(self) -> bool:
+        """Read an array as lines; False if there is none, or nothing in it."""
+        if self._rest.lstrip()[:1] != b"[":
+            return bool(self._rest.strip())
+        self._file, self._rest = ArrayLines(self._file, self._rest, self._name), b""
+        self._ended = False
+        return self._more()
 
     def _chunks(self) -> Iterator[bytes]:
         """Whole rows, about a block at a time."""

@@ -1,4 +1,4 @@
-"""Tables, wherever they are: parquet, CSV, JSON lines, standard input, tables in memory.
+"""Tables, wherever they are: parquet, CSV, JSON, packed or not, standard input, in memory.
 
 All are read as a sequence of `Block`, a few hundred thousand rows each and only the columns asked
 for, so that memory does not depend on the size of the source. Files are recognised by content
@@ -8,18 +8,16 @@ first and by name second. Text is cut into blocks here and parsed by polars.
 from __future__ import annotations
 
 import glob
-import gzip
 import os
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
+from onlinegcp.events.packed import PACKED, is_damage, unpacker
 from onlinegcp.events.table_text import TextTable, check_columns
-from onlinegcp.events.vocabulary import closest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,10 +47,11 @@ class Block:
     frame: pl.DataFrame
     name: str
     first_row: int  # counted from 1
+    repeats: int = 1  # times each row of the source is in it
 
     def where(self, position: int) -> str:
         """The place of a row, in words."""
-        return f"row {self.first_row + position:,} of {self.name}"
+        return f"row {self.first_row + position // self.repeats:,} of {self.name}"
 
 
 @final
@@ -60,13 +59,15 @@ class Block:
 class Part:
     """One file or table: its name, its columns, and its rows as often as asked for.
 
-    `columns` is None where they are not known before reading, `path` where it is no file.
+    `columns` is None where they are not known before reading, `path` where it is no file. Frames
+    hold every row `repeats` times, one below the other.
     """
 
     name: str
     columns: Callable[[], list[str] | None]
     frames: Callable[[Sequence[str]], Iterator[pl.DataFrame]]
     path: Path | None = None
+    repeats: int = 1
 
     def read(self, columns: Sequence[str]) -> Iterator[Block]:
         """Blocks of rows with these columns, in this order."""
@@ -76,8 +77,8 @@ class Part:
         row = 1
         for frame in self.frames(columns):
             if frame.height:
-                yield Block(frame, self.name, row)
-                row += frame.height
+                yield Block(frame, self.name, row, self.repeats)
+                row += frame.height // self.repeats
 
 
 @final
@@ -163,7 +164,7 @@ def _paths(source: str | os.PathLike[str]) -> list[Path]:
 
 def _suffix(path: Path) -> str | None:
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
+    if suffixes and suffixes[-1] in PACKED:
         suffixes.pop()
     return _SUFFIXES.get(suffixes[-1]) if suffixes else None
 
@@ -183,11 +184,11 @@ def _file_part(path: Path, format: str | None) -> Part:
         kind = format or _suffix(path) or "text"
     if kind in ("parquet", "arrow"):
         return _scanned_part(path, kind)
-    packed = start[:2] == b"\x1f\x8b"
+    unpack = unpacker(start, name)
 
     def text() -> TextTable:
         try:
-            file = gzip.GzipFile(path) if packed else path.open("rb")
+            file = unpack(path)
         except OSError as error:
             raise _unreadable(name, error) from error
         return TextTable(file, name, None if kind == "text" else kind)
@@ -366,8 +367,8 @@ class _named_errors:  # noqa: N801 - used as a statement
 
         # A damaged file can make the reader panic, which is not an Exception.
         panicked = type(error).__name__ == "PanicException"
-        broken = (pl.exceptions.PolarsError, gzip.BadGzipFile, EOFError, zlib.error, UnicodeError)
-        if isinstance(error, broken) or panicked:
+        broken = (pl.exceptions.PolarsError, EOFError, UnicodeError)
+        if isinstance(error, broken) or is_damage(error) or panicked:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise DataError(
                 f"A whole table is needed, but {self.name} is damaged or of another format: "

@@ -1,8 +1,8 @@
 """Time columns: whatever says when a row happened, as whole microseconds.
 
-A column may hold times with or without a zone, dates, ISO text, text of a given format, or numbers
-counted from 1970. It must be one of these throughout, and what was found is remembered, so that
-tomorrow's files are read the same way.
+A column may hold times with or without a zone, dates, text of a common or a given format, years, or
+numbers counted from 1970. It must be one of these throughout, and what was found is remembered, so
+that tomorrow's files are read the same way.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from onlinegcp.errors import DataError
-from onlinegcp.events.vocabulary import closest
+from onlinegcp.errors import DataError, closest
+from onlinegcp.events.spelling import fitting, layouts_of, read_as
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,7 +30,7 @@ SECOND = 1_000_000
 DAY = 86_400 * SECOND
 _QUARTER = 900 * SECOND
 EPOCH = datetime.datetime(1970, 1, 1)
-_UNITS = {"d": DAY, "s": SECOND, "ms": 1000, "us": 1, "ns": 0}
+_UNITS = {"y": 0, "d": DAY, "s": SECOND, "ms": 1000, "us": 1, "ns": 0}
 _FIRST, _LAST = -62_135_596_800 * SECOND, 253_402_300_799 * SECOND  # years 1 and 9999
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 _KINDS = {
@@ -54,10 +54,11 @@ class TimeColumn:
         then taken as UTC; dates stay the days they are. By default the column's own zone, or the
         times as they are written.
     unit
-        Unit of whole numbers counted from 1970: "d", "s", "ms", "us" or "ns". By default it is
-        guessed from their size, once.
+        Unit of whole numbers counted from 1970: "d", "s", "ms", "us" or "ns"; "y" for years of the
+        calendar. By default it is guessed from their size, once.
     layout
-        Format of text that is not ISO 8601, such as "%d/%m/%Y %H:%M".
+        Format of text, such as "%d/%m/%Y %H:%M". By default ISO 8601, or whatever the first rows
+        are written in, if that can mean one thing only.
     plain
         Whether numbers are taken as they are, without a calendar.
 
@@ -90,6 +91,7 @@ class TimeColumn:
         self.given_zone = timezone
         self._last: tuple[Ticks | None, Ticks] = None, np.empty(0, dtype=np.int64)
         self.kind: Kind | None = None
+        self._found: str | None = None  # format that was recognised
 
     def read(
         self, column: pl.Series, where: Callable[[int], str]
@@ -147,10 +149,12 @@ class TimeColumn:
 
     def state(self) -> dict[str, Any]:
         """What must be remembered to read tomorrow's files the same way."""
-        return {"kind": self.kind, "zone": self.zone, "unit": self.unit}
+        found = {} if self._found is None else {"layout": self._found}
+        return {"kind": self.kind, "zone": self.zone, "unit": self.unit, **found}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.kind, self.zone, self.unit = state["kind"], state["zone"], state["unit"]
+        self._found = state.get("layout")
 
     def _expect(self, kind: Kind, where: Callable[[int], str]) -> None:
         known = self.kind
@@ -188,7 +192,10 @@ class TimeColumn:
             return column.cast(pl.Int64)
         if self.unit is None:
             self.unit = self._guessed_unit(column, where)
-        self._expect("instant" if self.given_zone else "local", where)
+        calendar: Kind = "instant" if self.given_zone else "local"
+        self._expect("date" if self.unit == "y" else calendar, where)
+        if self.unit == "y":
+            return self._from_years(column, where)
         if self.unit == "ns":
             return column.cast(pl.Int64) // 1000
         scaled = column.cast(pl.Float64) * _UNITS[self.unit]
@@ -198,8 +205,26 @@ class TimeColumn:
             return scaled.round().cast(pl.Int64)
         return column.cast(pl.Int64) * _UNITS[self.unit]
 
+    def _from_years(self, column: pl.Series, where: Callable[[int], str]) -> pl.Series:
+        """The first of January of each year."""
+        import polars as pl
+
+        wrong = ((column < 1) | (column > 9999) | (column != column.round())).fill_null(value=False)
+        if wrong.any():
+            row = int(wrong.arg_max() or 0)
+            raise DataError(
+                f"Years must be whole numbers from 1 to 9999, but {where(row)} has {column[row]} "
+                f"in {self.name!r}. Correct it, or give time_unit=... if it counts from 1970."
+            )
+        years = column.fill_null(1970).cast(pl.Int64).to_numpy() - 1970
+        ticks = pl.Series(column.name, years.astype("M8[Y]").astype("M8[us]").astype(np.int64))
+        return ticks.set(column.is_null(), None) if column.null_count() else ticks
+
     def _guessed_unit(self, column: pl.Series, where: Callable[[int], str]) -> str:
         largest = float(column.abs().max())  # type: ignore[arg-type]
+        # A calendar's years; a count of days or seconds hardly keeps to so narrow a range.
+        if ((column >= 1000) & (column < 3000) & (column == column.round())).all():
+            return "y"
         if largest < 1e8:
             raise DataError(
                 f"Numbers in a time column must be seconds, milliseconds, microseconds or "
@@ -219,7 +244,8 @@ class TimeColumn:
         if column.null_count() == len(column):
             return column.cast(pl.Int64)
         first = str(column.drop_nulls()[0])
-        numeric = re.fullmatch(r"-?\d{9,}(\.\d+)?", first) or self.plain or self.unit
+        counted = re.fullmatch(r"-?\d{9,}(\.\d+)?", first) or re.fullmatch(r"[12]\d{3}", first)
+        numeric = counted or self.plain or self.unit
         if numeric and self.layout is None:
             whole = column.cast(pl.Int64, strict=False)
             read = whole
@@ -230,27 +256,27 @@ class TimeColumn:
         lost = read.is_null() & column.is_not_null()
         if lost.any():
             row = int(lost.arg_max() or 0)
-            wanted = f"times written as {self.layout}" if self.layout else "ISO 8601 times"
-            wanted = "numbers" if numeric and self.layout is None else wanted
+            layout = self.layout or self._found
+            wanted = f"times written as {layout}" if layout else "dates or times"
+            wanted = "numbers" if numeric and layout is None else wanted
             raise DataError(
                 f"Column {self.name!r} must hold {wanted}, but {where(row)} has {column[row]!r}. "
-                "Correct it, or give time_format='%d/%m/%Y %H:%M' as the times are written."
+                f"{_advice(str(column[row]), layout)}"
             )
         return read
 
     def _parsed(self, column: pl.Series, first: str, where: Callable[[int], str]) -> pl.Series:
         import polars as pl
 
-        if self.layout is not None:
+        layout = self.layout or self._found
+        if layout is not None:
             try:
-                times = column.str.to_datetime(self.layout, time_unit="us", strict=False)
+                return read_as(column, layout)
             except pl.exceptions.PolarsError as error:
                 raise DataError(
                     f"time_format must be a format such as '%d/%m/%Y %H:%M', but is "
                     f"{self.layout!r}: {error}. Correct it."
                 ) from error
-            clock = re.search(r"%[HIkljTRXcs+]", self.layout)
-            return times if clock else times.dt.date()
         shape = _ISO.fullmatch(first)
         if shape is not None and shape[1] is None:
             read = column.str.to_date("%Y-%m-%d", strict=False)
@@ -264,7 +290,28 @@ class TimeColumn:
         else:
             read = pl.Series([None] * len(column), dtype=pl.Datetime("us"))
         lost = read.is_null() & column.is_not_null()
-        return self._one_by_one(column, where) if lost.any() else read
+        if not lost.any():
+            return read
+        layout = None if shape else self._recognised(column, where)
+        read = self._one_by_one(column, where) if layout is None else read_as(column, layout)
+        if read.null_count() == column.null_count() or shape:
+            self._found = layout
+            return read
+        # So that the row that is written otherwise than the first is the one that is named.
+        self._found = next(iter(layouts_of(first)), None)
+        return read if self._found is None else read_as(column, self._found)
+
+    def _recognised(self, column: pl.Series, where: Callable[[int], str]) -> str | None:
+        """The one format in which all texts can be read."""
+        layouts = fitting(column)
+        if len(layouts) > 1:
+            row = int(column.is_not_null().arg_max() or 0)
+            both = " or ".join(f"time_format={layout!r}" for layout in layouts)
+            raise DataError(
+                f"Dates must be written so that they mean one day only, but in {self.name!r} all "
+                f"can mean several; {where(row)} has {column[row]!r}. Give {both}."
+            )
+        return layouts[0] if layouts else None
 
     def _one_by_one(self, column: pl.Series, where: Callable[[int], str]) -> pl.Series:
         """ISO times that are not all written alike."""
@@ -297,6 +344,18 @@ class TimeColumn:
         if dates:
             return (read // DAY).cast(pl.Int32).cast(pl.Date)
         return read.cast(pl.Datetime("us", "UTC" if aware else None))
+
+
+def _advice(text: str, tried: str | None) -> str:
+    """What to do about a text that is no time, as far as it tells."""
+    layouts = [layout for layout in layouts_of(text) if layout != tried]
+    if not layouts:
+        return (
+            "Correct it, choose another column, or give time_format=... with %Y, %m, %d, %H, %M "
+            "and %S where year, month, day, hour, minute and second stand."
+        )
+    formats = " or ".join(f"time_format={layout!r}" for layout in layouts)
+    return f"Write all of them the same way, or give {formats} if they are written like this one."
 
 
 def _wall(ticks: Ticks, zone: str) -> Ticks:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -316,14 +316,6 @@ def read_vocabulary(
             )
         read[str(mode)] = names
     return read
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """A sentence that suggests the most similar of the known names, or nothing."""
-    import difflib
-
-    near = difflib.get_close_matches(name, list(known)[:10_000], n=1, cutoff=0.6)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _label(label: Any, mode: str, origin: str) -> str:

@@ -14,13 +14,22 @@ from typing import Any
 
 import numpy as np
 
-# What a stream of draws is for; streams of different purpose are independent.
+# What a stream of draws is for, all of them; streams of different purpose are independent.
+# The paper's solver:
 GRADIENT_WEIGHTS = 1
 GRADIENT_FACTORS = 2
 OBJECTIVE_WEIGHTS = 3
 OBJECTIVE_FACTORS = 4
 INITIAL_GUESS = 5
 RESERVOIR = 6
+# The default solver: unlisted zeros by component, and one by one; what a trial looks at and starts
+# from (zeros for a birth or a split, its columns, the cells in which a misfit is looked for).
+COMPONENT_ZEROS = 11
+LISTED_ZEROS = 12
+TRIAL_COLUMNS = 13
+TRIAL_CELLS = 14
+TRIAL_ZEROS = 15
+# Other streaming methods: the cells from which weights are solved.
 WEIGHT_SUBSET = 20
 
 # Sample numbers stay below 2^40 and draw numbers below 2^24, so counters never collide.

@@ -22,12 +22,12 @@ PSEUDO_CELLS = 20_000_000
 
 
 def begin(
-    start: WarmStart, loss: Loss, forget: float | Literal["auto"], lower: float | None
+    start: WarmStart, loss: Loss, forget: float | Literal["auto"], lower: float | None, seed: int
 ) -> ModelState:
     """The state after the warm start."""
     rows = start.rows if start.n_rows else start.mean[None, :]
     slices = start.slices or _pseudo_slices(start.factors, rows, loss)
-    live = auto.start(start.factors, rows, slices, loss, forget=forget, lower=lower)
+    live = auto.start(start.factors, rows, slices, loss, forget=forget, lower=lower, seed=seed)
     return _wrap(live, rows[-1])
 
 

@@ -2,7 +2,7 @@
 
 A method is a final class with declarations and a few hooks: which loss it minimises, which
 parameters it refuses, how it starts from a warm start, how it learns one slice and how it weighs
-one without learning it. States are values that a step replaces, so that a step that fails leaves
+one without learning it. The state is a value that a step replaces, so that a step that fails leaves
 the model as it was.
 """
 
@@ -432,8 +432,11 @@ class StreamingModel(
             return np.array([self._weigh(state, x, self._seed, tolerance) for x in slices])
 
     def _check_slices(self, slices: Sequence[Slice], *, may_grow: bool) -> list[Slice]:
+        """The slices in the model's shape, or what it will have grown to; refuses bad ones."""
         self._check_parameters()  # which may have been changed since the last slice
-        shape = self._shape() if may_grow else tuple(len(a) for a in self._ready().factors)
+        shape = self._shape()
+        if not may_grow and self._state is not None:  # slices that wait may have grown
+            shape = tuple(len(a) for a in self._state.factors)
         return admit(self, slices, shape, may_grow=may_grow)
 
     def _absorb(self, slices: Sequence[Slice]) -> None:
@@ -464,6 +467,12 @@ class StreamingModel(
         self._state = self._begin(start, self._seed)
         self.n_slices_ = start.n_rows
 
+    def _finish_warm_start(self) -> None:
+        if self._state is None and self._buffer:
+            self._state = self._ready()
+            self._buffer = ()
+            self._provisional = None
+
     def _learn_gathered(self) -> None:
         """Learn the slices that wait, be they a whole batch or what is left of the stream."""
         if self._state is not None and self._buffer:
@@ -471,12 +480,6 @@ class StreamingModel(
             with blas_threads():
                 self._state, self.last_ = self._learn_batch(self._state, batch, number, self._seed)
             self._buffer = ()
-
-    def _finish_warm_start(self) -> None:
-        if self._state is None and self._buffer:
-            self._state = self._ready()
-            self._buffer = ()
-            self._provisional = None
 
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""

@@ -180,7 +180,7 @@ class OnlineGCP(StreamingModel):
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         paper = self._paper()
         if paper is None:
-            return auto_solver.begin(start, self.loss_, self.forget, self.lower)
+            return auto_solver.begin(start, self.loss_, self.forget, self.lower, seed)
         return paper_solver.begin(paper, start, self._get_lower(), seed)
 
     def _learn(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 
 
 def check_choice(name: str, value: Any, known: Collection[str], other: str = "") -> None:
@@ -27,10 +26,9 @@ Did you mean 'reservoir'?
     """
     if isinstance(value, str) and value in known:
         return
-    near = difflib.get_close_matches(value.lower(), known, n=1) if isinstance(value, str) else []
-    advice = f"Did you mean {near[0]!r}?" if near else "Choose one of them."
+    advice = (closest(value, known) if isinstance(value, str) else "") or " Choose one of them."
     raise DataError(
-        f"{name} must be one of {', '.join(map(repr, known))}{other}, but got {value!r}. {advice}"
+        f"{name} must be one of {', '.join(map(repr, known))}{other}, but got {value!r}.{advice}"
     )
 
 

@@ -363,9 +363,10 @@ def _loss(model: Any) -> Loss:
 
 
 def _window(model: Any) -> int:
+    """Past slices it holds at most."""
     solver = getattr(model, "solver", model)
-    history = getattr(SGD() if solver == "sgd" else solver, "history_size", 0)
-    return max(int(history), int(getattr(model, "window", None) or 0))
+    held = getattr(SGD() if solver == "sgd" else solver, "history_size", 0)
+    return int(max(held, getattr(model, "window", None) or 0))
 
 
 def _stream(model: Any, n_slices: int, **options: Any) -> PlantedStream:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from onlinegcp.kernels.auto import conjugate_rows
+from onlinegcp.kernels.auto.arguments import Blend
 
 
 def columns(rows, width, seed):
@@ -15,9 +16,9 @@ def test_blend_is_the_old_factor_without_counts_and_the_slice_without_history():
     data, sums = np.zeros((5, 4)), np.zeros(4)
     shared = np.full((1, 4), 10.0)
     nothing, rate = np.zeros((5, 4)), np.full((5, 4), 3.0)
-    conjugate_rows.blend(old, nothing, rate, np.ones(4), shared * 0, 0, 5, sums, data)
+    conjugate_rows.blend(Blend(old, nothing, rate, np.ones(4), shared * 0), 0, 5, sums, data)
     np.testing.assert_allclose(data, old, rtol=1e-13)
-    conjugate_rows.blend(old, counts, rate, np.zeros(4), shared, 0, 5, sums, data)
+    conjugate_rows.blend(Blend(old, counts, rate, np.zeros(4), shared), 0, 5, sums, data)
     np.testing.assert_allclose(data, counts / 10.0, rtol=1e-13)
 
 
@@ -25,7 +26,7 @@ def test_blend_keeps_a_row_with_neither_history_nor_exposure():
     old = columns(3, 4, 0)
     data, sums = np.zeros((3, 4)), np.zeros(4)
     zero = np.zeros((3, 4))
-    conjugate_rows.blend(old, zero, zero, np.ones(4), zero, 0, 3, sums, data)
+    conjugate_rows.blend(Blend(old, zero, zero, np.ones(4), zero), 0, 3, sums, data)
     np.testing.assert_allclose(data, old, rtol=1e-13)
 
 
@@ -35,7 +36,7 @@ def test_blend_minimises_counts_plus_history():
     old, phi = columns(4, 4, 3), rng.random((4, 4))
     rate, exposure, lam = rng.random((4, 4)) + 1.0, rng.random((4, 4)) + 0.5, np.full(4, 0.7)
     data, sums = np.zeros((4, 4)), np.zeros(4)
-    conjugate_rows.blend(old, phi, rate, lam, exposure, 0, 4, sums, data)
+    conjugate_rows.blend(Blend(old, phi, rate, lam, exposure), 0, 4, sums, data)
     best = data * sums
 
     def objective(a):
@@ -52,26 +53,21 @@ def test_absorb_adds_exposure_floors_entries_and_follows_the_memory():
 
     def run(lam):
         data, sums = np.zeros((6, 4)), np.zeros(4)
-        conjugate_rows.blend(old, phi, rate, np.full(4, lam), exposure, 0, 6, sums, data)
+        conjugate_rows.blend(Blend(old, phi, rate, np.full(4, lam), exposure), 0, 6, sums, data)
         return data, sums
 
     data, scale = run(0.8)
     after, sensitivity = rate.copy(), np.zeros((6, 4))
+    parts = Blend(old, phi, after, np.full(4, 0.8), exposure)
     lift = np.full(4, 1.0 / 0.8)  # d log(lam rate) per unit of lam
-    conjugate_rows.absorb(
-        old, phi, after, np.full(4, 0.8), exposure, 0, 6, scale, lift, np.full(4, 1e-9), True,
-        sensitivity, data,
-    )  # fmt: skip
+    conjugate_rows.absorb(parts, 0, 6, scale, lift, np.full(4, 1e-9), True, sensitivity, data)
     np.testing.assert_allclose(after, (0.8 * rate + exposure) * scale)
     # Normalisation is treated to first order around columns of sum one, hence the loose bound.
     numeric = (run(0.8 + 1e-6)[0] - run(0.8 - 1e-6)[0]) / 2e-6
     assert np.corrcoef(sensitivity.ravel(), numeric.ravel())[0, 1] > 0.97
     np.testing.assert_allclose(sensitivity.sum(axis=0), 0.0, atol=1e-12)
 
-    conjugate_rows.absorb(
-        old, phi, after, np.full(4, 0.8), exposure, 0, 6, scale, lift, np.full(4, 0.05), False,
-        sensitivity, data,
-    )  # fmt: skip
+    conjugate_rows.absorb(parts, 0, 6, scale, lift, np.full(4, 0.05), False, sensitivity, data)
     np.testing.assert_allclose(data.sum(axis=0), 1.0)
     assert data.min() > 0.05 / 1.3
 

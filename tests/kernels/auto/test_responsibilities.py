@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from onlinegcp.kernels.auto import responsibilities, weights_newton
-from onlinegcp.kernels.layout import pad_vector, stack_factors
+from onlinegcp.kernels.auto.arguments import Listed
+from onlinegcp.kernels.layout import ALL_MODES, pad_vector, stack_factors
 
 SHAPES = [(7,), (5, 1), (4, 3, 2), (2, 3, 1, 2), (2, 2, 2, 2, 2, 2)]
 
@@ -16,13 +17,17 @@ def problem(shape, rank=5, count=23, seed=1):
     return factors, index, rng.poisson(2.0, count) + 1.0, rng.random(rank) + 0.1
 
 
+def listed(blocks, index, value):
+    return Listed(blocks.data, blocks.offsets, index, value)
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_shares_agree_with_numpy_and_add_up_to_the_counts(shape):
     factors, index, value, weights = problem(shape)
     blocks = stack_factors(factors)
     phi, z = np.full_like(blocks.data, 7.0), np.zeros(8)
     responsibilities.responsibilities(
-        blocks.data, blocks.offsets, index, value, pad_vector(weights), -1, phi, z
+        listed(blocks, index, value), pad_vector(weights), ALL_MODES, phi, z
     )
     expected = responsibilities.reference_responsibilities(factors, index, value, weights)
     np.testing.assert_allclose(phi[:, :5], np.concatenate(expected), rtol=1e-12)
@@ -33,8 +38,8 @@ def test_one_mode_at_a_time_gives_the_same_rows():
     factors, index, value, weights = problem((4, 3, 2))
     blocks = stack_factors(factors)
     both, z = [np.zeros_like(blocks.data) for _ in range(2)], np.zeros(8)
-    arguments = (blocks.data, blocks.offsets, index, value, pad_vector(weights))
-    responsibilities.responsibilities(*arguments, -1, both[0], z)
+    arguments = (listed(blocks, index, value), pad_vector(weights))
+    responsibilities.responsibilities(*arguments, ALL_MODES, both[0], z)
     for mode in range(3):
         responsibilities.responsibilities(*arguments, mode, both[1], z)
     np.testing.assert_array_equal(both[0], both[1])
@@ -49,7 +54,7 @@ def test_sensitivity_pass_gives_the_slope_of_the_loss_along_the_sensitivity():
     ratio[:, :5] = change[:, :5] / blocks.data[:, :5]
     phi, slope, bend = np.zeros_like(change), np.zeros(8), np.zeros(8)
     common, logs = responsibilities.with_sensitivity(
-        blocks.data, ratio, blocks.offsets, index, value, pad_vector(weights), phi, slope, bend,
+        listed(blocks, index, value), ratio, pad_vector(weights), phi, slope, bend,
         np.zeros(8), np.zeros(8),
     )  # fmt: skip
 
@@ -58,7 +63,7 @@ def test_sensitivity_pass_gives_the_slope_of_the_loss_along_the_sensitivity():
         moved[:, columns] += step * change[:, columns]
         pull, block = np.zeros(8), np.zeros((64, 8))
         return -weights_newton.listed_sums(
-            moved, blocks.offsets, index, value, pad_vector(weights), False, pull,
+            Listed(moved, blocks.offsets, index, value), pad_vector(weights), False, pull,
             np.zeros((0, 0)), block,
         )  # fmt: skip
 
@@ -72,7 +77,11 @@ def test_sensitivity_pass_gives_the_slope_of_the_loss_along_the_sensitivity():
     assert (bend[:5] > 0.0).all()
     again = np.zeros_like(phi)
     responsibilities.responsibilities(
-        blocks.data, blocks.offsets, index, value, pad_vector(weights), -1, again, np.zeros(8)
+        listed(blocks, index, value),
+        pad_vector(weights),
+        ALL_MODES,
+        again,
+        np.zeros(8),
     )
     np.testing.assert_allclose(phi, again, rtol=1e-12)
 
@@ -83,11 +92,13 @@ def test_listed_rates_are_the_slopes_in_the_rows(shape, linear):
     factors, index, value, weights = problem(shape, rank=3, count=11)
     blocks, z = stack_factors(factors), np.zeros(4)
     rate = np.zeros_like(blocks.data)
-    arguments = (index, value, pad_vector(weights), linear, 1.5, 1.0)
-    responsibilities.listed_rates(blocks.data, blocks.offsets, *arguments, -1, rate, z)
+    arguments = (pad_vector(weights), linear, 1.5, 1.0)
+    responsibilities.listed_rates(listed(blocks, index, value), *arguments, ALL_MODES, rate, z)
 
     def total(data):
-        return weights_newton.listed_tangent(data, blocks.offsets, *arguments, np.zeros(4), z)
+        return weights_newton.listed_tangent(
+            Listed(data, blocks.offsets, index, value), *arguments, np.zeros(4), z
+        )
 
     for row in range(blocks.data.shape[0]):
         up, down = blocks.data.copy(), blocks.data.copy()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from onlinegcp.kernels.auto import weights_newton
+from onlinegcp.kernels.auto.arguments import Listed
 from onlinegcp.kernels.layout import pad_vector, stack_factors
 
 SHAPES = [(7,), (1,), (5, 3), (4, 1, 3), (2, 3, 1, 2), (2, 2, 2, 2, 3), (2, 1, 2, 2, 2, 2)]
@@ -16,6 +17,10 @@ def problem(shape, rank, count, seed=0):
     return factors, index, rng.poisson(3.0, count) + 1.0, rng.random(rank) + 0.1
 
 
+def listed(blocks, index, value):
+    return Listed(blocks.data, blocks.offsets, index, value)
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("count", [0, 1, 7, 131])
 def test_listed_sums_agree_with_numpy_for_one_to_six_modes(shape, count):
@@ -24,7 +29,7 @@ def test_listed_sums_agree_with_numpy_for_one_to_six_modes(shape, count):
     pull, hessian = np.zeros(8), np.zeros((8, 8))
     block = np.zeros((weights_newton.BLOCK, 8))
     total = weights_newton.listed_sums(
-        blocks.data, blocks.offsets, index, value, pad_vector(weights), True, pull, hessian, block
+        listed(blocks, index, value), pad_vector(weights), True, pull, hessian, block
     )
     expected = weights_newton.reference_listed_sums(factors, index, value, weights)
     assert total == pytest.approx(expected[0], rel=1e-12)
@@ -65,7 +70,7 @@ def test_listed_tangent_is_the_sum_and_slope_of_its_function():
 
     def total(s, linear):
         return weights_newton.listed_tangent(
-            blocks.data, blocks.offsets, index, value, pad_vector(s), linear, 2.0, 1.0, pull, z
+            listed(blocks, index, value), pad_vector(s), linear, 2.0, 1.0, pull, z
         )
 
     for linear in (True, False):

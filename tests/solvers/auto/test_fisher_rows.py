@@ -53,7 +53,7 @@ def draw(loss, shape=(7, 5), rank=3, seed=0, missing=0.2):
 def test_weights_are_as_good_as_lbfgs_for_every_loss(name, lower):
     loss = get_loss(name)
     factors, x, truth = draw(loss)
-    sums = FisherSums(stack_factors(factors), weighted_cells(x, 0, 0), loss)
+    sums = FisherSums(stack_factors(factors), weighted_cells(x, 0), loss)
     bounded = lower is not None or not math.isinf(loss.lower)
     found = fisher_weights.solve_weights(
         sums, [pad_vector(truth)], bounded=bounded, tolerance=1e-12
@@ -81,7 +81,7 @@ def test_a_users_loss_is_solved_like_a_built_in_one():
         "log_cosh", value=lambda x, m: np.log(np.cosh(m - x)), deriv=lambda x, m: np.tanh(m - x)
     )
     factors, x, truth = draw(loss, missing=0.0)
-    sums = FisherSums(stack_factors(factors), weighted_cells(x, 0, 0), loss)
+    sums = FisherSums(stack_factors(factors), weighted_cells(x, 0), loss)
     found = fisher_weights.solve_weights(sums, [np.zeros(4), pad_vector(truth)], bounded=False)
     rows = np.prod([a[x.index[:, k]] for k, a in enumerate(factors)], axis=0)
     slope = rows.T @ loss.deriv(x.value, rows @ found.weights[:3])
@@ -91,7 +91,7 @@ def test_a_users_loss_is_solved_like_a_built_in_one():
 def test_zeros_are_drawn_without_rejection_and_stand_for_all(monkeypatch):
     monkeypatch.setattr(cells, "CELL_BUDGET", 10)
     x = Slice([[0, 0], [3, 4], [6, 10]], [1.0, 2.0, 3.0], (7, 11))
-    found = weighted_cells(x, 0, 1)
+    found = weighted_cells(x, 1)
     assert found.weight.sum() == pytest.approx(77.0)
     listed = {tuple(row) for row in x.index.tolist()}
     drawn = [tuple(row) for row in found.index[3:].tolist()]
@@ -101,7 +101,7 @@ def test_zeros_are_drawn_without_rejection_and_stand_for_all(monkeypatch):
 
 def test_small_slices_are_listed_in_full():
     x = Slice([[0, 1]], [4.0], (2, 3))
-    found = weighted_cells(x, 0, 0)
+    found = weighted_cells(x, 0)
     assert found.value.tolist() == [0.0, 4.0, 0.0, 0.0, 0.0, 0.0]
 
 
@@ -116,7 +116,7 @@ def test_an_update_lowers_the_loss_and_keeps_unit_columns(name, full, monkeypatc
     bound = {"bounded": not math.isinf(loss.lower)}
     past = FisherRows.start(blocks, **bound)
     assert past.curvature.shape[2] == (4 if full else 1)
-    sums = FisherSums(blocks, weighted_cells(x, 0, 0), loss)
+    sums = FisherSums(blocks, weighted_cells(x, 0), loss)
     before = fisher_weights.solve_weights(sums, [pad_vector(truth)], **bound)
     after = past.update(model_of(blocks, past, **bound), sums, before.weights, 0.9)
     assert after.objective < before.objective
@@ -138,7 +138,7 @@ def test_visits_under_a_bound_end_where_no_row_can_do_better(name):
     old = [unit(rng.random((n, 3)) + 0.05) for n in (5, 6)]
     blocks = stack_factors(old)
     history = FisherRows.start(blocks, bounded=True)
-    sums = FisherSums(blocks, weighted_cells(x, 0, 0), loss)
+    sums = FisherSums(blocks, weighted_cells(x, 0), loss)
     weights = np.array([1.0, 0.5, 2.0, 0.0])
     history.absorb_at(sums, 0.1 * weights, 0.0)
     before = blocks.data.copy()
@@ -176,11 +176,11 @@ def test_gaussian_rows_remember_like_recursive_least_squares():
     slices = [Slice.dense((truth * s) @ other.T) for s in ([1.0, 2.0], [2.0, -1.0])]
     blocks = stack_factors([unit(truth + 0.1 * rng.standard_normal((4, 2))), other])
     past = FisherRows.start(blocks, bounded=False)
-    first = FisherSums(blocks, weighted_cells(slices[0], 0, 0), loss)
+    first = FisherSums(blocks, weighted_cells(slices[0], 0), loss)
     near = fisher_weights.solve_weights(first, [np.zeros(4)], bounded=False)
     past.absorb_at(first, near.weights, 0.0)
     for x in slices * 3:
-        sums = FisherSums(blocks, weighted_cells(x, 0, 0), loss)
+        sums = FisherSums(blocks, weighted_cells(x, 0), loss)
         start = fisher_weights.solve_weights(sums, [np.ones(4) * [1, 1, 0, 0]], bounded=False)
         last = past.update(model_of(blocks, past, 1.0), sums, start.weights, 0.99)
     assert last.objective < 1e-2 * (slices[-1].norm_squared)

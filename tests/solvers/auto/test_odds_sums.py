@@ -62,13 +62,13 @@ def test_draws_are_repeated_until_refreshed(monkeypatch):
     monkeypatch.setattr("onlinegcp.solvers.auto.odds_sums.EXACT_BUDGET", 0.0)
     factors, x, weights = model(missing=False)
     blocks = stack_factors(factors)
-    zeros = OddsSums(blocks, cells_of(Slice.dense(x)), FORMS["bernoulli"], key=5)
+    zeros = OddsSums(blocks, cells_of(Slice.dense(x)), FORMS["bernoulli"], seed=5)
     assert zeros.sampled
     first, again = zeros.tangent(pad_vector(weights)), zeros.tangent(pad_vector(weights))
     assert first[0] == again[0]
     zeros.refresh()
     assert zeros.tangent(pad_vector(weights))[0] == first[0]
-    other = OddsSums(blocks, cells_of(Slice.dense(x)), FORMS["bernoulli"], key=6)
+    other = OddsSums(blocks, cells_of(Slice.dense(x)), FORMS["bernoulli"], seed=6)
     assert other.tangent(pad_vector(weights))[0] != first[0]
 
 
@@ -96,7 +96,7 @@ def draw_large(rng, factors, weights):
 
 def by_tiles(blocks, zeros, weights, rates=False):
     pull, rate = np.zeros(blocks.width), np.zeros_like(blocks.data)
-    model_of = (blocks.data, blocks.offsets, zeros.split, weights)
+    model_of = (blocks.data, blocks.offsets, tangent.split_modes(blocks.shape), weights)
     total = tangent.tangent_sums(*model_of, tangent.VALUE_AND_SLOPE, pull, rate)
     if rates:
         tangent.tangent_sums(*model_of, ALL_MODES, np.zeros(blocks.width), rate)
@@ -121,7 +121,7 @@ def test_samples_of_a_hundred_million_cells_agree_with_their_sum(scattered, monk
     blocks, padded = stack_factors(factors), pad_vector(np.array(weights))
     x = draw_large(rng, factors, weights)
     assert x.size == 10**8
-    zeros = OddsSums(blocks, cells_of(x), FORMS["bernoulli"], key=3)
+    zeros = OddsSums(blocks, cells_of(x), FORMS["bernoulli"], seed=3)
     assert zeros.sampled
     total, pull, rate = by_tiles(blocks, zeros, padded, rates=True)
     value, slope = zeros.tangent(padded)

@@ -53,7 +53,7 @@ def test_the_halves_stay_inside_the_model_and_differ(kind):
     model, x, loss, weights = learned(kind)
     weights[1] = 0.0
     before = model.factors.data.copy()
-    assert splits.split(model, x, loss, weights, 1)
+    assert splits.split(model, x, loss, weights, 1, 0)
     moved = np.flatnonzero((model.factors.data != before).any(axis=0))
     assert len(moved) == 2
     assert 1 in moved
@@ -75,7 +75,7 @@ def test_history_and_weights_are_divided(kind):
     model, x, loss, weights = learned(kind)
     before, old = model.copy(), model.factors.data.copy()
     weights[1] = 0.0
-    assert splits.split(model, x, loss, weights, 1)
+    assert splits.split(model, x, loss, weights, 1, 0)
     moved = np.flatnonzero((model.factors.data != old).any(axis=0))
     parent = int(moved[moved != 1][0])
     pair = [1, parent]
@@ -106,7 +106,7 @@ def test_signed_halves_explain_the_slice_they_were_made_from():
     x = Slice.dense(10.0 * np.outer(a, b) + 4.0 * np.outer(u, v))
     weights = np.zeros(model.factors.width)
     weights[0] = 10.0
-    assert splits.split(model, x, loss, weights, 1)
+    assert splits.split(model, x, loss, weights, 1, 0)
     left, right = model.factors.views()
     there = (left * model.last_weights[:2]) @ right.T
     assert ((x.to_dense() - there) ** 2).sum() < 0.1 * 4.0**2
@@ -115,7 +115,7 @@ def test_signed_halves_explain_the_slice_they_were_made_from():
 def test_nothing_is_split_where_nothing_is_explained_or_missed():
     model, x, loss, weights = learned("conjugate")
     before = model.factors.data.copy()
-    assert not splits.split(model, x, loss, np.zeros_like(weights), 0)
+    assert not splits.split(model, x, loss, np.zeros_like(weights), 0, 0)
     np.testing.assert_array_equal(model.factors.data, before)
 
 
@@ -123,9 +123,9 @@ def test_a_sample_of_the_cells_finds_the_same_component(monkeypatch):
     whole, x, loss, weights = learned("conjugate")
     some = whole.copy()
     weights[1] = 0.0
-    splits.split(whole, x, loss, weights, 1)
+    splits.split(whole, x, loss, weights, 1, 0)
     monkeypatch.setattr(splits, "MOST_CELLS", 150)
-    splits.split(some, x, loss, weights, 1)
+    splits.split(some, x, loss, weights, 1, 0)
     # Both divided the same component, so what was left alone is the same.
     np.testing.assert_array_equal(whole.usage, some.usage)
 

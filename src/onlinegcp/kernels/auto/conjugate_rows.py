@@ -14,16 +14,13 @@ from onlinegcp.kernels.jit import kernel
 
 @kernel
 def blend(
-    old,  # (rows, width) factors before the slice
-    phi,  # (rows, width) counts of the slice
-    rate,  # (rows, width) accumulated exposure
-    lam,  # (width,) forgetting
-    exposure,  # (rows, width) of the slice, or (1, width) when all rows share it
+    parts,  # Blend
     first,
     last,
     sums,  # (width,) out: column sums before normalisation
     data,  # (rows, width) out: new factors, columns summing to one
 ):
+    old, phi, rate, lam, exposure = parts
     width = data.shape[1]
     shared = exposure.shape[0] == 1
     sums[:] = 0.0
@@ -45,11 +42,7 @@ def blend(
 
 @kernel
 def absorb(
-    old,
-    phi,
-    rate,  # (rows, width) in: before the slice, out: lam * rate + exposure
-    lam,
-    exposure,  # (rows, width) or (1, width)
+    parts,  # Blend; its rate becomes (lam * rate + exposure) * scale
     first,
     last,
     scale,  # (width,) column sums divided out since `old`
@@ -59,6 +52,7 @@ def absorb(
     sensitivity,  # (rows, width) dA / d eta, updated
     data,  # (rows, width) floored, columns summing to one again
 ):
+    old, phi, rate, lam, exposure = parts
     width = data.shape[1]
     shared = exposure.shape[0] == 1
     if learn:

@@ -69,10 +69,11 @@ def other_rows(data, offsets, index, j, weights, mode, z):
 
 
 @kernel
-def row_sums(data, offsets, index, weights, y, h, mode, order, starts, slopes, hessians):
+def row_sums(data, offsets, index, weights, y, h, mode, by_row, slopes, hessians):
     # For row i of the mode, over its cells order[starts[i]:starts[i+1]] with n the weighted
     # product of the other modes' rows: slopes[i] = sum y n and hessians[i] = sum h n n'
     # (both triangles), or, when `hessians` is (I, width, 1), its diagonal. Rows in order.
+    order, starts = by_row
     width = data.shape[1]
     block = np.zeros((BLOCK, width))
     diagonal = hessians.shape[2] == 1
@@ -102,20 +103,6 @@ def row_sums(data, offsets, index, weights, y, h, mode, order, starts, slopes, h
             for r in range(width):
                 for c in range(r):
                     full[c, r] = full[r, c]
-
-
-@kernel
-def row_slopes(data, offsets, index, weights, y, out):
-    # out[row] = sum y n over the row's cells, every mode. Single writer, listed order.
-    width = data.shape[1]
-    z = np.empty(width)
-    out[:] = 0.0
-    for j in range(index.shape[0]):
-        for k in range(index.shape[1]):
-            other_rows(data, offsets, index, j, weights, k, z)
-            target = out[offsets[k] + index[j, k]]
-            for r in range(width):
-                target[r] += y[j] * z[r]
 
 
 @kernel

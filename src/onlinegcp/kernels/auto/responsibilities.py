@@ -23,9 +23,10 @@ Array = NDArray[Any]
 
 
 @kernel
-def responsibilities(data, offsets, index, value, weights, mode, phi, z):
+def responsibilities(listed, weights, mode, phi, z):
     # phi[row] += shares, for one mode or, with ALL_MODES, for all. Single writer, listed order.
     # `phi` (rows, width) is set, not added to, in the rows of the modes asked for.
+    data, offsets, index, value = listed
     width = data.shape[1]
     d = index.shape[1]
     first, last = (0, d) if mode == ALL_MODES else (mode, mode + 1)
@@ -48,11 +49,12 @@ def responsibilities(data, offsets, index, value, weights, mode, phi, z):
 
 
 @kernel
-def with_sensitivity(data, ratio, offsets, index, value, weights, phi, slope, bend, z, tau):
+def with_sensitivity(listed, ratio, weights, phi, slope, bend, z, tau):
     # As `responsibilities` for all modes, and with ratio = (dA / d eta) / A:
     #   tau_jr = share of component r times the sum of its ratios over the modes,
     #   slope[r] = - sum_j x_j tau_jr, bend[r] = sum_j x_j tau_jr^2,
     # and returned: sum_j x_j (sum_r tau_jr)^2 and sum_j x_j log m_j.
+    data, offsets, index, value = listed
     width = data.shape[1]
     d = index.shape[1]
     phi[:] = 0.0
@@ -97,10 +99,11 @@ def with_sensitivity(data, ratio, offsets, index, value, weights, phi, slope, be
 
 
 @kernel
-def listed_rates(data, offsets, index, value, weights, linear, base, slope, mode, rate, z):
+def listed_rates(listed, weights, linear, base, slope, mode, rate, z):
     # rate[row] += v_j h(m_j) s_r prod over the other modes, with v = base + slope x and
     # h = 1 (linear) or 1 / (1 + m), over listed cells; ALL_MODES: each.
     # Adds to `rate`; single writer, listed order.
+    data, offsets, index, value = listed
     width = data.shape[1]
     d = index.shape[1]
     first, last = (0, d) if mode == ALL_MODES else (mode, mode + 1)

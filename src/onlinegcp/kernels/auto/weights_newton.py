@@ -91,10 +91,7 @@ def add_outer_products(block, rows, hessian):
 
 @kernel
 def listed_sums(
-    data,  # (rows, width) stacked factors
-    offsets,  # (d + 1,)
-    index,  # (n, d)
-    value,  # (n,) x >= 0
+    listed,  # Listed, x >= 0
     weights,  # (width,) s
     want_hessian,
     pull,  # (width,) out: Z'(x / m)
@@ -102,6 +99,7 @@ def listed_sums(
     block,  # (BLOCK, width) scratch
 ):
     # Single writer, cells in listed order: sums repeat bit for bit. Returns sum x log m.
+    data, offsets, index, value = listed
     n, width = index.shape[0], data.shape[1]
     pull[:] = 0.0
     if want_hessian:
@@ -132,9 +130,10 @@ def listed_sums(
 
 
 @kernel
-def listed_tangent(data, offsets, index, value, weights, linear, base, slope, pull, z):
+def listed_tangent(listed, weights, linear, base, slope, pull, z):
     # Over listed cells, with v = base + slope x: the sum of v m (linear) or v log(1 + m), and
     # pull[r] = sum of z_r times its derivative in m. Single writer, listed order.
+    data, offsets, index, value = listed
     width = data.shape[1]
     pull[:] = 0.0
     total = 0.0
@@ -221,10 +220,7 @@ def optimality(weights, slope, scale, rank, free):
 
 @kernel
 def newton_poisson(
-    data,
-    offsets,
-    index,
-    value,
+    listed,  # Listed
     column_sums,  # (width,) c: the loss is c's - sum x log(z's)
     weights,  # (width,) in: start, out: solution
     rank,
@@ -236,7 +232,7 @@ def newton_poisson(
 ):
     # Minimises c's - sum_j x_j log(z_j's) over s >= 0 by EM steps (safe far away), then
     # projected Newton with exact zeros. Returns (objective, Newton steps, optimality).
-    width = data.shape[1]
+    width = weights.shape[0]
     pull = np.zeros(width)
     slope = np.zeros(width)
     step = np.zeros(width)
@@ -249,10 +245,10 @@ def newton_poisson(
     block = np.zeros((BLOCK, width))
     exact = chord.shape[0] == 0 and max_steps > 0
     for _ in range(em_steps):
-        listed_sums(data, offsets, index, value, weights, False, pull, hessian, block)
+        listed_sums(listed, weights, False, pull, hessian, block)
         for r in range(rank):
             weights[r] *= pull[r] / column_sums[r]
-    logs = listed_sums(data, offsets, index, value, weights, exact, pull, hessian, block)
+    logs = listed_sums(listed, weights, exact, pull, hessian, block)
     objective = -logs
     for r in range(rank):
         objective += column_sums[r] * weights[r]
@@ -285,7 +281,7 @@ def newton_poisson(
                 trial[r] = max(0.0, weights[r] - step[r]) if free[r] else 0.0
                 decrease += slope[r] * (weights[r] - trial[r])
             if decrease > 0.0:
-                logs = listed_sums(data, offsets, index, value, trial, exact, pull, hessian, block)
+                logs = listed_sums(listed, trial, exact, pull, hessian, block)
                 attempt = -logs
                 for r in range(rank):
                     attempt += column_sums[r] * trial[r]

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.random import stream_key, uniform
+from onlinegcp.kernels.random import uniform
 from onlinegcp.slices import Slice
 
 Array = NDArray[Any]
 
 # Cells of a slice visited one by one; above, unlisted zeros are sampled.
 CELL_BUDGET = 1 << 20
-PURPOSE = 12
 
 
 @dataclass(frozen=True)
@@ -63,10 +62,10 @@ class Weighted:
     weight: Array
 
 
-def weighted_cells(x: Slice, seed: int, number: int) -> Weighted:
+def weighted_cells(x: Slice, key: int) -> Weighted:
     """List the observed cells, sampling unlisted zeros where they are too many to visit.
 
-    Zeros are drawn by rank among the zeros, so no draw is ever rejected.
+    Zeros are drawn, by the 64-bit key, by rank among the zeros, so no draw is ever rejected.
     """
     if x.n_unlisted_zeros == 0:
         return listed_cells(x)
@@ -78,7 +77,7 @@ def weighted_cells(x: Slice, seed: int, number: int) -> Weighted:
         index = np.ascontiguousarray(np.stack(every, axis=1), dtype=np.int32)
         return Weighted(index, value, np.ones(x.size))
     count = min(x.n_unlisted_zeros, max(4 * x.n_listed, 1 << 16))
-    draws = uniform(stream_key(seed, number, PURPOSE), count)
+    draws = uniform(key, count)
     rank = ((np.arange(count) + draws) / count * x.n_unlisted_zeros).astype(np.int64)
     # The zero of rank q lies behind as many listed cells as have fewer than q + 1 zeros before.
     zeros = rank + np.searchsorted(linear - np.arange(linear.size), rank, side="right")

@@ -33,7 +33,9 @@ LONGEST_PAUSE = 960
 ALIKE = 0.5  # congruence above which two components are joined rather than one given up
 
 
-def supervise(state: AutoState, x: Slice, loss: Loss, step: Step, rival: Step | None) -> Step:
+def supervise(
+    state: AutoState, x: Slice, loss: Loss, step: Step, rival: Step | None, seed: int
+) -> Step:
     """Run the trial one slice further, or open one; return the step with what became of it.
 
     Parameters
@@ -46,6 +48,8 @@ def supervise(state: AutoState, x: Slice, loss: Loss, step: Step, rival: Step | 
         What the model's own step gave.
     rival
         What the step of the twin gave, if there is one on trial.
+    seed
+        Seed of the draws of a trial that begins.
     """
     trials, now = state.trials, state.model.n_slices
     if trials.next == 0:
@@ -55,10 +59,10 @@ def supervise(state: AutoState, x: Slice, loss: Loss, step: Step, rival: Step | 
         return _judge(state, step, step.prequential - rival.prequential)
     if state.factors.rank > 1:
         if now >= trials.next:
-            _propose(state, x, loss, step.weights)
+            _propose(state, x, loss, step.weights, seed)
         elif now >= trials.split_next and now + BURN_IN + TRIAL < trials.next:
             # Splits fill the pauses of the other trials and never delay one.
-            _propose(state, x, loss, step.weights, split=True)
+            _propose(state, x, loss, step.weights, seed, split=True)
     return step
 
 
@@ -93,7 +97,7 @@ def _wait(pause: int, failures: int) -> int:
 
 
 def _propose(
-    state: AutoState, x: Slice, loss: Loss, weights: Array, *, split: bool = False
+    state: AutoState, x: Slice, loss: Loss, weights: Array, seed: int, *, split: bool = False
 ) -> None:
     """Make the twin: free a slot, and fill it with a new pattern or with half of another."""
     trials, now = state.trials, state.model.n_slices
@@ -105,7 +109,7 @@ def _propose(
         _merge(twin, partner, slot, weights)
     weights[slot] = 0.0
     fill = splits.split if split else _fill
-    if not fill(twin, x, loss, weights, slot):
+    if not fill(twin, x, loss, weights, slot, seed):
         if split:
             trials.split_next = now + SPLIT_PAUSE
         else:
@@ -116,12 +120,12 @@ def _propose(
     trials.gains, trials.started = np.zeros(3), now
 
 
-def _fill(twin: Model, x: Slice, loss: Loss, weights: Array, slot: int) -> bool:
+def _fill(twin: Model, x: Slice, loss: Loss, weights: Array, slot: int, seed: int) -> bool:
     """Put into a free slot what the others leave unexplained of the slice, if anything."""
-    seed = twin.past.seed(twin, x, loss, weights, slot)
-    if seed is None:
+    found = twin.past.seed(twin, x, loss, weights, seed)
+    if found is None:
         return False
-    columns, size = seed
+    columns, size = found
     for view, column in zip(twin.factors.views(), columns, strict=True):
         view[:, slot] = column
     twin.past.clear(slot, size)

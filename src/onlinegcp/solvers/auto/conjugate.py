@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.auto import conjugate_rows
+from onlinegcp.kernels.auto.arguments import Blend
 from onlinegcp.kernels.layout import ALL_MODES, Blocks
-from onlinegcp.kernels.random import stream_key
 from onlinegcp.losses import Loss, OddsForm
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, newton, seeds
 from onlinegcp.solvers.auto.cells import cells_of
 from onlinegcp.solvers.auto.model import Model, Past, Step, silent
 from onlinegcp.solvers.auto.newton import Solution
-from onlinegcp.solvers.auto.odds_sums import PURPOSE, OddsSums, Slopes
+from onlinegcp.solvers.auto.odds_sums import OddsSums, Slopes
 
 Array = NDArray[Any]
 
@@ -67,10 +67,12 @@ class Conjugate(Past):
         rows, width = factors.data.shape
         return cls(np.zeros((rows, width)), np.zeros(width), np.zeros((rows, width)))
 
-    def absorb(self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float) -> None:
+    def absorb(
+        self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float, seed: int
+    ) -> None:
         """Take in a slice of the warm start at the factors as they are."""
         exposure = np.zeros_like(model.factors.data)
-        OddsSums(model.factors, cells_of(x), _form(loss)).rates(weights, ALL_MODES, exposure)
+        _sums(model, x, loss, seed, model.n_slices).rates(weights, ALL_MODES, exposure)
         self.rate = cap * self.rate + exposure
         self.mass = cap * self.mass + weights
 
@@ -87,7 +89,7 @@ class Conjugate(Past):
 
     def step(self, model: Model, x: Slice, loss: Loss, cap: float, seed: int) -> Step:
         """Score a slice, then learn it."""
-        sums = _sums(model, x, loss, stream_key(seed, model.n_slices, PURPOSE))
+        sums = _sums(model, x, loss, seed, model.n_slices)
         if sums.empty:
             return silent(model.factors.width)
         weights, steps, before = newton.solve_roughly(
@@ -133,11 +135,12 @@ class Conjugate(Past):
         counts = phi[first].sum(axis=0)
         self.mass *= cap
         self.mass += counts
+        parts = Blend(old, phi, self.rate, lam, exposure)
         for k in range(factors.ndim):
             floor = floor_of(factors, self.mass, model.unit, k)
             conjugate_rows.absorb(
-                old, phi, self.rate, lam, exposure, factors.offsets[k], factors.offsets[k + 1],
-                scale[k], lift, floor, memory.learned, self.sensitivity, factors.data,
+                parts, factors.offsets[k], factors.offsets[k + 1], scale[k], lift, floor,
+                memory.learned, self.sensitivity, factors.data,
             )  # fmt: skip
         if memory.learned:
             memory.lift = prior * lift / np.maximum(prior + counts, 1e-300)
@@ -156,11 +159,9 @@ class Conjugate(Past):
             if sweep > 0 or slopes is None:
                 sums.responsibilities(weights, ALL_MODES, phi)
             counts = phi[offsets[0] : offsets[1]].sum(axis=0)
+            parts = Blend(old, phi, self.rate, lam, counts[None, :])
             for k in range(factors.ndim):
-                conjugate_rows.blend(
-                    old, phi, self.rate, lam, counts[None, :], offsets[k], offsets[k + 1],
-                    column_sums, data,
-                )  # fmt: skip
+                conjugate_rows.blend(parts, offsets[k], offsets[k + 1], column_sums, data)
             weights = counts
         return weights, phi, weights[None, :], np.ones((factors.ndim, factors.width))
 
@@ -175,15 +176,13 @@ class Conjugate(Past):
             phi, exposure = np.empty_like(data), np.empty_like(data)
         else:
             phi, exposure = slopes.phi, slopes.exposure
-        weights = weights.copy()
+        weights, parts = weights.copy(), Blend(old, phi, self.rate, lam, exposure)
         for sweep in range(SWEEPS):
             for k in range(factors.ndim):
                 if sweep > 0 or k > 0 or slopes is None:
                     sums.responsibilities(weights, k, phi)
                     sums.rates(weights, k, exposure)
-                conjugate_rows.blend(
-                    old, phi, self.rate, lam, exposure, offsets[k], offsets[k + 1], scale[k], data
-                )
+                conjugate_rows.blend(parts, offsets[k], offsets[k + 1], scale[k], data)
                 scale[k][scale[k] <= 0.0] = 1.0
                 weights *= scale[k]
                 sums.refresh()
@@ -191,7 +190,7 @@ class Conjugate(Past):
 
     def solve(self, model: Model, x: Slice, loss: Loss, *, tolerance: float, seed: int) -> Solution:
         """Solve for the weights of a slice; changes nothing."""
-        sums = _sums(model, x, loss, stream_key(seed, 0, PURPOSE))
+        sums = _sums(model, x, loss, seed, 0)
         return newton.solve_odds_form(sums, _start(model, sums), tolerance=tolerance)
 
     def grow(self, model: Model, longer: Callable[[Array], Array]) -> Conjugate:
@@ -228,7 +227,7 @@ class Conjugate(Past):
         self.sensitivity[:, slot] = 0.0
 
     def seed(
-        self, model: Model, x: Slice, loss: Loss, weights: Array, slot: int
+        self, model: Model, x: Slice, loss: Loss, weights: Array, seed: int
     ) -> tuple[list[Array], float] | None:
         """One component fitted to what the others leave of a slice: columns and weight."""
         return seeds.seed_counts(model.factors, cells_of(x), _form(loss), weights)
@@ -250,8 +249,8 @@ def floor_of(factors: Blocks, mass: Array, unit: float, mode: int) -> Array:
     return np.asarray(floor)
 
 
-def _sums(model: Model, x: Slice, loss: Loss, key: int) -> OddsSums:
-    return OddsSums(model.factors, cells_of(x), _form(loss), key)
+def _sums(model: Model, x: Slice, loss: Loss, seed: int, number: int) -> OddsSums:
+    return OddsSums(model.factors, cells_of(x), _form(loss), seed, number)
 
 
 def _start(model: Model, sums: OddsSums) -> Array:

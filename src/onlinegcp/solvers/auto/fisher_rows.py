@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto.weights_newton import ARMIJO
 from onlinegcp.kernels.layout import Blocks, pad_vector
+from onlinegcp.kernels.random import LISTED_ZEROS, TRIAL_COLUMNS, TRIAL_ZEROS, stream_key
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, loudness, seeds
@@ -82,9 +83,11 @@ class FisherRows(Past):
         """Whether only the diagonals of the Fisher matrices are kept."""
         return bool(self.curvature.shape[2] == 1)
 
-    def absorb(self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float) -> None:
+    def absorb(
+        self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float, seed: int
+    ) -> None:
         """Take in a slice of the warm start at the factors as they are."""
-        sums = FisherSums(model.factors, weighted_cells(x, 0, model.n_slices), loss)
+        sums = _sums(model, x, loss, seed, model.n_slices)
         self.absorb_at(sums.tempered(loudness.tempered(model, x)), weights, cap)
 
     def absorb_at(self, sums: FisherSums, weights: Array, cap: float) -> None:
@@ -103,7 +106,7 @@ class FisherRows(Past):
 
     def step(self, model: Model, x: Slice, loss: Loss, cap: float, seed: int) -> Step:
         """Score a slice, then learn it."""
-        sums = FisherSums(model.factors, weighted_cells(x, seed, model.n_slices), loss)
+        sums = _sums(model, x, loss, seed, model.n_slices)
         if sums.empty:
             return silent(model.factors.width)
         before = self._solve(model, sums, 1e-8)
@@ -161,7 +164,7 @@ class FisherRows(Past):
 
     def solve(self, model: Model, x: Slice, loss: Loss, *, tolerance: float, seed: int) -> Solution:
         """Solve for the weights of a slice; changes nothing."""
-        sums = FisherSums(model.factors, weighted_cells(x, seed, 0), loss)
+        sums = _sums(model, x, loss, seed, 0)
         return self._solve(model, sums, min(tolerance, 1e-10))
 
     def _solve(self, model: Model, sums: FisherSums, tolerance: float) -> Solution:
@@ -201,17 +204,16 @@ class FisherRows(Past):
         self.variance[slot] = weight * weight
 
     def seed(
-        self, model: Model, x: Slice, loss: Loss, weights: Array, slot: int
+        self, model: Model, x: Slice, loss: Loss, weights: Array, seed: int
     ) -> tuple[list[Array], float] | None:
         """One component fitted to what the others leave of a slice: columns and weight."""
-        cells = self.cells(model, x, slot)
-        return seeds.seed_slopes(
-            model.factors, cells, loss, weights, slot, model.n_slices, bounded=model.bounded
-        )
+        sums = FisherSums(model.factors, self.cells(model, x, seed), loss)
+        key = stream_key(seed, model.n_slices, TRIAL_COLUMNS)
+        return seeds.seed_slopes(sums, weights, key, bounded=model.bounded)
 
     def cells(self, model: Model, x: Slice, seed: int) -> Weighted:
         """The cells of a slice in which a misfit shows."""
-        return weighted_cells(x, seed, model.n_slices)
+        return weighted_cells(x, stream_key(seed, model.n_slices, TRIAL_ZEROS))
 
     def split(self, parent: int, slot: int, kept: float, given: float) -> None:
         """Let two halves have had these shares of every past weight."""
@@ -277,6 +279,11 @@ class FisherRows(Past):
             if sums.loss.traits.capped_dispersion:
                 ratio = min(1.0, ratio)
             self.dispersion += share * (ratio - self.dispersion)
+
+
+def _sums(model: Model, x: Slice, loss: Loss, seed: int, number: int) -> FisherSums:
+    key = stream_key(seed, number, LISTED_ZEROS)
+    return FisherSums(model.factors, weighted_cells(x, key), loss)
 
 
 class Visit:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto import fisher_sums as kernels
+from onlinegcp.kernels.auto.arguments import ByRow
 from onlinegcp.kernels.layout import Blocks
 from onlinegcp.losses import Loss
 from onlinegcp.solvers.auto.cells import Weighted
@@ -36,7 +37,7 @@ class FisherSums:
         self.factors, self.cells, self.loss = factors, cells, loss
         self.empty = cells.value.size == 0
         self._m = np.empty(cells.value.size)
-        self._listings: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._listings: dict[int, ByRow] = {}
 
     def tempered(self, share: float) -> FisherSums:
         """The same slice, each cell counting for a share of what it did."""
@@ -64,7 +65,7 @@ class FisherSums:
         n, width = self.factors.shape[mode], self.factors.width
         slopes, hessians = np.empty((n, width)), np.empty((n, width, depth))
         y, h = self.slopes(weights)
-        kernels.row_sums(*self._model(), weights, y, h, mode, *self._by_row(mode), slopes, hessians)
+        kernels.row_sums(*self._model(), weights, y, h, mode, self._by_row(mode), slopes, hessians)
         return slopes, hessians
 
     def row_values(self, weights: Array, mode: int) -> Array:
@@ -95,11 +96,10 @@ class FisherSums:
     def _model(self) -> tuple[Array, Array, Array]:
         return self.factors.data, self.factors.offsets, self.cells.index
 
-    def _by_row(self, mode: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Order of the cells by row, and where each row starts."""
+    def _by_row(self, mode: int) -> ByRow:
         if mode not in self._listings:
             column, rows = self.cells.index[:, mode], self.factors.shape[mode]
             starts = np.zeros(rows + 1, dtype=np.int64)
             np.cumsum(np.bincount(column, minlength=rows), out=starts[1:])
-            self._listings[mode] = np.argsort(column, kind="stable"), starts
+            self._listings[mode] = ByRow(np.argsort(column, kind="stable"), starts)
         return self._listings[mode]

@@ -80,7 +80,9 @@ class Past(Stored, abc.ABC):
         return self
 
     @abc.abstractmethod
-    def absorb(self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float) -> None:
+    def absorb(
+        self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float, seed: int
+    ) -> None:
         """Take in a slice of the warm start at the factors as they are."""
 
     def settle(self, model: Model, rows: Array, slices: Sequence[Slice]) -> None:
@@ -115,7 +117,7 @@ class Past(Stored, abc.ABC):
 
     @abc.abstractmethod
     def seed(
-        self, model: Model, x: Slice, loss: Loss, weights: Array, slot: int
+        self, model: Model, x: Slice, loss: Loss, weights: Array, seed: int
     ) -> tuple[list[Array], float] | None:
         """One component fitted to what the others leave of a slice: columns and weight."""
 

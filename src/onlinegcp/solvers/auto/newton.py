@@ -124,7 +124,7 @@ def _solve_poisson(
     em_steps: int,
 ) -> Solution:
     """Minimise column_sums @ s - sum x log(z's)."""
-    factors, cells = sums.factors, sums.cells
+    width, rank = sums.factors.width, sums.factors.rank
     weights, chord = start.copy(), _EMPTY
     if _abounds(sums):
         # The subset's optimum is a start within its sampling error, and its Hessian serves every
@@ -132,8 +132,8 @@ def _solve_poisson(
         few = _solve_subset(sums, column_sums, start, tolerance, max_steps, em_steps)
         weights, chord, em_steps, max_steps = few.weights, few.hessian, 0, 2 * max_steps
     objective, steps, worst = weights_newton.newton_poisson(
-        factors.data, factors.offsets, cells.index, cells.value, column_sums, weights,
-        factors.rank, em_steps, max_steps, tolerance, chord, np.zeros((factors.width,) * 2),
+        sums.listed_cells, column_sums, weights, rank, em_steps, max_steps, tolerance, chord,
+        np.zeros((width, width)),
     )  # fmt: skip
     return Solution(weights, float(objective), int(steps), float(worst))
 
@@ -160,11 +160,13 @@ def _solve_subset(
     factors, value, weights = sums.factors, sums.cells.value, start.copy()
     every = min(value.size // SUBSET, LARGEST_STRIDE)
     some = _one_of_each(value.size, every)
-    few, thin = np.ascontiguousarray(sums.cells.index[some]), value[some] * every
+    few = sums.listed_cells._replace(
+        cells=np.ascontiguousarray(sums.cells.index[some]), value=value[some] * every
+    )
     hessian = np.zeros((factors.width, factors.width))
     _, steps, _ = weights_newton.newton_poisson(
-        factors.data, factors.offsets, few, thin, column_sums, weights, factors.rank,
-        em_steps, min(max_steps, 8), max(tolerance, 1e-3), _EMPTY, hessian,
+        few, column_sums, weights, factors.rank, em_steps, min(max_steps, 8),
+        max(tolerance, 1e-3), _EMPTY, hessian,
     )  # fmt: skip
     return _Few(weights, int(steps), hessian)
 

@@ -21,7 +21,9 @@ from onlinegcp.kernels.auto import (
     tangent,
     weights_newton,
 )
+from onlinegcp.kernels.auto.arguments import Listed
 from onlinegcp.kernels.layout import ALL_MODES, Blocks
+from onlinegcp.kernels.random import COMPONENT_ZEROS, stream_key
 from onlinegcp.losses import OddsForm
 from onlinegcp.solvers.auto.cells import Cells
 
@@ -35,7 +37,6 @@ DRAWS = 128
 # as many draws are made as the budget allows.
 RATE_BUDGET = 3e7
 MOST_DRAWS = 8192
-PURPOSE = 11
 _NOTHING = np.zeros((0, 0))
 
 
@@ -75,16 +76,18 @@ class OddsSums:
         The slice.
     form
         The loss.
-    key
-        64-bit key of the draws, where cells are sampled.
+    seed, number
+        Of the draws, where cells are sampled: the model's seed, and the number of the slice.
     """
 
-    def __init__(self, factors: Blocks, cells: Cells, form: OddsForm, key: int = 0) -> None:
-        self.factors, self.cells, self.form, self.key = factors, cells, form, key
+    def __init__(
+        self, factors: Blocks, cells: Cells, form: OddsForm, seed: int = 0, number: int = 0
+    ) -> None:
+        self.factors, self.cells, self.form, self._draw = factors, cells, form, (seed, number)
+        self.listed_cells = Listed(factors.data, factors.offsets, cells.index, cells.value)
         self.empty = cells.value.size == 0
         # Poisson with every cell observed: all rows of a component have the same exposure.
         self.shares_exposure = form.linear and cells.full
-        self.split = tangent.split_modes(factors.shape)
         work = math.prod(factors.shape) * factors.width
         self.sampled = not form.linear and cells.full and work > EXACT_BUDGET
         self._z = np.zeros(factors.width)
@@ -104,33 +107,26 @@ class OddsSums:
 
     def listed(self, weights: Array, pull: Array, hessian: Array | None = None) -> float:
         """Return the sum of x log m; set its slope and, where asked, minus its curvature."""
-        cells = self.cells
+        curved = hessian is not None
+        out = hessian if curved else _NOTHING
         return float(
-            weights_newton.listed_sums(
-                self.factors.data, self.factors.offsets, cells.index, cells.value, weights,
-                hessian is not None, pull, _NOTHING if hessian is None else hessian, self._block,
-            )
-        )  # fmt: skip
+            weights_newton.listed_sums(self.listed_cells, weights, curved, pull, out, self._block)
+        )
 
     def responsibilities(self, weights: Array, mode: int, phi: Array) -> None:
         """Set `phi` to the components' shares of the counts, in a mode (ALL_MODES: in each)."""
-        cells = self.cells
-        responsibilities.responsibilities(
-            self.factors.data, self.factors.offsets, cells.index, cells.value, weights, mode, phi,
-            self._z,
-        )  # fmt: skip
+        responsibilities.responsibilities(self.listed_cells, weights, mode, phi, self._z)
 
     def slopes(self, weights: Array, sensitivity: Array) -> Slopes:
         """What the slice says at the factors as they are, and how it changes with the memory."""
-        cells, data, width = self.cells, self.factors.data, self.factors.width
+        data, width = self.factors.data, self.factors.width
         # Single precision is plenty for a slope, and halves what a large slice reads at random.
         ratio, phi = np.empty(data.shape, dtype=np.float32), np.empty_like(data)
         slopes, bends = np.zeros(width), np.zeros(width)
         conjugate_rows.ratios(sensitivity, data, ratio)
         bend, logs = responsibilities.with_sensitivity(
-            data, ratio, self.factors.offsets, cells.index, cells.value, weights, phi, slopes,
-            bends, np.zeros(width), np.zeros(width),
-        )  # fmt: skip
+            self.listed_cells, ratio, weights, phi, slopes, bends, np.zeros(width), np.zeros(width)
+        )
         if self.shares_exposure:
             # The model total does not depend on eta: columns of the sensitivity sum to zero.
             exposure = weights[None, :]
@@ -148,14 +144,10 @@ class OddsSums:
 
     def value(self, weights: Array) -> float:
         """Return the sum of v h(m) alone, which is cheaper where cells are summed one by one."""
-        form, factors = self.form, self.factors
+        form = self.form
         if form.linear or form.slope or not self.cells.full or self.sampled:
             return self.tangent(weights)[0]
-        return form.base * float(
-            tangent.tangent_sums(
-                factors.data, factors.offsets, self.split, weights, tangent.VALUE, self._z, _NOTHING
-            )
-        )
+        return form.base * self._by_tiles(weights, tangent.VALUE, self._z, _NOTHING)
 
     def tangent(self, weights: Array) -> tuple[float, Array]:
         """Return the sum of v h(m) and its slope in the weights."""
@@ -174,17 +166,7 @@ class OddsSums:
             )  # fmt: skip
             value = float(weights @ logs)
         else:
-            value = float(
-                tangent.tangent_sums(
-                    factors.data,
-                    factors.offsets,
-                    self.split,
-                    weights,
-                    tangent.VALUE_AND_SLOPE,
-                    pull,
-                    _NOTHING,
-                )
-            )
+            value = self._by_tiles(weights, tangent.VALUE_AND_SLOPE, pull, _NOTHING)
         value *= form.base
         pull *= form.base
         if form.slope:
@@ -210,13 +192,16 @@ class OddsSums:
             for k in modes:
                 self._sampled_rates(weights, k, out)
         else:
-            tangent.tangent_sums(
-                factors.data, factors.offsets, self.split, weights, mode, self._z, out
-            )
+            self._by_tiles(weights, mode, self._z, out)
         if form.base != 1.0:
             out[first:last] *= form.base
         if form.slope:
             self._listed_rates(weights, 0.0, mode, out)
+
+    def _by_tiles(self, weights: Array, wanted: int, pull: Array, rate: Array) -> float:
+        data, offsets = self.factors.data, self.factors.offsets
+        split = tangent.split_modes(self.factors.shape)
+        return float(tangent.tangent_sums(data, offsets, split, weights, wanted, pull, rate))
 
     def _products(self, without: int = -1) -> Array:
         product = np.zeros(self.factors.width)
@@ -227,19 +212,21 @@ class OddsSums:
         return product
 
     def _listed(self, weights: Array, base: float) -> tuple[float, Array]:
-        cells, form, pull = self.cells, self.form, np.zeros(self.factors.width)
+        form, pull = self.form, np.zeros(self.factors.width)
         value = weights_newton.listed_tangent(
-            self.factors.data, self.factors.offsets, cells.seen_index, cells.seen_value,
-            weights, form.linear, base, form.slope, pull, self._z,
-        )  # fmt: skip
+            self._seen(), weights, form.linear, base, form.slope, pull, self._z
+        )
         return float(value), pull
 
     def _listed_rates(self, weights: Array, base: float, mode: int, out: Array) -> None:
-        cells, form = self.cells, self.form
+        form = self.form
         responsibilities.listed_rates(
-            self.factors.data, self.factors.offsets, cells.seen_index, cells.seen_value,
-            weights, form.linear, base, form.slope, mode, out, self._z,
-        )  # fmt: skip
+            self._seen(), weights, form.linear, base, form.slope, mode, out, self._z
+        )
+
+    def _seen(self) -> Listed:
+        cells, factors = self.cells, self.factors
+        return Listed(factors.data, factors.offsets, cells.seen_index, cells.seen_value)
 
     def _cells(self, draws: int) -> Array:
         if draws not in self._draws:
@@ -249,9 +236,8 @@ class OddsSums:
                 rows = slice(factors.offsets[k], factors.offsets[k + 1])
                 np.cumsum(factors.data[rows], axis=0, out=cumulative[rows])
             cells = np.empty((factors.rank * draws, factors.ndim), dtype=np.int64)
-            component_draws.draw_cells(
-                cumulative, factors.offsets, factors.rank, draws, np.uint64(self.key), cells
-            )
+            key = np.uint64(stream_key(*self._draw, COMPONENT_ZEROS))
+            component_draws.draw_cells(cumulative, factors.offsets, factors.rank, draws, key, cells)
             self._draws[draws] = cells
         return self._draws[draws]
 

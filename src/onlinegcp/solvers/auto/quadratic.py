@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.layout import ALL_MODES, Blocks, pad_vector
+from onlinegcp.kernels.random import LISTED_ZEROS, TRIAL_COLUMNS, stream_key
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import fisher_weights, forgetting, loudness, seeds
@@ -91,7 +92,9 @@ class Square(Past):
         past.dispersion = 2.0 * max(self.variance, 1e-300)
         return past
 
-    def absorb(self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float) -> None:
+    def absorb(
+        self, model: Model, x: Slice, loss: Loss, weights: Array, cap: float, seed: int
+    ) -> None:
         """Take in a slice of the warm start at the factors as they are."""
         row = weights[: model.factors.rank]
         share = loudness.tempered(model, x)
@@ -221,7 +224,8 @@ class Square(Past):
     def solve(self, model: Model, x: Slice, loss: Loss, *, tolerance: float, seed: int) -> Solution:
         """Solve for the weights of a slice; changes nothing."""
         if x.n_observed < x.size:
-            sums = FisherSums(model.factors, weighted_cells(x, seed, 0), loss)
+            key = stream_key(seed, 0, LISTED_ZEROS)
+            sums = FisherSums(model.factors, weighted_cells(x, key), loss)
             return fisher_weights.solve_weights(sums, [model.mean_weights], bounded=model.bounded)
         normal = _normal_equations(model.factors, x)
         weights = solve_weights(normal.gram, normal.right, bounded=model.bounded)
@@ -248,12 +252,11 @@ class Square(Past):
         self.slope[:, slot] = 0.0
 
     def seed(
-        self, model: Model, x: Slice, loss: Loss, weights: Array, slot: int
+        self, model: Model, x: Slice, loss: Loss, weights: Array, seed: int
     ) -> tuple[list[Array], float] | None:
         """One component fitted to what the others leave of a slice: columns and weight."""
-        return seeds.seed_residual(
-            model.factors, x, weights, slot, model.n_slices, bounded=model.bounded
-        )
+        key = stream_key(seed, model.n_slices, TRIAL_COLUMNS)
+        return seeds.seed_residual(model.factors, x, weights, key, bounded=model.bounded)
 
     def split(self, parent: int, slot: int, kept: float, given: float) -> None:
         """Let two halves have had these shares of every past weight."""

@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto import fisher_sums
-from onlinegcp.kernels.layout import Blocks, pad_vector, stack_factors
-from onlinegcp.kernels.random import stream_key, uniform
-from onlinegcp.losses import Loss, OddsForm
+from onlinegcp.kernels.layout import Blocks, stack_factors
+from onlinegcp.kernels.random import uniform
+from onlinegcp.losses import OddsForm
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto.cells import Cells, Weighted
+from onlinegcp.solvers.auto.cells import Cells
+from onlinegcp.solvers.auto.fisher_sums import FisherSums
 from onlinegcp.solvers.auto.slice_products import slice_products
 
 Array = NDArray[Any]
 Seed = tuple[list[Array], float]
 
 STEPS = 10
-PURPOSE = 13
 
 
 def seed_counts(factors: Blocks, cells: Cells, form: OddsForm, weights: Array) -> Seed | None:
@@ -41,86 +41,88 @@ def seed_counts(factors: Blocks, cells: Cells, form: OddsForm, weights: Array) -
             for k, n in enumerate(factors.shape)
         ]
         if step < STEPS:
-            own = size * np.prod([c[cells.index[:, k]] for k, c in enumerate(columns)], axis=0)
+            own = size * at_cells(columns, cells.index)
             share = cells.value * own / (m + own + 1e-300)
     return columns, float(share.sum())
 
 
 def seed_residual(
-    factors: Blocks, x: Slice, weights: Array, seed: int, number: int, *, bounded: bool
+    factors: Blocks, x: Slice, weights: Array, key: int, *, bounded: bool
 ) -> Seed | None:
-    """Leading rank-one term of the residual, by alternating products."""
+    """Leading rank-one term of the residual of a complete slice."""
     views, rank = factors.views(), factors.rank
-    one = _random_columns(factors, seed, number, bounded=bounded)
-    products = np.zeros_like(one.data)
+    one = stack_factors([c[:, None] for c in _random_columns(factors, key)])
+    if bounded:
+        np.abs(one.data, out=one.data)
+    columns, products = [view[:, 0] for view in one.views()], np.zeros_like(one.data)
 
-    def fresh(k: int) -> Array:
+    def asked(k: int) -> Array:
         slice_products(x, one, k, products)
         inner = np.ones(rank)
-        for j, other in enumerate(one.views()):
+        for j, other in enumerate(columns):
             if j != k:
-                inner *= views[j].T @ other[:, 0]
+                inner *= views[j].T @ other
         mine = products[one.offsets[k] : one.offsets[k + 1], 0]
         return np.asarray(mine - views[k] @ (weights[:rank] * inner))
 
-    size = _alternate(one, fresh, bounded=bounded)
-    return None if size is None else (_columns(one), size)
+    length = _alternate(columns, asked, bounded=bounded)
+    return None if length is None else ([c.copy() for c in columns], length)
 
 
-def seed_slopes(
-    factors: Blocks,
-    cells: Weighted,
-    loss: Loss,
-    weights: Array,
-    seed: int,
-    number: int,
-    *,
-    bounded: bool,
-) -> Seed | None:
+def seed_slopes(sums: FisherSums, weights: Array, key: int, *, bounded: bool) -> Seed | None:
     """Rank-one direction of steepest descent of the loss, with a Newton step for its size."""
-    m = np.empty(cells.value.size)
-    fisher_sums.model_values(factors.data, factors.offsets, cells.index, weights, m)
-    pull = -cells.weight * loss.deriv(cells.value, m)
-    bend = cells.weight * np.maximum(loss.fisher(cells.value, m), 0.0)
-    one = _random_columns(factors, seed, number, bounded=bounded)
-    unit, slopes = pad_vector(np.ones(1)), np.zeros_like(one.data)
-
-    def fresh(k: int) -> Array:
-        fisher_sums.row_slopes(one.data, one.offsets, cells.index, unit, pull, slopes)
-        return slopes[one.offsets[k] : one.offsets[k + 1], 0].copy()
-
-    if _alternate(one, fresh, bounded=bounded) is None:
+    slopes, bend = sums.slopes(weights)
+    columns = leading_pattern(sums.factors, sums.cells.index, -slopes, key, bounded=bounded)
+    if columns is None:
         return None
-    z = np.empty(cells.value.size)
-    fisher_sums.model_values(one.data, one.offsets, cells.index, unit, z)
+    z = at_cells(columns, sums.cells.index)
     below = float(bend @ z**2)
-    size = float(pull @ z) / below if below > 0.0 else 0.0
-    return (_columns(one), size) if size > 0.0 else None
+    size = -float(slopes @ z) / below if below > 0.0 else 0.0
+    return (columns, size) if size > 0.0 else None
 
 
-def _alternate(one: Blocks, fresh: Callable[[int], Array], *, bounded: bool) -> float | None:
-    """Replace one mode after the other by what the others ask for; return the last length."""
+def leading_pattern(
+    factors: Blocks, index: NDArray[np.int32], pull: Array, key: int, *, bounded: bool
+) -> list[Array] | None:
+    """Columns of unit length whose product is most like what cells pull towards."""
+    columns = _random_columns(factors, key)
+    if bounded:
+        columns = [np.abs(c) for c in columns]
+
+    def asked(k: int) -> Array:
+        others = [c if j != k else np.ones_like(c) for j, c in enumerate(columns)]
+        rest = pull * at_cells(others, index)
+        return np.bincount(index[:, k], weights=rest, minlength=len(columns[k]))
+
+    return None if _alternate(columns, asked, bounded=bounded) is None else columns
+
+
+def at_cells(columns: list[Array], index: NDArray[np.int32]) -> Array:
+    """The rank-one pattern of these columns in some cells."""
+    return np.asarray(np.prod([c[index[:, k]] for k, c in enumerate(columns)], axis=0))
+
+
+def _alternate(
+    columns: list[Array], asked: Callable[[int], Array], *, bounded: bool
+) -> float | None:
+    """Replace one column after the other by what the rest asks for, scaled to length one.
+
+    Returns the length of the last one before that, None if nothing is asked for.
+    """
     length = 0.0
     for _ in range(STEPS):
-        for k, column in enumerate(one.views()):
-            asked = fresh(k)
+        for k, column in enumerate(columns):
+            fresh = asked(k)
             if bounded:
-                np.maximum(asked, 0.0, out=asked)
-            length = float(np.sqrt(asked @ asked))
+                fresh = np.maximum(fresh, 0.0)
+            length = float(np.sqrt(fresh @ fresh))
             if not length > 0.0:
                 return None
-            column[:, 0] = asked / length
+            column[:] = fresh / length
     return length
 
 
-def _random_columns(factors: Blocks, seed: int, number: int, *, bounded: bool) -> Blocks:
-    draws = uniform(stream_key(seed, number, PURPOSE), int(factors.offsets[-1])) - 0.5
+def _random_columns(factors: Blocks, key: int) -> list[Array]:
+    draws = uniform(key, int(factors.offsets[-1])) - 0.5
     columns = np.split(draws, factors.offsets[1:-1])
-    one = stack_factors([(c / max(float(np.sqrt(c @ c)), 1e-300))[:, None] for c in columns])
-    if bounded:
-        np.abs(one.data, out=one.data)
-    return one
-
-
-def _columns(one: Blocks) -> list[Array]:
-    return [column[:, 0].copy() for column in one.views()]
+    return [c / max(float(np.sqrt(c @ c)), 1e-300) for c in columns]

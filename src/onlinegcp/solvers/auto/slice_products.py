@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto import dense_products, responsibilities
+from onlinegcp.kernels.auto.arguments import Listed
 from onlinegcp.kernels.layout import ALL_MODES, Blocks
 from onlinegcp.slices import Slice
 
@@ -24,6 +25,5 @@ def slice_products(x: Slice, factors: Blocks, mode: int, out: Array) -> None:
     last = factors.offsets[-1] if every else factors.offsets[mode + 1]
     out[first:last] = 0.0
     ones, z = np.ones(factors.width), np.zeros(factors.width)
-    responsibilities.listed_rates(
-        factors.data, factors.offsets, x.index, x.value, ones, True, 0.0, 1.0, mode, out, z
-    )
+    listed = Listed(factors.data, factors.offsets, x.index, x.value)
+    responsibilities.listed_rates(listed, ones, True, 0.0, 1.0, mode, out, z)

@@ -46,6 +46,7 @@ def start(
     forget: float | str = "auto",
     reseed: bool = True,
     lower: float | None = None,
+    seed: int = 0,
 ) -> AutoState:
     """Make the state from a model of the first slices.
 
@@ -65,6 +66,8 @@ def start(
         Whether components may be replaced or merged, each time on trial.
     lower
         0 keeps factors and weights nonnegative, whatever the loss; None takes the loss's own bound.
+    seed
+        Seed of the draws, where cells are sampled.
     """
     bounded = is_bounded(loss, lower)
     blocks = stack_factors([np.asarray(a, dtype=np.float64) for a in factors])
@@ -84,7 +87,7 @@ def start(
     none = np.zeros(blocks.width)
     memory = forgetting.start(forget, blocks.width, 1.0)
     model = Model(blocks, memory, past, none, none, none, bounded)
-    _absorb_warm_start(model, rows, list(slices), loss)
+    _absorb_warm_start(model, rows, list(slices), loss, seed)
     return AutoState(model, Trials(), reseed)
 
 
@@ -122,7 +125,9 @@ def _past_for(loss: Loss, factors: Blocks) -> type[Past]:
     return Conjugate
 
 
-def _absorb_warm_start(model: Model, rows: Array, slices: list[Slice], loss: Loss) -> None:
+def _absorb_warm_start(
+    model: Model, rows: Array, slices: list[Slice], loss: Loss, seed: int
+) -> None:
     """Build the past the warm-start slices would have left."""
     if len(slices) != len(rows):
         raise DataError(
@@ -140,7 +145,7 @@ def _absorb_warm_start(model: Model, rows: Array, slices: list[Slice], loss: Los
         model.past = model.past.suited(model, x)
         model.last_weights = pad_vector(row)
         cap = forgetting.schedule(model.n_slices)
-        model.past.absorb(model, x, loss, model.last_weights, cap)
+        model.past.absorb(model, x, loss, model.last_weights, cap, seed)
     model.mean_weights = pad_vector(rows.mean(axis=0))
     model.usage = pad_vector(np.abs(rows).mean(axis=0))
     model.past.settle(model, rows, slices)
@@ -163,7 +168,7 @@ def step(
         With 2 or more, a component's trial runs beside the model in a second thread; results do
         not depend on it.
     seed
-        Seed of the draws, where cells are sampled.
+        Seed of the draws, where cells are sampled and where a component's trial begins.
     """
     _check_shape(state, x)
     state = state.copy()
@@ -177,7 +182,7 @@ def step(
         done = _learn(state.model, x, loss, seed)
         rival = None if twin is None else _learn(twin, x, loss, seed)
     if state.reseed and done.informative:
-        done = components.supervise(state, x, loss, done, rival)
+        done = components.supervise(state, x, loss, done, rival, seed)
     rank = state.factors.rank
     return state, replace(done, weights=done.weights[:rank], forget=done.forget[:rank])
 

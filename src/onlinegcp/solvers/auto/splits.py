@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.auto import fisher_sums
-from onlinegcp.kernels.random import stream_key, uniform
+from onlinegcp.kernels.random import TRIAL_CELLS, TRIAL_COLUMNS, stream_key, uniform
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto.cells import Weighted
+from onlinegcp.solvers.auto.fisher_sums import FisherSums
 from onlinegcp.solvers.auto.model import Model
+from onlinegcp.solvers.auto.seeds import at_cells, leading_pattern
 
 Array = NDArray[Any]
 
 TILT = 0.5  # how far the halves' patterns move away from the old one
 MOST_CELLS = 1 << 16  # a sample of so many cells shows well enough where the misfit is
-STEPS = 10
-PURPOSE = 14
 
 
-def split(twin: Model, x: Slice, loss: Loss, weights: Array, slot: int) -> bool:
+def split(twin: Model, x: Slice, loss: Loss, weights: Array, slot: int, seed: int) -> bool:
     """Divide the component with the largest misfit; its second half takes a slot.
 
     Parameters
@@ -41,13 +41,15 @@ def split(twin: Model, x: Slice, loss: Loss, weights: Array, slot: int) -> bool:
         Weights of the slice (width,), zero in the slot.
     slot
         The component that was given up.
+    seed
+        Seed of the draws.
 
     Returns
     -------
     Whether there was anything to split.
     """
     factors = twin.factors
-    index, pull, bend = _misfit(twin, x, loss, weights, slot)
+    index, pull, bend = _misfit(twin, x, loss, weights, seed)
     parts = np.broadcast_to(weights, (len(index), factors.width))
     for k in range(factors.ndim):
         parts = parts * factors.data[factors.offsets[k] + index[:, k]]
@@ -60,7 +62,7 @@ def split(twin: Model, x: Slice, loss: Loss, weights: Array, slot: int) -> bool:
         steps = _excess(twin, index, np.maximum(pull, 0.0) * parts[:, parent], parent)
     else:
         own = np.abs(parts[:, parent]) / np.maximum(np.abs(parts).sum(axis=1), 1e-300)
-        steps = _leading(twin, index, pull * own, bend, float(weights[parent]), slot)
+        steps = _leading(twin, index, pull * own, bend, float(weights[parent]), seed)
     if steps is None:
         return False
     shares_of = np.full(2, 0.5)
@@ -74,20 +76,18 @@ def split(twin: Model, x: Slice, loss: Loss, weights: Array, slot: int) -> bool:
 
 
 def _misfit(
-    twin: Model, x: Slice, loss: Loss, weights: Array, slot: int
+    twin: Model, x: Slice, loss: Loss, weights: Array, seed: int
 ) -> tuple[NDArray[np.int32], Array, Array]:
     """Cells of the slice, how strongly each pulls the model upwards, and the curvature there."""
-    factors = twin.factors
-    cells = twin.past.cells(twin, x, slot)
-    index, value, weight = cells.index, cells.value, cells.weight
-    if len(value) > MOST_CELLS:
-        draws = uniform(stream_key(slot, twin.n_slices, PURPOSE), MOST_CELLS)
-        some = ((np.arange(MOST_CELLS) + draws) / MOST_CELLS * len(value)).astype(np.int64)
-        index, value, weight = np.ascontiguousarray(index[some]), value[some], weight[some]
-    m = np.empty(len(value))
-    fisher_sums.model_values(factors.data, factors.offsets, index, weights, m)
-    bend = weight * np.maximum(loss.fisher(value, m), 0.0)
-    return index, -weight * loss.deriv(value, m), bend
+    cells = twin.past.cells(twin, x, seed)
+    count = len(cells.value)
+    if count > MOST_CELLS:
+        draws = uniform(stream_key(seed, twin.n_slices, TRIAL_CELLS), MOST_CELLS)
+        some = ((np.arange(MOST_CELLS) + draws) / MOST_CELLS * count).astype(np.int64)
+        index = np.ascontiguousarray(cells.index[some])
+        cells = Weighted(index, cells.value[some], cells.weight[some])
+    slopes, bend = FisherSums(twin.factors, cells, loss).slopes(weights)
+    return cells.index, -slopes, bend
 
 
 def _excess(twin: Model, index: Array, share: Array, parent: int) -> list[Array] | None:
@@ -102,27 +102,18 @@ def _excess(twin: Model, index: Array, share: Array, parent: int) -> list[Array]
 
 
 def _leading(
-    twin: Model, index: Array, share: Array, bend: Array, weight: float, slot: int
+    twin: Model, index: NDArray[np.int32], share: Array, bend: Array, weight: float, seed: int
 ) -> list[Array] | None:
     """Steps to either side that would explain a signed component's part of the misfit.
 
     The halves (a + u)(b + v) and (a - u)(b - v) add up to 2 ab + 2 uv: so uv is the leading
     rank-one pattern of the misfit, of a size relative to the component's weight.
     """
-    factors = twin.factors
-    draws = uniform(stream_key(slot, twin.n_slices, PURPOSE), int(factors.offsets[-1])) - 0.5
-    columns = [_sized(c, twin)[0] for c in np.split(draws, factors.offsets[1:-1])]
-    for _ in range(STEPS):
-        for k, n in enumerate(factors.shape):
-            rest = share.copy()
-            for j, column in enumerate(columns):
-                if j != k:
-                    rest *= column[index[:, j]]
-            fresh = np.bincount(index[:, k], weights=rest, minlength=n)
-            if not fresh.any():
-                return None
-            columns[k], _ = _sized(fresh, twin)
-    pattern = np.prod([c[index[:, k]] for k, c in enumerate(columns)], axis=0)
+    key = stream_key(seed, twin.n_slices, TRIAL_COLUMNS)
+    columns = leading_pattern(twin.factors, index, share, key, bounded=False)
+    if columns is None:
+        return None
+    pattern = at_cells(columns, index)
     below = float(bend @ pattern**2) * abs(weight)
     if not below > 0.0:
         return None

@@ -1,0 +1,153 @@
+"""Spellings of dates and times: which format a text is written in.
+
+A text is cut into words and numbers. A name of a month, a year of four digits and a clock leave
+few numbers over, and what they mean follows from the order in which people write dates. Where two
+orders are possible, as in 03/04/2015, the whole column decides, or nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_FULL_MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+_DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_FULL_DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_CLOCK = r"\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[aApP][mM])?"
+_WORDS = re.compile(rf"({_CLOCK})|(?<=[\d ])([+-]\d\d:?\d\d)$|([A-Za-z]+)|(\d+)|([^A-Za-z\d]+)")
+_NO_DAY = re.compile(r"%[djeDFxcs+]")
+
+
+def layouts_of(text: str) -> list[str]:
+    """Formats in which a text can be read as a date or time; the likeliest first.
+
+    Examples
+    --------
+    >>> layouts_of("Jan 1 2000"), layouts_of("2015/01/01 01:00:00")
+    (['%B %d %Y'], ['%Y/%m/%d %H:%M:%S'])
+    >>> layouts_of("03/04/2015"), layouts_of("flight 12")
+    (['%m/%d/%Y', '%d/%m/%Y'], [])
+    """
+    pattern: list[str] = []
+    numbers: list[tuple[int, str]] = []  # place in the pattern, and digits
+    seen = {"month": False, "year": False, "clock": False}
+    for clock, offset, word, digits, mark in _WORDS.findall(text.strip()):
+        name = word.lower()
+        if clock and not seen["clock"]:
+            seen["clock"] = True
+            pattern.append(_clock(clock))
+        elif offset and seen["clock"]:
+            pattern.append("%z")
+        elif offset and not seen["year"] and ":" not in offset:  # 31-12-2021
+            seen["year"] = True
+            pattern += [offset[0], "%Y"]
+        elif name in _MONTHS + _FULL_MONTHS and not seen["month"]:
+            seen["month"] = True
+            pattern.append("%B")
+        elif name in _DAYS + _FULL_DAYS:
+            pattern.append("%a" if name in _DAYS else "%A")
+        elif name == "t" and pattern:
+            pattern.append(word)
+        elif len(digits) == 4 and not seen["year"]:
+            seen["year"] = True
+            pattern.append("%Y")
+        elif len(digits) == 8 and not (numbers or seen["year"]):
+            seen["year"] = seen["month"] = True
+            pattern.append("%Y%m%d")
+        elif 1 <= len(digits) <= 2 and len(numbers) < 3 and "%Y%m%d" not in pattern:
+            numbers.append((len(pattern), digits))
+            pattern.append("")
+        elif mark:
+            pattern.append(mark.replace("%", "%%"))
+        else:
+            return []
+    return [
+        "".join(_filled(pattern, numbers, parts))
+        for parts in _orders(pattern, numbers, month=seen["month"], year=seen["year"])
+    ]
+
+
+def fitting(column: pl.Series) -> list[str]:
+    """Formats in which every text of a column can be read.
+
+    Parameters
+    ----------
+    column
+        Texts; nulls do not count.
+    """
+    texts = column.drop_nulls().unique(maintain_order=True)
+    if not len(texts):
+        return []
+    return [
+        layout for layout in layouts_of(str(texts[0])) if not read_as(texts, layout).null_count()
+    ]
+
+
+def read_as(column: pl.Series, layout: str) -> pl.Series:
+    """Times of texts in a format, null where they do not fit; dates if it has no clock.
+
+    A format without a day, such as "%b %Y", means the first.
+    """
+    if not _NO_DAY.search(layout):
+        column, layout = column + " 1", layout + " %d"
+        if not re.search(r"%[mbBh]", layout):
+            column, layout = column + " 1", layout + " %m"
+    times = column.str.to_datetime(layout, time_unit="us", strict=False)
+    clock = re.search(r"%[HIkljTRXcs+]", layout)
+    return times if clock else times.dt.date()
+
+
+def _clock(text: str) -> str:
+    half = " %p" if " " in text else "%p"
+    seconds = "%.f" if "." in text else ""
+    seconds = ":%S" + seconds if text.count(":") == 2 else ""
+    return f"%I:%M{seconds}{half}" if text[-1] in "mM" else f"%H:%M{seconds}"
+
+
+def _orders(
+    pattern: list[str], numbers: list[tuple[int, str]], *, month: bool, year: bool
+) -> list[tuple[str, ...]]:
+    """What the numbers may mean, in the order in which they stand."""
+    if "%Y%m%d" in pattern:
+        return [()]
+    if month and year:
+        return [()] if not numbers else [("%d",)] if len(numbers) == 1 else []
+    if month:  # 3-Mar-15
+        return [("%d", "%y")] if len(numbers) == 2 else []
+    if year and len(numbers) == 1:  # 2015-03 and 3/2015
+        return [("%m",)]
+    if year and len(numbers) == 2:
+        if pattern.index("%Y") < numbers[0][0]:
+            return [("%m", "%d")]
+        # Whoever writes dots puts the day first.
+        dots = "." in pattern
+        return [("%d", "%m")] if dots else [("%m", "%d"), ("%d", "%m")]
+    if len(numbers) == 3:
+        return [("%m", "%d", "%y"), ("%d", "%m", "%y"), ("%y", "%m", "%d")]
+    return []
+
+
+def _filled(
+    pattern: list[str], numbers: list[tuple[int, str]], parts: tuple[str, ...]
+) -> list[str]:
+    filled = list(pattern)
+    for (place, _), part in zip(numbers, parts, strict=False):
+        filled[place] = part
+    return filled

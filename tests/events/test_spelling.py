@@ -1,0 +1,94 @@
+"""Spellings of dates: what people write is recognised, what can mean two days is not guessed."""
+
+from __future__ import annotations
+
+import datetime
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlinegcp.errors import DataError
+from onlinegcp.events.spelling import fitting, layouts_of, read_as
+from onlinegcp.events.time_column import TimeColumn
+
+# Python's own formatting is the other side of what is tested.
+SPELLINGS = [
+    *("%Y/%m/%d", "%Y.%m.%d", "%Y%m%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y"),
+    *("%b %d %Y", "%B %d, %Y", "%d %b %Y", "%d-%b-%y", "%a, %d %b %Y", "%A %d %B %Y"),
+    *("%Y/%m/%d %H:%M:%S", "%m/%d/%Y %I:%M %p", "%d.%m.%Y %H:%M", "%b %d %Y %I:%M:%S%p"),
+    *("%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S", "%Y/%m/%dT%H:%M"),
+]
+
+
+def where(row):
+    return f"ROW {row}"
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.datetimes(datetime.datetime(1971, 1, 1), datetime.datetime(2060, 1, 1)), max_size=8)
+)
+def test_what_python_writes_is_read_back(spelling, times):
+    times = [datetime.datetime(2021, 12, 31, 23, 59, 58), *times]
+    if "%y" in spelling:  # two digits mean 1970 to 2069
+        times = [time for time in times if time.year < 2069]
+    texts = [time.strftime(spelling) for time in times]
+    column = TimeColumn("t")
+    ticks, valid = column.read(pl.Series("t", texts), where)
+    assert valid is None
+    expected = [datetime.datetime.strptime(text, spelling) for text in texts]
+    assert ticks.view("M8[us]").astype(datetime.datetime).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "first"),
+    [
+        (["2015-03", "2016-12"], "2015-03-01"),
+        (["Mar 2015"], "2015-03-01"),
+        (["3/2015"], "2015-03-01"),
+        (["1900", "2017"], "1900-01-01"),
+        ([1900, None, 2017], "1900-01-01"),
+        ([1900.0], "1900-01-01"),
+    ],
+)
+def test_months_and_years_mean_their_first_day(texts, first):
+    column = TimeColumn("t")
+    ticks, _ = column.read(pl.Series("t", texts), where)
+    assert str(ticks[:1].view("M8[us]")[0])[:10] == first
+    assert column.kind == "date"
+
+
+def test_an_order_that_only_later_rows_decide_is_taken_from_them():
+    column = TimeColumn("t")
+    ticks, _ = column.read(pl.Series(["03/04/2015", "25/04/2015"]), where)
+    assert str(ticks.view("M8[us]")[0])[:10] == "2015-04-03"
+    # Tomorrow's file goes on in the same way, though it could mean two days by itself.
+    restored = TimeColumn("t")
+    restored.restore(column.state())
+    ticks, _ = restored.read(pl.Series(["03/04/2015"]), where)
+    assert str(ticks.view("M8[us]")[0])[:10] == "2015-04-03"
+
+
+def test_what_can_mean_two_days_is_refused_with_both_formats():
+    with pytest.raises(DataError, match="ROW 1 has '03/04/2015'") as error:
+        TimeColumn("t").read(pl.Series([None, "03/04/2015", "01/02/2015"]), where)
+    assert "time_format='%m/%d/%Y' or time_format='%d/%m/%Y'" in str(error.value)
+
+
+def test_the_row_that_is_written_otherwise_is_named_with_a_format_that_fits_it():
+    with pytest.raises(DataError, match="written as %B %d %Y, but ROW 1 has '2001/05/06'") as error:
+        TimeColumn("t").read(pl.Series(["Jan 1 2000", "2001/05/06"]), where)
+    assert "time_format='%Y/%m/%d'" in str(error.value)
+    with pytest.raises(DataError, match=r"ROW 0 has 'soon'.*%Y, %m, %d"):
+        TimeColumn("t").read(pl.Series(["soon"]), where)
+
+
+@settings(deadline=None)
+@given(st.text(max_size=25))
+def test_any_text_gives_formats_that_polars_understands(text):
+    for layout in layouts_of(text):
+        read_as(pl.Series([text]), layout)
+    assert isinstance(fitting(pl.Series([text, None])), list)
