@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onlinegcp.errors import BackendError as BackendError
     from onlinegcp.errors import DataError as DataError
+    from onlinegcp.errors import DivergenceWarning as DivergenceWarning
     from onlinegcp.errors import MissingFileError as MissingFileError
     from onlinegcp.errors import OnlineGCPError as OnlineGCPError
     from onlinegcp.errors import StateError as StateError
@@ -43,14 +44,19 @@ if TYPE_CHECKING:
     from onlinegcp.static.cp_als import cp_als as cp_als
     from onlinegcp.static.cp_apr import cp_apr as cp_apr
     from onlinegcp.static.gcp import gcp as gcp
+    from onlinegcp.streaming.acp import ACP as ACP
     from onlinegcp.streaming.cp_stream import CPStream as CPStream
     from onlinegcp.streaming.ensign import Ensign as Ensign
+    from onlinegcp.streaming.gocpte import GOCPTE as GOCPTE
     from onlinegcp.streaming.mast import MAST as MAST
+    from onlinegcp.streaming.olstec import OLSTEC as OLSTEC
     from onlinegcp.streaming.online_cp import OnlineCP as OnlineCP
     from onlinegcp.streaming.online_gcp import OnlineGCP as OnlineGCP
     from onlinegcp.streaming.online_sgd import OnlineSGD as OnlineSGD
     from onlinegcp.streaming.post import POST as POST
+    from onlinegcp.streaming.rlst import RLST as RLST
     from onlinegcp.streaming.sambaten import SamBaTen as SamBaTen
+    from onlinegcp.streaming.sdt import SDT as SDT
     from onlinegcp.streaming.seek_and_destroy import SeekAndDestroy as SeekAndDestroy
     from onlinegcp.streaming.sgd import SGD as SGD
     from onlinegcp.streaming.vbi import VBI as VBI
@@ -61,6 +67,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "BackendError": "errors",
     "DataError": "errors",
+    "DivergenceWarning": "errors",
     "MissingFileError": "errors",
     "OnlineGCPError": "errors",
     "StateError": "errors",
@@ -97,17 +104,28 @@ _HOMES = {
     "OnlineCP": "streaming.online_cp",
     "OnlineGCP": "streaming.online_gcp",
     "OnlineSGD": "streaming.online_sgd",
+    "OLSTEC": "streaming.olstec",
+    "RLST": "streaming.rlst",
+    "SDT": "streaming.sdt",
+    "ACP": "streaming.acp",
+    "GOCPTE": "streaming.gocpte",
     "SGD": "streaming.sgd",
 }
 
 __all__ = [
+    "ACP",
+    "GOCPTE",
     "MAST",
+    "OLSTEC",
     "POST",
+    "RLST",
+    "SDT",
     "SGD",
     "VBI",
     "BackendError",
     "CPStream",
     "DataError",
+    "DivergenceWarning",
     "Ensign",
     "EventStream",
     "KTensor",

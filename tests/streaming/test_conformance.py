@@ -12,9 +12,14 @@ from onlinegcp.solvers.sgd.history import KINDS as HISTORIES
 from onlinegcp.solvers.sgd.sampling import KINDS as SAMPLERS
 from onlinegcp.solvers.sgd.steps import KINDS as STEPS
 from onlinegcp.streaming import (
+    ACP,
+    GOCPTE,
     MAST,
     METHODS,
+    OLSTEC,
     POST,
+    RLST,
+    SDT,
     VBI,
     CPStream,
     Ensign,
@@ -26,7 +31,11 @@ from onlinegcp.streaming import (
 from onlinegcp.testing import LEARNING_CHECKS, PROTOCOL_CHECKS, check_streaming
 from paper_models import gcp_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # SDT says so where noise spoils its window, and must keep the protocol all the same.
+    pytest.mark.filterwarnings("ignore::onlinegcp.DivergenceWarning"),
+]
 
 # Small solves: the protocol must hold whatever is learned.
 QUICK = {
@@ -71,6 +80,11 @@ MODELS = {
     "mast": MAST(2, forget=0.8, init_slices=10),
     "sambaten": SamBaTen(2, batch=5, adapt=0.5, forget=0.8, init_slices=10),
     "ensign": Ensign(2, batch=5, max_rank=6, forget=0.8, init_slices=10),
+    "olstec": OLSTEC(2, init_slices=10),
+    "rlst": RLST(2, init_slices=10),
+    "sdt": SDT(2, init_slices=10),
+    "acp": ACP(2, init_slices=10),
+    "gocpte": GOCPTE(2, forget=0.8, init_slices=10),
 }
 VARIANTS = {
     "online_cp, jacobi": OnlineCP(2, order="jacobi", forget=0.8, init_slices=5, init_starts=1),
@@ -86,6 +100,13 @@ VARIANTS = {
     "seek_and_destroy, rank given": SeekAndDestroy(2, batch=4, batch_rank=2, match="first"),
     "ensign, nonnegative": Ensign(2, batch=4, nonnegative=True, init_slices=5, init_starts=1),
     "cp_stream, nonnegative": CPStream(2, nonnegative=True, init_slices=5, init_starts=1),
+    "olstec, simplified": OLSTEC(2, form="simplified", init_slices=5, init_starts=1),
+    "olstec, no ridge": OLSTEC(2, ridge=0.0, weight_ridge=0.0, init_slices=5, init_starts=1),
+    "rlst, window": RLST(2, window=6, repeats=1, init_slices=5, init_starts=1),
+    "sdt, plain window": SDT(2, forget=1.0, window=5, init_slices=5, init_starts=1),
+    "acp, as coded": ACP(2, regressors="data", samples=20, init_slices=5, init_starts=1),
+    "rolcp": ACP(2, variant="rolcp", init_slices=5, init_starts=1),
+    "gocpte, one pass": GOCPTE(2, passes=1, ridge=0.0, init_slices=5, init_starts=1),
     "least squares": gcp_model(2, weight_solver="least_squares", **QUICK),
     "bounded least squares": gcp_model(2, weight_solver="least_squares", lower=0.0, **QUICK),
     "lower bound": gcp_model(2, lower=0.05, **QUICK),

@@ -18,9 +18,14 @@ from sklearn.utils.estimator_checks import check_estimator
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import (
+    ACP,
+    GOCPTE,
     MAST,
     METHODS,
+    OLSTEC,
     POST,
+    RLST,
+    SDT,
     SGD,
     VBI,
     CPStream,
@@ -47,6 +52,11 @@ MODELS = {
     "mast": MAST(2, init_starts=1),
     "sambaten": SamBaTen(2, init_starts=1),
     "ensign": Ensign(2, max_rank=2, init_starts=1),
+    "olstec": OLSTEC(2, init_starts=1),
+    "rlst": RLST(2, init_starts=1),
+    "sdt": SDT(2, init_starts=1),
+    "acp": ACP(2, init_starts=1),
+    "gocpte": GOCPTE(2, init_starts=1),
 }  # fmt: skip
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from onlinegcp.streaming.acp import ACP
 from onlinegcp.streaming.cp_stream import CPStream
 from onlinegcp.streaming.ensign import Ensign
+from onlinegcp.streaming.gocpte import GOCPTE
 from onlinegcp.streaming.mast import MAST
 from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.olstec import OLSTEC
 from onlinegcp.streaming.online_cp import OnlineCP
 from onlinegcp.streaming.online_gcp import OnlineGCP
 from onlinegcp.streaming.online_sgd import OnlineSGD
 from onlinegcp.streaming.post import POST
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.rlst import RLST
 from onlinegcp.streaming.sambaten import SamBaTen
+from onlinegcp.streaming.sdt import SDT
 from onlinegcp.streaming.seek_and_destroy import SeekAndDestroy
 from onlinegcp.streaming.sgd import SGD
 from onlinegcp.streaming.vbi import VBI
@@ -27,12 +32,22 @@ METHODS: dict[str, type[StreamingModel]] = {
     "mast": MAST,
     "sambaten": SamBaTen,
     "ensign": Ensign,
+    "olstec": OLSTEC,
+    "rlst": RLST,
+    "sdt": SDT,
+    "acp": ACP,
+    "gocpte": GOCPTE,
 }
 
 __all__ = [
+    "ACP",
+    "GOCPTE",
     "MAST",
     "METHODS",
+    "OLSTEC",
     "POST",
+    "RLST",
+    "SDT",
     "SGD",
     "VBI",
     "CPStream",
