@@ -48,10 +48,12 @@ function follow() {
     pulse.running = running;
     pulse.problem = problem;
   });
-  // The browser connects again by itself, and the server then sends the whole run.
+  // The browser connects again by itself, and the server then sends the whole run. Only where the
+  // server had no room for one more reader it gives up: then this asks again, not all at once.
   source.onerror = () => {
     pulse.connected = false;
     renderStatus();
+    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 2000 + 3000 * Math.random());
   };
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import re
@@ -35,6 +37,7 @@ def render(payload: dict[str, Any] | None, *, title: str, scripts: Sequence[str]
     """
     code = bundle([*map(_static, _SCRIPTS), *scripts])
     parts = {
+        "policy": html.escape(_policy([code])),
         "version": __version__,
         "title": html.escape(title),
         "css": _static("page.css"),
@@ -61,6 +64,20 @@ def bundle(modules: Sequence[str]) -> str:
     '"use strict";\\nconst a = 1;\\n\\nlet b = a;\\n'
     """
     return "\n".join(['"use strict";', *(_EXPORT.sub("", _IMPORT.sub("", m)) for m in modules)])
+
+
+def content_policy(page: str) -> str:
+    """The content policy of a page made by `render`: its own script and nothing else may run."""
+    return _policy([page.rpartition("<script>")[2].partition("</script>")[0]])
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; img-src data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'"
+    )
 
 
 def embed(value: Any) -> str:
