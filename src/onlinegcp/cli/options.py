@@ -152,7 +152,7 @@ class ModelOptions:
         How data are measured: poisson for counts, bernoulli_odds for yes or no, gaussian for
         measurements, gamma, negative_binomial:r=2, ... By default what suits the table.
     method
-        online_gcp, or a rival: online_sgd, online_cp, cp_stream.
+        online_gcp, or a rival: online_sgd, online_cp, cp_stream, olstec, rlst, sdt, acp, gocpte.
     warm_start
         Slices the first model is made from.
     seed

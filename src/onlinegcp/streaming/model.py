@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import abc
 import math
-import os
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -20,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from onlinegcp.errors import DataError, StateError
+from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -31,6 +30,7 @@ from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tens
 from onlinegcp.streaming.keeping import is_finite, learned, not_learned
 from onlinegcp.streaming.options import check_whole
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
@@ -43,7 +43,13 @@ def _predicts_cells(model: Any) -> bool:
     return not hasattr(model, "n_features_in_")
 
 
-class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
+class StreamingModel(
+    Keeping,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+    abc.ABC,
+):
     """A CP model that is kept up to date while slices arrive.
 
     Subclasses define the parameters; `rank`, `init`, `init_slices`, `init_starts` and
@@ -375,57 +381,6 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if self.random_state is not None:
             check_whole("random_state", self.random_state, 0)
         self._check_parameters()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Store parameters and state in one file, all or nothing."""
-        from onlinegcp.streaming.storage import save_model
-
-        save_model(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, loss: Loss | None = None) -> Self:
-        """The model stored by `save`; it goes on exactly where the saved one stood.
-
-        Parameters
-        ----------
-        path
-            The file.
-        loss
-            The loss the model was saved with, where you made it yourself: files hold numbers, no
-            functions.
-        """
-        from onlinegcp.streaming.storage import load_model
-
-        model = load_model(path, loss)
-        if not isinstance(model, cls):
-            raise StateError(
-                f"a saved {cls.__name__} was needed, but {path} holds a {type(model).__name__}. "
-                f"Use {type(model).__name__}.load."
-            )
-        return model
-
-    def get_state(self) -> dict[str, Any]:
-        """Everything the next step depends on, and the last step's record."""
-        check_is_fitted(self)
-        return {
-            "n_slices": self.n_slices_,
-            "seed": self._seed,
-            "state": self._state,
-            "buffer": self._buffer,
-            "last": self.last_,
-        }
-
-    def set_state(self, saved: dict[str, Any]) -> Self:
-        """Go on from what `get_state` returned, on a model with the same parameters."""
-        if saved["state"] is not None and not is_finite(saved["state"]):
-            raise StateError("a state of finite numbers was needed, but it has others. Fit again.")
-        self._reset()
-        self.n_slices_ = int(saved["n_slices"])
-        self._seed = int(saved["seed"])
-        self._state = saved["state"]
-        self._buffer = tuple(saved["buffer"])
-        self.last_ = saved["last"]
-        return self
 
     # ---- scikit-learn's contract
 

@@ -43,6 +43,12 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None) -> i
     return int(value)
 
 
+def check_truth(name: str, value: Any) -> None:
+    """Refuse anything but True or False."""
+    if not isinstance(value, bool | np.bool):
+        raise DataError(f"{name} must be True or False, but got {value!r}. Choose one.")
+
+
 def check_number(name: str, value: Any, interval: str, advice: str = "Change it.") -> float:
     """The value as a float; refuses anything but a number in an interval such as "(0, 1]".
 
