@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
-from onlinegcp.streaming import METHODS, OnlineCP
+from onlinegcp.streaming import METHODS, OnlineCP, StreamingModel
 from onlinegcp.streaming.state import ModelState
 from onlinegcp.testing import check_streaming
 
@@ -54,7 +54,7 @@ class Gatherer(OnlineCP):
     def _learn_batch(self, state, batch, number, seed):
         first = number - len(batch) + 1
         for n, x in enumerate(batch, first):
-            state, record = self._learn(state, x, n, seed)
+            state, record = super()._learn_batch(state, (x,), n, seed)
         return state, record
 
 
@@ -132,7 +132,7 @@ def test_a_bad_number_to_gather_is_refused_by_name():
 
 def test_a_class_that_gathers_must_say_how_it_learns():
     class Idle(Gatherer):
-        _learn_batch = OnlineCP._learn_batch
+        _learn_batch = StreamingModel._learn_batch
 
     with pytest.raises(NotImplementedError, match="Idle gathers slices"):
         Idle(2).partial_fit(stream(8))
