@@ -28,7 +28,8 @@ from onlinegcp.solvers.objective import least_loss, slice_loss
 from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import is_finite, learned, not_learned
-from onlinegcp.streaming.options import check_whole
+from onlinegcp.streaming.options import check_common
+from onlinegcp.streaming.plotting import Plotting
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.state import FloatArray, ModelState
@@ -44,6 +45,7 @@ def _predicts_cells(model: Any) -> bool:
 
 
 class StreamingModel(
+    Plotting,
     Keeping,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
@@ -358,28 +360,11 @@ class StreamingModel(
         state = self._ready()
         return KTensor(state.weights, state.factors, labels)
 
-    def plot_components(self, labels: Any = None, **options: Any) -> Any:
-        """The patterns as a plotly figure; see `onlinegcp.drawing.charts.plot_components`."""
-        from onlinegcp.drawing.charts import plot_components
-
-        return plot_components(self.to_ktensor(labels), **options)
-
-    def plot_activations(self, x: Any, times: Any = None) -> Any:
-        """How strong each pattern is in each of several slices, as a plotly figure."""
-        from onlinegcp.drawing.charts import plot_activations
-
-        return plot_activations(np.atleast_2d(self.transform(x)), times)
-
     # ---- keeping it
 
     def check_parameters(self) -> None:
         """Refuse parameters that no data could make right; the first slice does the same."""
-        check_whole("rank", self.rank, 1, 10_000)
-        for name in ("init_slices", "init_starts", self.gathers):
-            if name is not None:
-                check_whole(name, getattr(self, name), 1)
-        if self.random_state is not None:
-            check_whole("random_state", self.random_state, 0)
+        check_common(self, self.gathers)
         self._check_parameters()
 
     # ---- scikit-learn's contract
