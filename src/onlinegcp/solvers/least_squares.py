@@ -11,6 +11,7 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from onlinegcp.kernels import get_kernels
+from onlinegcp.kernels.auto.arguments import ByRow
 from onlinegcp.kernels.auto.fisher_sums import model_values, row_sums
 from onlinegcp.kernels.layout import Blocks, pad_vector, stack_factors
 from onlinegcp.kernels.static.mttkrp import dense_mttkrp
@@ -126,8 +127,7 @@ def row_systems(
         _error(x, blocks, padded),
         np.ones(x.n_listed),
         mode,
-        order,
-        starts,
+        ByRow(order, starts),
         slopes,
         matrices,
     )
