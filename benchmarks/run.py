@@ -34,6 +34,8 @@ NAMES = [
     "stream_memory",
     "huge_slice",
     "chicago_full",
+    "least_squares",
+    "methods",
 ]
 
 

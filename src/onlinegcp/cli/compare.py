@@ -11,6 +11,7 @@ from onlinegcp.cli.options import (
     ModelOptions,
     Quiet,
     TableOptions,
+    Whole,
     Words,
     parse_loss,
     source_of,
@@ -24,7 +25,7 @@ def compare(
     model: ModelOptions = ModelOptions(),  # noqa: B008 - never changed
     methods: Words = [],  # noqa: B006 - never changed
     contender: Words = [],  # noqa: B006 - never changed
-    slices: int = 200,
+    slices: Whole = 200,
     seconds: float | None = None,
     output: Annotated[str | None, Parameter(name=["--output", "-o"])] = None,
     json: Json = False,

@@ -27,9 +27,10 @@ from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.objective import least_loss, slice_loss
 from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
-from onlinegcp.streaming.keeping import Keeping
+from onlinegcp.streaming.keeping import is_finite, learned, not_learned
 from onlinegcp.streaming.options import check_whole
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
@@ -127,6 +128,8 @@ class StreamingModel(
     def fit(self, stream: Any, y: Any = None) -> Self:
         """Forget everything and learn a whole stream.
 
+        An error or Ctrl-C leaves a model of the slices before.
+
         Parameters
         ----------
         stream
@@ -139,9 +142,11 @@ class StreamingModel(
         self._reset()
         if is_stream(stream):
             for x in stream:
-                self._absorb([as_slice(x)])
+                with undone_on_error(self):
+                    self._absorb([as_slice(x)])
         else:
-            self._absorb(read_slices(self, stream)[0])
+            with undone_on_error(self):
+                self._absorb(read_slices(self, stream)[0])
         if self.n_slices_ == 0:
             raise DataError(
                 "a stream of at least one slice was needed, but it was empty. Check its source."
@@ -365,6 +370,18 @@ class StreamingModel(
 
         return plot_activations(np.atleast_2d(self.transform(x)), times)
 
+    # ---- keeping it
+
+    def check_parameters(self) -> None:
+        """Refuse parameters that no data could make right; the first slice does the same."""
+        check_whole("rank", self.rank, 1, 10_000)
+        for name in ("init_slices", "init_starts", self.gathers):
+            if name is not None:
+                check_whole(name, getattr(self, name), 1)
+        if self.random_state is not None:
+            check_whole("random_state", self.random_state, 0)
+        self._check_parameters()
+
     # ---- scikit-learn's contract
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -385,14 +402,11 @@ class StreamingModel(
     # ---- inner workings
 
     def _reset(self) -> None:
-        for name in ("rank", "init_slices", "init_starts", self.gathers):
-            if name is not None:
-                check_whole(name, getattr(self, name), 1)
-        self._check_parameters()
+        self.check_parameters()
         if self.random_state is None:
             self._seed = int(np.random.SeedSequence().generate_state(1)[0])
         else:
-            self._seed = check_whole("random_state", self.random_state, 0)
+            self._seed = int(self.random_state)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         self.n_slices_ = 0
@@ -447,8 +461,7 @@ class StreamingModel(
                 self._start_given(self.init, x.shape)
             if self._state is not None and enough == 1:
                 number = self.n_slices_ + 1
-                with blas_threads():
-                    self._state, self.last_ = self._learn(self._state, x, number, self._seed)
+                self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
                 self.n_slices_ = number
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
@@ -477,8 +490,8 @@ class StreamingModel(
         """Learn the slices that wait, be they a whole batch or what is left of the stream."""
         if self._state is not None and self._buffer:
             batch, number = self._buffer, self.n_slices_
-            with blas_threads():
-                self._state, self.last_ = self._learn_batch(self._state, batch, number, self._seed)
+            learn = self._learn_batch
+            self._state, self.last_ = learned(learn, self._state, batch, number, self._seed)
             self._buffer = ()
 
     def _ready(self) -> ModelState:
@@ -495,5 +508,8 @@ class StreamingModel(
                 starts=self.init_starts,
                 seed=self._seed,
             )
-            self._provisional = self._begin(start, self._seed)
+            found = self._begin(start, self._seed)
+            if not is_finite(found):
+                raise not_learned(self._buffer)
+            self._provisional = found
         return self._provisional

@@ -32,14 +32,21 @@ Did you mean 'reservoir'?
     )
 
 
-def check_whole(name: str, value: Any, least: int) -> int:
-    """The value as an int; refuses anything but a whole number >= least."""
+def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """The value as an int; refuses anything but a whole number from least to most."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
+    if not whole or value < least or (most is not None and value > most):
+        limits = f">= {least}" if most is None else f"from {least} to {most:,}"
         raise DataError(
-            f"{name} must be a whole number >= {least}, but got {value!r}. Pass an integer."
+            f"{name} must be a whole number {limits}, but got {value!r}. Pass an integer."
         )
     return int(value)
+
+
+def check_truth(name: str, value: Any) -> None:
+    """Refuse anything but True or False."""
+    if not isinstance(value, bool | np.bool):
+        raise DataError(f"{name} must be True or False, but got {value!r}. Choose one.")
 
 
 def check_number(name: str, value: Any, interval: str, advice: str = "Change it.") -> float:
