@@ -13,7 +13,7 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.run import Run
 from onlinegcp.slices import Slice
-from onlinegcp.streaming import METHODS, OnlineCP, OnlineSGD
+from onlinegcp.streaming import OnlineCP, OnlineSGD
 from run_tools import assert_same_run, files_of, learn_slices, make_slices, small_model, steps_of
 
 
@@ -160,21 +160,9 @@ def test_a_loss_of_ones_own_is_passed_again(tmp_path):
         assert run.learn(make_slices(5)) == 1
 
 
-class Pairs(OnlineCP):
-    """Learns two slices at a time."""
-
-    gathers = "init_starts"  # any whole number will do
-
-    def _learn_batch(self, state, batch, number, seed):
-        for n, x in enumerate(batch, number - len(batch) + 1):
-            state, record = self._learn(state, x, n, seed)
-        return state, record
-
-
-def test_slices_that_wait_for_others_have_lines_too(tmp_path, monkeypatch):
-    monkeypatch.setitem(METHODS, "pairs", Pairs)
+def test_slices_that_wait_for_others_have_lines_too(tmp_path):
     slices = make_slices()
-    model = Pairs(2, init_slices=4, init_starts=2)
+    model = OnlineCP(2, batch=2, init_slices=4)
     with Run.create(tmp_path / "r", model, modes=["a", "b"]) as run:
         run.learn(slices)
     steps = steps_of(tmp_path / "r")

@@ -29,6 +29,7 @@ from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import is_finite, learned, not_learned
 from onlinegcp.streaming.options import check_whole
+from onlinegcp.streaming.plots import Plots
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.state import FloatArray, ModelState
@@ -45,6 +46,7 @@ def _predicts_cells(model: Any) -> bool:
 
 class StreamingModel(
     Keeping,
+    Plots,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
@@ -180,15 +182,13 @@ class StreamingModel(
     def start_from(self, init: KTensor, slices: Any) -> Self:
         """Forget everything and begin from a given model of the first slices.
 
-        Nothing is rescaled or solved again. With the parameter ``init`` those slices are gone, and
-        what the model makes of them stands in for them; here the methods that need more than the
-        model (OnlineCP, RLST, SDT) see the data, as in their authors' codes.
+        Nothing is rescaled. With the parameter ``init`` those slices are gone; here methods that
+        need more than the model (OnlineCP, RLST, SDT) see the data, as their authors' codes do.
 
         Parameters
         ----------
         init
-            A model with one mode more than the slices: row t of its last factor, times its
-            weights, holds the weights of slice t.
+            A model with a last mode of time: its row t, times the weights, is for slice t.
         slices
             The slices, as for `partial_fit`.
         """
@@ -346,29 +346,10 @@ class StreamingModel(
         check_is_fitted(self)
         return len(self._buffer)
 
-    @property
-    def state_bytes_(self) -> int:
-        """Memory the model takes between slices, waiting slices included."""
-        check_is_fitted(self)
-        waiting = sum(x.value.nbytes for x in self._buffer)
-        return waiting + (0 if self._state is None else self._state.nbytes)
-
     def to_ktensor(self, labels: Any = None) -> KTensor:
         """The model of the newest slice; `labels` names the rows of each mode."""
         state = self._ready()
         return KTensor(state.weights, state.factors, labels)
-
-    def plot_components(self, labels: Any = None, **options: Any) -> Any:
-        """The patterns as a plotly figure; see `onlinegcp.drawing.charts.plot_components`."""
-        from onlinegcp.drawing.charts import plot_components
-
-        return plot_components(self.to_ktensor(labels), **options)
-
-    def plot_activations(self, x: Any, times: Any = None) -> Any:
-        """How strong each pattern is in each of several slices, as a plotly figure."""
-        from onlinegcp.drawing.charts import plot_activations
-
-        return plot_activations(np.atleast_2d(self.transform(x)), times)
 
     # ---- keeping it
 
