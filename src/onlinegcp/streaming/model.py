@@ -182,15 +182,13 @@ class StreamingModel(
     def start_from(self, init: KTensor, slices: Any) -> Self:
         """Forget everything and begin from a given model of the first slices.
 
-        Nothing is rescaled or solved again. With the parameter ``init`` those slices are gone, and
-        what the model makes of them stands in for them; here the methods that need more than the
-        model (OnlineCP, RLST, SDT) see the data, as in their authors' codes.
+        Nothing is rescaled. With the parameter ``init`` those slices are gone; here methods that
+        need more than the model (OnlineCP, RLST, SDT) see the data, as their authors' codes do.
 
         Parameters
         ----------
         init
-            A model with one mode more than the slices: row t of its last factor, times its
-            weights, holds the weights of slice t.
+            A model with a last mode of time: its row t, times the weights, is for slice t.
         slices
             The slices, as for `partial_fit`.
         """
@@ -347,13 +345,6 @@ class StreamingModel(
         """Slices of `n_slices_` that are not learned yet: a warm start, or a batch, fills up."""
         check_is_fitted(self)
         return len(self._buffer)
-
-    @property
-    def state_bytes_(self) -> int:
-        """Memory the model takes between slices, waiting slices included."""
-        check_is_fitted(self)
-        waiting = sum(x.value.nbytes for x in self._buffer)
-        return waiting + (0 if self._state is None else self._state.nbytes)
 
     def to_ktensor(self, labels: Any = None) -> KTensor:
         """The model of the newest slice; `labels` names the rows of each mode."""

@@ -77,3 +77,10 @@ class Keeping:
         self._buffer = tuple(saved["buffer"])
         self.last_ = saved["last"]
         return self
+
+    @property
+    def state_bytes_(self) -> int:
+        """Memory the model takes between slices, waiting slices included."""
+        check_is_fitted(self)
+        waiting = sum(x.value.nbytes for x in self._buffer)
+        return waiting + (0 if self._state is None else self._state.nbytes)

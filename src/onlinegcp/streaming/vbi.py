@@ -376,7 +376,7 @@ class _Window:
 
     def _bound(self) -> float:
         """The variational bound, of the newest slice and its row of the time mode."""
-        n, log_tau = self.n_observed, digamma(self.shape_tau) - math.log(self.rate_tau)
+        n, log_tau = self.n_observed, digamma(self.shape_tau) - float(np.log(self.rate_tau))
         log_lambda = digamma(self.shape_lambda) - np.log(self.rate_lambda)
         log_gamma = digamma(self.shape_gamma) - np.log(self.rate_gamma)
         two_pi, rows = math.log(2 * math.pi), sum(self.shape)
