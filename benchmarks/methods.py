@@ -123,6 +123,8 @@ def _measure(
     from onlinegcp.errors import OnlineGCPError
 
     counting = options.get("loss") == "poisson"
+    if case.counts and hasattr(cls, "labels_"):
+        options = options | {"batch_rank": case.rank}  # twenty ranks to try would take minutes
     model = cls(case.rank, **options)
     wrong = right = seconds = 0.0
     n = 0
