@@ -30,6 +30,8 @@ CLAIMS: list[tuple[str, str, tuple[str, ...]]] = [
     ("outliers", "POST", ("OnlineGCP",)),
     ("outliers", "Ensign", ("OnlineGCP",)),
     *((case, "OnlineGCP", ("VBI",)) for case in ("stationary", "drift", "missing", "outliers")),
+    ("manhattan", "OnlineGCP", ("RLST", "SDT", "VBI", "OnlineGCP, poisson")),
+    ("flights", "OnlineGCP", ("RLST", "SDT", "VBI", "OnlineGCP, poisson")),
     *(
         ("replaced", method, ("OnlineGCP",))
         for method in ("VBI", "CPStream, .8", "ACP", "SDT", "OLSTEC", "OnlineCP, .9")
