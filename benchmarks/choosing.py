@@ -31,6 +31,7 @@ CLAIMS: list[tuple[str, str, tuple[str, ...]]] = [
     ("outliers", "Ensign", ("OnlineGCP",)),
     *((case, "OnlineGCP", ("VBI",)) for case in ("stationary", "drift", "missing", "outliers")),
     ("manhattan", "OnlineGCP", ("RLST", "SDT", "VBI", "OnlineGCP, poisson")),
+    ("chicago", "OnlineGCP", ("RLST", "SDT", "OnlineGCP, poisson")),
     ("flights", "OnlineGCP", ("RLST", "SDT", "VBI", "OnlineGCP, poisson")),
     *(
         ("replaced", method, ("OnlineGCP",))
