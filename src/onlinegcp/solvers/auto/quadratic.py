@@ -33,6 +33,7 @@ Array = NDArray[Any]
 RIDGE = 1e-10
 WEIGHT_RIDGE = 1e-12
 # The noise is averaged over about 20 slices, as the curvature it divides (`forgetting.WINDOW`).
+ROUNDING = 1e-14  # share of the squared norm below which a squared error is noise of arithmetic
 VARIANCE_STEP = 0.05
 
 
@@ -169,6 +170,9 @@ class Square(Past):
             slopes /= length
             # The part along the column only changes its length, which the weights absorb.
             slopes -= view * np.einsum("ir,ir->r", view, slopes)
+            # No column can turn by more than its length; more components than the slices tell
+            # apart make the recursion explode instead.
+            slopes /= np.maximum(np.sqrt(np.einsum("ir,ir->r", slopes, slopes)), 1.0)
             if bounded:
                 _rows(factors, self.slope, k)[...] *= length
             gram[k] /= np.outer(length, length)
@@ -275,9 +279,10 @@ class _NormalEquations(NamedTuple):
     gram: Array
 
     def loss(self, weights: Array) -> float:
-        """Squared error of these weights."""
+        """Squared error of these weights, as far as rounding lets it be known."""
         inner = float(weights @ self.right)
-        return self.square - 2.0 * inner + float(weights @ self.gram @ weights)
+        error = self.square - 2.0 * inner + float(weights @ self.gram @ weights)
+        return max(error, ROUNDING * self.square)
 
 
 def _normal_equations(factors: Blocks, x: Slice) -> _NormalEquations:
