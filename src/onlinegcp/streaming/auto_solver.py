@@ -32,7 +32,8 @@ def begin(
     rows = start.rows if start.n_rows else start.mean[None, :]
     slices = start.slices or _pseudo_slices(start.factors, rows, loss)
     live = auto.start(start.factors, rows, slices, loss, forget=forget, lower=lower, seed=seed)
-    return _wrap(Regimes(live), rows[-1])
+    # Columns have the solver's size now, and so must the weights.
+    return _wrap(Regimes(live), live.model.last_weights[: live.factors.rank])
 
 
 def learn(
