@@ -29,6 +29,7 @@ NAMES = [
     "streaming",
     "auto",
     "auto_quality",
+    "change",
     "forgetting",
     "stream_memory",
     "huge_slice",
