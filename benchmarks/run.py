@@ -29,6 +29,7 @@ NAMES = [
     "streaming",
     "auto",
     "auto_quality",
+    "change",
     "forgetting",
     "rivals",
     "stream_memory",

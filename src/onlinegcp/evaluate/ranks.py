@@ -213,7 +213,7 @@ def recommend(ranks: Sequence[int], losses: FloatArray) -> tuple[int, int]:
 def _held_out_loss(model: OnlineGCP, number: int, x: Slice) -> float:
     """Loss of a slice whose halves are each predicted with weights from the other."""
     mode = int(np.argmax(x.shape))
-    state, loss = model.get_state()["state"].live, model.loss_
+    state, loss = model.get_state()["state"].live.current, model.loss_
     n_rows = x.shape[mode]
     if n_rows < 2:
         return slice_loss(x, model.factors_, model.transform([x])[0], loss)

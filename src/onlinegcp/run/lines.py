@@ -51,6 +51,7 @@ def learned_line(
     line["newton_steps"] = record.newton_steps
     line["births"], line["deaths"] = record.births, record.deaths
     line["merges"] = record.merges
+    line["regime"], line["regime_since"] = record.regime, record.regime_since
     line["drift"], line["anomaly"] = moved, cast("Anomaly | None", anomaly)
     return line
 
@@ -93,6 +94,8 @@ def _line(
         "births": 0,
         "deaths": 0,
         "merges": 0,
+        "regime": "",
+        "regime_since": None,
         "weights": weights,
         "drift": np.zeros(len(weights)),
         "held": False,

@@ -70,6 +70,8 @@ Step = TypedDict(
         "births": int,
         "deaths": int,
         "merges": int,
+        "regime": str,  # "", "changed" or "returned"
+        "regime_since": int | None,
         "weights": Any,  # (R,)
         "drift": Any,  # (R,)
         "held": bool,
