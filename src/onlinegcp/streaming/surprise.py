@@ -32,14 +32,16 @@ class Surprise:
     Attributes
     ----------
     losses, gains
-        The latest prequential losses per cell and gains of learning (WINDOW,), NaN where there
-        are none yet.
+        The latest prequential losses per cell and gains of learning (WINDOW,), newest last.
+    n_known
+        How many of them there are, at the end of the arrays (1,).
     sums
         The two CUSUMs (2,).
     """
 
-    losses: FloatArray = field(default_factory=lambda: np.full(WINDOW, np.nan))
-    gains: FloatArray = field(default_factory=lambda: np.full(WINDOW, np.nan))
+    losses: FloatArray = field(default_factory=lambda: np.zeros(WINDOW))
+    gains: FloatArray = field(default_factory=lambda: np.zeros(WINDOW))
+    n_known: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
     sums: FloatArray = field(default_factory=lambda: np.zeros(2))
 
     def copy(self) -> Surprise:
@@ -61,10 +63,14 @@ class Surprise:
         for k, (value, past, least) in enumerate(
             ((loss, self.losses, LEAST_LOSS), (gain, self.gains, LEAST_GAIN))
         ):
-            step = min(_deviations(value, past, least), MOST) - ALLOWANCE
+            step = min(_deviations(value, self._known(past), least), MOST) - ALLOWANCE
             self.sums[k] = max(0.0, self.sums[k] + step)
             past[:-1] = past[1:]
             past[-1] = value
+        self.n_known[0] = min(self.n_known[0] + 1, WINDOW)
+
+    def _known(self, past: FloatArray) -> FloatArray:
+        return past[WINDOW - int(self.n_known[0]) :]
 
     @property
     def suspects(self) -> bool:
@@ -79,7 +85,7 @@ class Surprise:
     @property
     def usual_deviation(self) -> float:
         """By how much losses per cell differ from slice to slice; 0.0 while nothing is known."""
-        known = self.losses[~np.isnan(self.losses)]
+        known = self._known(self.losses)
         if len(known) < FEWEST:
             return 0.0
         return 1.4826 * float(np.median(np.abs(known - np.median(known))))
@@ -91,8 +97,7 @@ class Surprise:
     def forget(self) -> None:
         """Begin anew, with a model to which the old values mean nothing."""
         self.calm()
-        self.losses[:] = np.nan
-        self.gains[:] = np.nan
+        self.n_known[0] = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The memory as arrays."""
@@ -104,13 +109,12 @@ class Surprise:
         return Surprise(**{item.name: np.array(flat[item.name]) for item in fields(Surprise)})
 
 
-def _deviations(value: float, past: FloatArray, least: float) -> float:
+def _deviations(value: float, known: FloatArray, least: float) -> float:
     """How many usual deviations a value lies above the recent ones.
 
     Positive values are compared by their logarithms: losses vary by factors. Losses that may be
     negative have no such scale and are compared as they are.
     """
-    known = past[~np.isnan(past)]
     if len(known) < FEWEST:
         return 0.0
     if value > 0.0 and known.min() > 0.0:
