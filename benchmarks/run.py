@@ -30,6 +30,7 @@ NAMES = [
     "auto",
     "auto_quality",
     "forgetting",
+    "alarms",
     "stream_memory",
     "huge_slice",
     "chicago_full",

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, final
 
 import numpy as np
+import numpy.typing as npt
 
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events.account import Account
@@ -148,6 +149,28 @@ class EventStream:
         if self._slices is not None:
             self._slices.close()  # type: ignore[attr-defined]
         self._finished = True
+
+    def places(self) -> Iterator[tuple[Ticks, npt.NDArray[np.int32]]]:
+        """Where the rows of the source went, in the order of the table, once all slices are out.
+
+        Yields
+        ------
+        keys, codes
+            Time bin of each row (see `time_of`), and its (n, d) codes, -1 where it has none.
+        """
+        vocabularies = self._reader.vocabularies
+        for part in self._tables.parts:
+            for block in part.read(self._reader.columns):
+                keys, ids = self._reader.place(block)
+                codes = [
+                    vocabularies[mode.name].codes(part_ids) if mode.labels is None else part_ids
+                    for mode, part_ids in zip(self._reader.modes, ids, strict=True)
+                ]
+                yield keys, np.stack(codes, axis=1)
+
+    def time_of(self, key: int) -> Any:
+        """The time of the slice of a bin."""
+        return self._reader.bins.time(key)
 
     def state(self, *, vocabularies: bool = True) -> dict[str, Any]:
         """Everything that must be kept to go on later, ready for JSON.

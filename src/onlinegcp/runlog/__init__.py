@@ -22,8 +22,8 @@ from onlinegcp.runlog.files import CHECKPOINT, CHECKPOINT_KIND, FORMAT, RUN, STE
 from onlinegcp.runlog.line import (
     COUNTS,
     Anomaly,
-    Cell,
     Number,
+    Row,
     Step,
     Vector,
     anomaly_of,
@@ -55,7 +55,7 @@ from onlinegcp.runlog.writing import (
 
 __all__ = [
     "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED",
-    "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "RunView", "Step", "Tail", "Vector",
+    "Anomaly", "Details", "Lock", "Number", "Position", "Row", "RunView", "Step", "Tail", "Vector",
     "Verdict", "anomaly_of", "append_lines", "append_step", "check_new", "encode_step",
     "environment", "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json",
     "recover", "sealed", "smallest_p", "tail", "upgrade_run_json", "verify", "write_run_json",
