@@ -155,19 +155,16 @@ def _beside(
 ) -> pl.DataFrame:
     """The table with the scores of the cells its rows went to."""
     found = []
-    for keys, codes in stream.places():
-        log_p = np.full(len(keys), np.nan)
-        order = np.argsort(keys, kind="stable")
-        starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[:1]] - 1))
-        for rows in np.split(order, starts[1:]) if len(order) else []:
-            scored = scores.get(stream.time_of(int(keys[rows[0]])))
-            if scored is None:
+    for bins, codes in stream.places():
+        log_p = np.full(len(codes), np.nan)
+        for time, rows in bins:
+            if time not in scores:
                 continue
-            x, values = scored
+            x, values = scores[time]
             known = rows[((codes[rows] >= 0) & (codes[rows] < np.array(x.shape))).all(axis=1)]
             if len(known) and len(values):
                 cells = np.ravel_multi_index(tuple(x.index.astype(np.int64).T), x.shape)
-                mine = np.ravel_multi_index(tuple(codes[known].astype(np.int64).T), x.shape)
+                mine = np.ravel_multi_index(tuple(codes[known].T), x.shape)
                 place = np.minimum(np.searchsorted(cells, mine), len(cells) - 1)
                 log_p[known] = np.where(cells[place] == mine, values[place], np.nan)
         found.append(log_p)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from onlinegcp.runlog import RunView
 
 What = Literal["factors", "activations", "anomalies", "cells", "ktensor"]
-_OF_A_CELL: tuple[Literal["observed", "expected", "p", "share"], ...]
 _OF_A_CELL = ("observed", "expected", "low", "high", "p")
 _TABLES = (".csv", ".parquet", ".jsonl")
 

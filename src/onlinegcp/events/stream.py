@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, final
 
 import numpy as np
-import numpy.typing as npt
 
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events.account import Account
@@ -26,6 +25,7 @@ from onlinegcp.events.cells import Aggregation, Cells, Entries, fold
 from onlinegcp.events.modes import Mode
 from onlinegcp.events.open_bin import pack_bin, unpack_bin
 from onlinegcp.events.order import in_order_of_time, most_frequent, sorted_rows
+from onlinegcp.events.places import Ints, places
 from onlinegcp.events.rows import RowReader, Rows
 from onlinegcp.events.seen import LabelMarks, Passing, Print, Seen, print_of, restored
 from onlinegcp.events.tables import Part, Tables
@@ -150,27 +150,9 @@ class EventStream:
             self._slices.close()  # type: ignore[attr-defined]
         self._finished = True
 
-    def places(self) -> Iterator[tuple[Ticks, npt.NDArray[np.int32]]]:
-        """Where the rows of the source went, in the order of the table, once all slices are out.
-
-        Yields
-        ------
-        keys, codes
-            Time bin of each row (see `time_of`), and its (n, d) codes, -1 where it has none.
-        """
-        vocabularies = self._reader.vocabularies
-        for part in self._tables.parts:
-            for block in part.read(self._reader.columns):
-                keys, ids = self._reader.place(block)
-                codes = [
-                    vocabularies[mode.name].codes(part_ids) if mode.labels is None else part_ids
-                    for mode, part_ids in zip(self._reader.modes, ids, strict=True)
-                ]
-                yield keys, np.stack(codes, axis=1)
-
-    def time_of(self, key: int) -> Any:
-        """The time of the slice of a bin."""
-        return self._reader.bins.time(key)
+    def places(self) -> Iterator[tuple[list[tuple[Any, Ints]], Ints]]:
+        """Where the rows of the source went, once all slices are out; see `events.places`."""
+        return places(self._tables, self._reader)
 
     def state(self, *, vocabularies: bool = True) -> dict[str, Any]:
         """Everything that must be kept to go on later, ready for JSON.

@@ -19,8 +19,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from onlinegcp import __version__, runlog
-from onlinegcp.anomaly import AnomalyTracker, held_back, is_counted, score_events, score_slice
-from onlinegcp.anomaly.event_scores import Per
+from onlinegcp.anomaly import AnomalyTracker, held_back, is_counted, score_slice
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events.stream import EventStream
 from onlinegcp.losses import Loss
@@ -34,6 +33,7 @@ from onlinegcp.run.checkpoint import (
 )
 from onlinegcp.run.disk import DiskSync
 from onlinegcp.run.lines import learned_line, warm_lines, written
+from onlinegcp.run.scoring import score_table
 from onlinegcp.run.settings import event_settings, model_settings
 from onlinegcp.run.sources import Source, describe, note
 from onlinegcp.slices import Slice, as_slice
@@ -360,41 +360,10 @@ class Run:
                 self.busy = False
         return n_slices
 
-    def score_events(self, source: Any, *, per: Per = "event", format: str | None = None) -> Any:
-        """Score every event of a table against what the run has seen; the run is not changed.
-
-        Time bins are judged in order, each before it is taken into account for the next.
-
-        Parameters
-        ----------
-        source
-            A data frame, or files as `stream` takes them.
-        per
-            "event", "cell" or "row", as in `anomaly.score_events`.
-        format
-            parquet, arrow, csv or jsonl, should it not be recognised.
-
-        Returns
-        -------
-        A polars data frame: the table in its order with the columns `score` and `p`.
-        """
-        settings = self.info.get("events")
-        if settings is None:
-            raise StateError(
-                f"{self.path} must be a run on events to score a table, but it was made from "
-                "slices. Use anomaly.score_slice on slices."
-            )
-        labels = dict(zip(self.info["modes"], self._point.labels or (), strict=False))
-        grouped = {name for group in settings.get("share") or () for name in list(group)[1:]}
-        derived = {name for name in labels if ":" in name}
-        known = {n: list(names) for n, names in labels.items() if n not in grouped | derived}
-        return score_events(
-            source,
-            per=per,
-            tracker=self._point.tracker.copy(),
-            counted=is_counted(self.model.loss_),
-            format=format,
-            **{**settings, "vocabulary": known, "top": None},
+    def score_events(self, source: Any, **options: Any) -> Any:
+        """Score every event of a table by what the run has seen; see `run.scoring`."""
+        return score_table(
+            source, self.info, self._point.labels, self._point.tracker, self.model, **options
         )
 
     @property

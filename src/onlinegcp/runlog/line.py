@@ -17,10 +17,21 @@ from onlinegcp.storage.appending import unreadable
 from onlinegcp.storage.sealed import seal, unseal
 
 
-class Row(TypedDict, total=False):
-    """A row of a mode that an anomaly names, or a pair of rows."""
+class Row(TypedDict):
+    """A row of a mode that an anomaly names."""
 
     label: str
+    observed: float
+    expected: float
+    low: float
+    high: float
+    p: float
+    new: bool
+
+
+class Cell(TypedDict):
+    """A pair of rows that an anomaly names; the other modes have None and no label."""
+
     index: list[int | None]
     labels: list[str]
     observed: float
@@ -54,7 +65,7 @@ class Anomaly(TypedDict, total=False):
     ended: int
     sentence: str
     modes: list[list[Row]]
-    cells: list[Row]
+    cells: list[Cell]
     largest: list[Any]
 
 
