@@ -3,7 +3,7 @@
 - ``python`` blocks share one namespace. An ``output`` block right after one is what it printed.
 - ``console`` blocks hold commands after ``$``; lines without it are what the command printed.
 - ``sh`` blocks are commands alone.
-- A comment ``<!-- setup: ... -->`` holds Python that readers need not see, such as files to work on.
+- A comment ``<!-- setup: ... -->`` holds Python that readers need not see: files to work on.
 - A comment ``<!-- not run: why -->`` right before a block says why it cannot be run here.
 
 In expected output ``...`` stands for anything, and white space is folded.
