@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from onlinegcp.cli.options import Json, ModelOptions, Quiet, TableOptions, Words, source_of
@@ -9,7 +10,7 @@ from onlinegcp.cli.options import Json, ModelOptions, Quiet, TableOptions, Words
 
 def compare(
     *sources: str,
-    table: TableOptions,
+    table: TableOptions = TableOptions(),  # noqa: B008 - never changed
     model: ModelOptions = ModelOptions(),  # noqa: B008 - never changed
     contender: Words = [],  # noqa: B006 - never changed
     slices: int = 200,
@@ -34,15 +35,20 @@ def compare(
     quiet
         No bar.
     """
+    from onlinegcp.cli.planned import plan_of, with_plan
     from onlinegcp.cli.terminal import Bar, say, say_json, say_table
     from onlinegcp.streaming import METHODS
 
+    own = model.set
+    table, model = with_plan(plan_of(sources, table, model, ""), table, model)
     stream = read_slices(sources, table, slices, quiet=quiet or json)
     rows = []
     names = contender or list(METHODS)
     with Bar(len(names) * len(stream), quiet=quiet or json, what="comparing") as bar:
         for position, name in enumerate(names):
-            entrant = _entrant(name, model, table)
+            # What a plan sets, a bound, is for the methods that have one.
+            ours = name.partition(":")[0] == "online_gcp"
+            entrant = _entrant(name, model if ours else replace(model, set=own), table)
 
             def tell(done: int, name: str = name, position: int = position) -> None:
                 bar.tell(f"{name}  slice {done} of {len(stream)}", position * len(stream) + done)
@@ -99,8 +105,6 @@ def read_slices(
 
 
 def _entrant(name: str, model: ModelOptions, table: TableOptions) -> Any:
-    from dataclasses import replace
-
     method, _, settings = name.partition(":")
     own = [word for word in settings.split(",") if word]
     # Rivals know one loss only, which is no reason to leave them out.
