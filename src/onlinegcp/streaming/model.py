@@ -30,6 +30,7 @@ from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.options import check_whole
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.showing import Showing
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
@@ -42,7 +43,7 @@ def _predicts_cells(model: Any) -> bool:
     return not hasattr(model, "n_features_in_")
 
 
-class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
+class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A CP model that is kept up to date while slices arrive.
 
     Subclasses define the parameters; `rank`, `init`, `init_slices`, `init_starts` and
@@ -346,18 +347,6 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """The model of the newest slice; `labels` names the rows of each mode."""
         state = self._ready()
         return KTensor(state.weights, state.factors, labels)
-
-    def plot_components(self, labels: Any = None, **options: Any) -> Any:
-        """The patterns as a plotly figure; see `onlinegcp.drawing.charts.plot_components`."""
-        from onlinegcp.drawing.charts import plot_components
-
-        return plot_components(self.to_ktensor(labels), **options)
-
-    def plot_activations(self, x: Any, times: Any = None) -> Any:
-        """How strong each pattern is in each of several slices, as a plotly figure."""
-        from onlinegcp.drawing.charts import plot_activations
-
-        return plot_activations(np.atleast_2d(self.transform(x)), times)
 
     # ---- keeping it
 
