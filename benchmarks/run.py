@@ -33,6 +33,7 @@ NAMES = [
     "stream_memory",
     "huge_slice",
     "chicago_full",
+    "forecast",
 ]
 
 

@@ -30,7 +30,7 @@ from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.options import check_whole
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.showing import Showing
+from onlinegcp.streaming.showing import Showing, remember
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
@@ -70,6 +70,7 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
     _provisional: ModelState | None
+    _past: FloatArray  # what each component held in the newest slices, for `forecast`
 
     # ---- hooks of a method
 
@@ -387,6 +388,7 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             "state": self._state,
             "buffer": self._buffer,
             "last": self.last_,
+            "past": self._past,
         }
 
     def set_state(self, saved: dict[str, Any]) -> Self:
@@ -397,6 +399,7 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self._state = saved["state"]
         self._buffer = tuple(saved["buffer"])
         self.last_ = saved["last"]
+        self._past = np.asarray(saved.get("past", self._past))
         return self
 
     # ---- scikit-learn's contract
@@ -431,6 +434,7 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             self.__dict__.pop(name, None)
         self.n_slices_ = 0
         self.last_ = None
+        self._past = np.empty((0, 0))
         self._state = None
         self._buffer = ()
         self._provisional = None
@@ -484,6 +488,7 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 with blas_threads():
                     self._state, self.last_ = self._learn(self._state, x, number, self._seed)
                 self.n_slices_ = number
+                self._past = remember(self._past, self._state)
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
             self.n_slices_ += 1
@@ -513,6 +518,7 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             batch, number = self._buffer, self.n_slices_
             with blas_threads():
                 self._state, self.last_ = self._learn_batch(self._state, batch, number, self._seed)
+            self._past = remember(self._past, self._state)
             self._buffer = ()
 
     def _ready(self) -> ModelState:

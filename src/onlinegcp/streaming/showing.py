@@ -8,11 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from onlinegcp.forecasting import Forecast, forecast
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.notebook.components import ComponentTable, component_card
 from onlinegcp.notebook.html import card
-from onlinegcp.streaming.state import FloatArray
+from onlinegcp.streaming.state import FloatArray, ModelState
+
+# Slices whose weights a model keeps for its forecasts: older ones have no weight left.
+PAST = 256
+
+
+def remember(past: FloatArray, state: ModelState) -> FloatArray:
+    """The past with what each component holds in the newest slice, whatever its columns' scale."""
+    row = state.weights * np.prod([np.abs(a).sum(axis=0) for a in state.factors], axis=0)
+    start = past[-(PAST - 1) :] if past.shape[1:] == row.shape else np.empty((0, len(row)))
+    return np.concatenate([start, row[None, :]])
 
 
 class Showing(abc.ABC):
@@ -20,6 +31,7 @@ class Showing(abc.ABC):
 
     rank: int
     n_slices_: int
+    _past: FloatArray
 
     @property
     @abc.abstractmethod
@@ -58,6 +70,28 @@ class Showing(abc.ABC):
             pairs = zip(named, self.to_ktensor().shape, strict=True)
             named = [None if names is None else names[:length] for names, length in pairs]
         return self.to_ktensor(named).components(modes, top=top)
+
+    def forecast(
+        self, steps: int, labels: Any = None, *, period: int | None = None, level: float = 0.8
+    ) -> Forecast:
+        """The next slices: weights carried on by seasonal exponential smoothing.
+
+        Parameters
+        ----------
+        steps
+            How many slices.
+        labels
+            Names of the rows of each mode, or the stream they came from.
+        period
+            Slices after which weights repeat; by default what fits the past best.
+        level
+            Share of totals that should lie in their interval.
+        """
+        model = self.to_ktensor()
+        named = getattr(labels, "labels", labels)
+        return forecast(
+            self._past, model.factors, self.loss_, steps, labels=named, period=period, level=level
+        )
 
     def _repr_html_(self) -> str:
         facts = f"rank {self.rank}, loss {self.loss_.name}"
