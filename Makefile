@@ -24,6 +24,14 @@ lint: $(VENV)/.installed-test $(VENV)/.installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	@command -v npm >/dev/null || \
+	  { echo "make lint needs Node 18 or newer with npm for the scripts of the page; install nodejs and npm."; exit 1; }
+	@$(MAKE) --no-print-directory node_modules/.installed
+	node_modules/.bin/biome check --error-on-warnings
+
+node_modules/.installed: package.json
+	npm install --silent --no-audit --no-fund --no-package-lock
+	@touch $@
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
@@ -57,4 +65,4 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) node_modules build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -33,6 +33,8 @@ NAMES = [
     "stream_memory",
     "huge_slice",
     "chicago_full",
+    "least_squares",
+    "methods",
     "forecast",
 ]
 

@@ -28,6 +28,8 @@ HEADINGS = {
     "stream_memory": "Memory and time along a stream of 10,000 slices",
     "huge_slice": "One slice of 10^13 cells",
     "chicago_full": "The whole Chicago stream",
+    "least_squares": "OnlineCP and CP-Stream, against pygenten's least-squares solvers",
+    "methods": "Every streaming method on the same streams",
 }
 
 

@@ -5,6 +5,8 @@ A message has three parts: what was required, what was found and where, and what
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class OnlineGCPError(Exception):
     """Base of every error this package raises on purpose."""
@@ -24,3 +26,29 @@ class MissingFileError(StateError, FileNotFoundError):
 
 class BackendError(OnlineGCPError, RuntimeError):
     """A compute device or its compiler cannot do what was asked."""
+
+
+class DivergenceWarning(UserWarning):
+    """A method explains the data worse the more of them it sees."""
+
+
+def closest(name: object, known: Iterable[str]) -> str:
+    """A sentence that suggests the most similar of the known names, or nothing.
+
+    Examples
+    --------
+    >>> closest("reservior", ("reservoir", "last"))
+    " Did you mean 'reservoir'?"
+    >>> closest("window", ("reservoir", "last"))
+    ''
+    """
+    import difflib
+
+    folded: dict[str, str] = {}
+    for candidate in list(known)[:10_000]:  # a vocabulary may have millions
+        folded.setdefault(candidate.casefold(), candidate)
+    given = str(name).casefold()
+    near = [given] if given in folded else difflib.get_close_matches(given, folded, n=1)
+    if not near and len(given) > 1:  # shortened: dest for destination
+        near = [text for text in folded if text.startswith(given) or given.startswith(text)][:1]
+    return f" Did you mean {folded[near[0]]!r}?" if near else ""

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlinegcp.errors import DataError
-from onlinegcp.events.vocabulary import OTHER, Vocabulary, closest, label_order, read_vocabulary
+from onlinegcp.errors import DataError, closest
+from onlinegcp.events.vocabulary import OTHER, Vocabulary, label_order, read_vocabulary
 
 
 def coded(vocabulary, values, **options):

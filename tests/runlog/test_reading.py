@@ -34,7 +34,7 @@ def checkpoint(path, labels=None, weights=(2.0, 1.0)):
     arrays = {f"factor.{k}": a for k, a in enumerate(factors)}
     arrays["weights"] = np.array(weights)
     record = {"n_steps": 1, "labels": labels, "last_step": step(1)}
-    write_archive(path / runlog.CHECKPOINT, runlog.CHECKPOINT_KIND, arrays, record)
+    write_archive(path / runlog.CHECKPOINT, runlog.CHECKPOINT_KIND, arrays, record, of_run=True)
     return factors
 
 

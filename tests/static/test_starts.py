@@ -93,31 +93,6 @@ def test_a_rank_beyond_what_any_tensor_of_the_shape_needs_is_refused():
         starts.check_rank(2, (9,))
 
 
-@pytest.mark.parametrize("sparse", [True, False])
-def test_a_singular_start_spans_the_unfoldings_of_a_low_rank_tensor(sparse):
-    rng = np.random.default_rng(1)
-    truth = [rng.random((n, 2)) * (rng.random((n, 2)) < 0.7) for n in (7, 1, 6, 5)]
-    data = KTensor(None, truth).full()
-    x = Slice(np.argwhere(data), data[data != 0], data.shape) if sparse else Slice.dense(data)
-    found = starts.singular_start(x, 2, rng)
-    for k in (0, 2, 3):
-        explained = found[k] @ (found[k].T @ truth[k])
-        np.testing.assert_allclose(explained, truth[k], atol=1e-10)
-        np.testing.assert_allclose(found[k].T @ found[k], np.eye(2), atol=1e-12)
-    assert found[1].shape == (1, 2)
-
-
-def test_long_modes_get_the_same_singular_vectors_iteratively(monkeypatch):
-    rng = np.random.default_rng(2)
-    data = rng.poisson(0.5, (40, 9, 8)).astype(float)
-    x = Slice(np.argwhere(data), data[data != 0], data.shape)
-    direct = starts.singular_start(x, 3, np.random.default_rng(0))
-    monkeypatch.setattr(starts, "DENSE_EIGEN_ROWS", 5)
-    iterative = starts.singular_start(x, 3, np.random.default_rng(0))
-    for a, b in zip(direct, iterative, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-8)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_balancing_keeps_the_model_and_evens_the_lengths(shape):
     rng = np.random.default_rng(3)

@@ -14,7 +14,20 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import components, quadratic
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
 from onlinegcp.solvers.auto.odds_sums import OddsSums
-from onlinegcp.streaming import METHODS, SGD, CPStream, OnlineCP, OnlineGCP, OnlineSGD, model
+from onlinegcp.streaming import (
+    ACP,
+    GOCPTE,
+    METHODS,
+    OLSTEC,
+    RLST,
+    SDT,
+    SGD,
+    CPStream,
+    OnlineCP,
+    OnlineGCP,
+    OnlineSGD,
+    model,
+)
 from onlinegcp.testing import planted_stream
 
 MODELS = {
@@ -25,6 +38,11 @@ MODELS = {
     "online_sgd": OnlineSGD(2, init_slices=5, init_starts=1),
     "online_cp": OnlineCP(2, init_slices=5, init_starts=1),
     "cp_stream": CPStream(2, init_slices=5, init_starts=1),
+    "olstec": OLSTEC(2, init_slices=5, init_starts=1),
+    "rlst": RLST(2, init_slices=5, init_starts=1),
+    "sdt": SDT(2, init_slices=5, init_starts=1),
+    "acp": ACP(2, init_slices=5, init_starts=1),
+    "gocpte": GOCPTE(2, init_slices=5, init_starts=1),
 }
 STREAM = planted_stream(get_loss("gaussian"), shape=(6, 5), n_slices=12)
 

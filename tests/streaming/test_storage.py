@@ -19,7 +19,19 @@ from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.storage import archive
 from onlinegcp.storage.archive import read_archive, write_archive
-from onlinegcp.streaming import METHODS, SGD, CPStream, OnlineCP, OnlineGCP, OnlineSGD
+from onlinegcp.streaming import (
+    ACP,
+    GOCPTE,
+    METHODS,
+    OLSTEC,
+    RLST,
+    SDT,
+    SGD,
+    CPStream,
+    OnlineCP,
+    OnlineGCP,
+    OnlineSGD,
+)
 from onlinegcp.testing import planted_stream
 
 QUICK = {"weight_epochs": 1, "factor_epochs": 1, "factor_iterations": 5}
@@ -34,6 +46,12 @@ MODELS = {
     "online_sgd": OnlineSGD(2, init_slices=4, init_starts=1),
     "online_cp": OnlineCP(2, init_slices=4, init_starts=1),
     "cp_stream": CPStream(2, init_slices=4, init_starts=1),
+    "olstec": OLSTEC(2, init_slices=4, init_starts=1),
+    "rlst": RLST(2, init_slices=4, init_starts=1),
+    "rlst, window": RLST(2, window=3, init_slices=4, init_starts=1),
+    "sdt": SDT(2, init_slices=4, init_starts=1),
+    "acp": ACP(2, init_slices=4, init_starts=1),
+    "gocpte": GOCPTE(2, init_slices=4, init_starts=1),
 }
 SLICES = planted_stream(get_loss("poisson"), n_slices=9).slices
 

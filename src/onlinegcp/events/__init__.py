@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 from onlinegcp.events.cells import Aggregation
 from onlinegcp.events.modes import Mode, column, parse_mode
 from onlinegcp.events.rows import RowReader
@@ -19,7 +19,7 @@ from onlinegcp.events.table_text import check_columns
 from onlinegcp.events.tables import Tables, open_tables
 from onlinegcp.events.time_bins import TimeBins, parse_every
 from onlinegcp.events.time_column import TimeColumn
-from onlinegcp.events.vocabulary import OTHER, OnNew, closest, read_vocabulary
+from onlinegcp.events.vocabulary import OTHER, OnNew, read_vocabulary
 from onlinegcp.events.wide import lengthened
 
 OnNull = Literal["drop", "error"]
@@ -105,8 +105,8 @@ def from_events(
     close_last
         Whether the end of the source closes the last bin. If not, `state` keeps its rows.
     max_gap
-        Most empty bins in a row; more of them mostly mean a wrong time stamp. By default 1,000 for
-        bins of a day or longer, else 100,000.
+        Most empty bins in a row; more of them mostly mean a wrong time stamp. By default 100 for
+        bins of a day or longer, else as many as there are in a week, and at least 100.
     format
         "parquet", "arrow", "csv" or "jsonl", should it not be recognised.
 
@@ -167,7 +167,7 @@ def from_events(
         on_late=on_late,
         in_order=True if tables.live else in_order,
         close_last=close_last,
-        max_gap=max_gap if max_gap is not None else 1_000 if bins.day_or_longer else 100_000,
+        max_gap=max_gap if max_gap is not None else bins.usual_gap,
         known=_known(known, groups),
         top=_top(top, groups, known, tables),
     )

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 from onlinegcp.events.time_column import DAY, SECOND, Ticks
-from onlinegcp.events.vocabulary import Ids, closest, number_text
+from onlinegcp.events.vocabulary import Ids, number_text
 
 if TYPE_CHECKING:
     import polars as pl

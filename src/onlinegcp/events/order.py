@@ -68,6 +68,10 @@ def sorted_rows(parts: Sequence[Part], reader: RowReader) -> Iterator[Rows]:
         for keys, ids, values in spill.rows():
             yield Rows(keys, ids, values, _sorted_away, n_outside, n_untimed)
             n_outside = n_untimed = 0
+    if n_outside or n_untimed:  # no row is left to count them with
+        nothing = np.empty(0, dtype=np.int64)
+        ids = tuple(np.empty(0, dtype=np.int32) for _ in reader.modes)
+        yield Rows(nothing, ids, None, _sorted_away, n_outside, n_untimed)
 
 
 def _count(keys: Ticks, counts: Counter[int]) -> None:

@@ -46,7 +46,8 @@ class Spill:
     """
 
     def __init__(self, counts: Mapping[int, int], n_modes: int, *, valued: bool) -> None:
-        self._firsts = _stretches(counts)
+        # A row without a time has the key of a row of a block before, perhaps of another source.
+        self._firsts = _stretches(counts) if counts else np.zeros(1, dtype=np.int64)
         self._single = {key for key, count in counts.items() if count >= _STRETCH}
         fields: list[tuple[str, str]] = [("key", "<i8")]
         fields += [(f"id{k}", "<i4") for k in range(n_modes)]
@@ -79,7 +80,7 @@ class Spill:
             records[f"id{k}"] = part
         if values is not None:
             records["value"] = values
-        stretch = np.searchsorted(self._firsts, keys, side="right") - 1
+        stretch = np.maximum(np.searchsorted(self._firsts, keys, side="right") - 1, 0)
         order = _order(stretch)
         records, stretch = records[order], stretch[order]
         starts = np.flatnonzero(np.diff(stretch, prepend=-1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 from onlinegcp.losses import formulas as f
 from onlinegcp.losses import likelihoods as like
 from onlinegcp.losses.formulas import Numbers
@@ -332,9 +331,7 @@ def get_loss(loss: str | Loss, **parameters: float) -> Loss:
 
 
 def _suggest(given: str, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(given.lower(), known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"{hint} Choose one of {', '.join(known)}."
+    return f"{closest(given, known)} Choose one of {', '.join(known)}."
 
 
 def _check_parameter(loss: str, wanted: Parameter, given: object) -> float:

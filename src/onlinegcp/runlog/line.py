@@ -1,4 +1,4 @@
-"""Lines of steps.jsonl: one record of JSON per slice, to and from bytes."""
+"""Lines of steps.jsonl: one record of JSON per slice, to and from bytes, each with a checksum."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import IO, Any, Literal, TypedDict, cast
 
 import numpy as np
 
 from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import STEPS
+from onlinegcp.runlog.shapes import check_step
 from onlinegcp.storage.appending import unreadable
+from onlinegcp.storage.sealed import seal, unseal
 
 
 class Cell(TypedDict):
@@ -118,6 +120,11 @@ def encode_step(step: Mapping[str, Any]) -> bytes:
     return text.encode() + b"\n"
 
 
+def sealed(line: bytes) -> bytes:
+    """A line from `encode_step` with its checksum, as it is stored."""
+    return seal(line.rstrip(b"\n")) + b"\n"
+
+
 def read_steps(folder: Path) -> bytes:
     try:
         return (folder / STEPS).read_bytes()
@@ -135,18 +142,36 @@ def whole_lines(content: bytes) -> list[bytes]:
 def parse(lines: Sequence[bytes], folder: Path) -> Iterator[Step]:
     for number, line in enumerate(lines, start=1):
         try:
-            step = json.loads(line)
-            if not isinstance(step, dict):
-                raise ValueError("no record")
+            step, _ = unseal(line)
+            check_step(step)
         except ValueError as error:
             # After a power cut the last block can be on disk by length only.
             if number == len(lines):
                 return
             raise StateError(
                 f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
-                f"none ({error}). The file is damaged; restore it from a copy."
+                f"none of a run ({error}). The file is damaged; restore it from a copy."
             ) from error
         yield cast(Step, step)
+
+
+def parse_file(stream: IO[bytes], folder: Path) -> Iterator[tuple[Step, bytes]]:
+    """The records of a file from where it stands, with their lines; one is held at a time."""
+    for number, line in enumerate(stream, start=1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            step, _ = unseal(line)
+            check_step(step)
+        except ValueError as error:
+            # After a power cut the last block can be on disk by length only.
+            if not stream.readline().endswith(b"\n"):
+                return
+            raise StateError(
+                f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
+                f"none of a run ({error}). The file is damaged; restore it from a copy."
+            ) from error
+        yield cast(Step, step), line
 
 
 def plain(value: Any) -> Any:

@@ -13,10 +13,11 @@ import numpy as np
 
 from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import FORMAT, RUN, STEPS, PathLike
-from onlinegcp.runlog.line import Step, encode_step, parse, plain, read_steps, whole_lines
+from onlinegcp.runlog.line import Step, encode_step, parse, plain, read_steps, sealed, whole_lines
 from onlinegcp.storage.appending import append, unwritable
 from onlinegcp.storage.archive import DamagedFile
 from onlinegcp.storage.atomic import replacing
+from onlinegcp.storage.sealed import seal
 
 
 def check_new(folder: Path, overwrite: bool) -> None:
@@ -67,8 +68,8 @@ def upgrade_run_json(path: PathLike, record: Mapping[str, Any]) -> dict[str, Any
     """Replace run.json by these settings in the present format, before anything else is in it."""
     found = {**record, "format": FORMAT}
     text = json.dumps(plain(found), indent=1, allow_nan=False)
-    with replacing(Path(path) / RUN) as file:
-        file.write(text.encode() + b"\n")
+    with replacing(Path(path) / RUN, of_run=True) as file:
+        file.write(seal(text.encode()) + b"\n")
     return found
 
 
@@ -88,7 +89,7 @@ def append_step(path: PathLike, step: Mapping[str, Any]) -> None:
 
 def append_lines(path: PathLike, lines: Sequence[bytes]) -> None:
     """Add lines from `encode_step` to steps.jsonl, all or none."""
-    append(Path(path) / STEPS, b"".join(lines))
+    append(Path(path) / STEPS, b"".join(map(sealed, lines)))
 
 
 def recover(

@@ -11,7 +11,8 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from onlinegcp.kernels import get_kernels
-from onlinegcp.kernels.layout import pad_vector, stack_factors
+from onlinegcp.kernels.auto.fisher_sums import model_values, row_sums
+from onlinegcp.kernels.layout import Blocks, pad_vector, stack_factors
 from onlinegcp.kernels.static.mttkrp import dense_mttkrp
 from onlinegcp.slices import Slice
 
@@ -67,6 +68,73 @@ def observed_gram(x: Slice, factors: Sequence[FloatArray]) -> FloatArray:
     return total
 
 
+def error_slopes(
+    x: Slice, factors: Sequence[FloatArray], weights: FloatArray, modes: Sequence[int]
+) -> list[FloatArray]:
+    """E_(k) Z_k diag(s) for each of several modes, E = x - m on the observed cells."""
+    if x.n_observed == x.size:
+        outer = np.outer(weights, weights)
+        return [
+            weighted_mttkrp(x, factors, weights, k) - factors[k] @ (gram(factors, skip=k) * outer)
+            for k in modes
+        ]
+    blocks, padded = stack_factors(factors), pad_vector(weights)
+    error = _error(x, blocks, padded)
+    slopes, _ = get_kernels("cpu").scatter_gradient(blocks, padded, x.index, error, modes)
+    return [np.ascontiguousarray(slopes.views()[k]) for k in modes]
+
+
+def row_systems(
+    x: Slice,
+    factors: Sequence[FloatArray],
+    weights: FloatArray,
+    mode: int,
+    *,
+    diagonal: bool = False,
+) -> tuple[FloatArray, FloatArray]:
+    """N'N and N'(x - m) over the listed cells of every row of a mode, N the weighted other rows.
+
+    Parameters
+    ----------
+    x
+        A slice with missing cells; in one without, all rows share N'N.
+    factors, weights
+        The model m of the slice.
+    mode
+        The mode.
+    diagonal
+        Only the diagonals of N'N.
+
+    Returns
+    -------
+    matrices, slopes
+        (I_k, R, R), or (I_k, R) where only diagonals were asked for; and (I_k, R).
+    """
+    blocks, rank = stack_factors(factors), len(weights)
+    rows, column = x.shape[mode], x.index[:, mode]
+    order = np.argsort(column, kind="stable")
+    starts = np.zeros(rows + 1, dtype=np.int64)
+    np.cumsum(np.bincount(column, minlength=rows), out=starts[1:])
+    padded = pad_vector(weights)
+    slopes = np.zeros((rows, blocks.width))
+    matrices = np.zeros((rows, blocks.width, 1 if diagonal else blocks.width))
+    row_sums(
+        blocks.data,
+        blocks.offsets,
+        x.index,
+        padded,
+        _error(x, blocks, padded),
+        np.ones(x.n_listed),
+        mode,
+        order,
+        starts,
+        slopes,
+        matrices,
+    )
+    shown = matrices[:, :rank, 0] if diagonal else matrices[:, :rank, :rank]
+    return shown, slopes[:, :rank]
+
+
 def solve_normal(matrix: FloatArray, right: FloatArray) -> FloatArray:
     """right @ inverse(matrix) for a symmetric positive semidefinite matrix (R, R)."""
     ridge = TINY * max(float(np.trace(matrix)) / len(matrix), np.finfo(float).tiny)
@@ -76,6 +144,18 @@ def solve_normal(matrix: FloatArray, right: FloatArray) -> FloatArray:
     except np.linalg.LinAlgError:
         return np.asarray(right @ np.linalg.pinv(matrix, hermitian=True))
     return np.asarray(scipy.linalg.cho_solve(factor, right.T, check_finite=False).T)
+
+
+def solve_rows(matrices: FloatArray, rights: FloatArray) -> FloatArray:
+    """One solve per row: (I, R, R) and (I, R) to (I, R)."""
+    try:
+        return np.asarray(np.linalg.solve(matrices, rights[..., None])[..., 0], np.float64)
+    except np.linalg.LinAlgError:
+        # A row of which nothing is known, or nothing any more: it stays where it is.
+        identity = np.eye(matrices.shape[-1])
+        sizes = np.trace(matrices, axis1=1, axis2=2) / len(identity)
+        spare = TINY * sizes + np.finfo(float).tiny / TINY
+        return solve_rows(matrices + spare[:, None, None] * identity, rights)
 
 
 def solve_weights(
@@ -110,6 +190,13 @@ def bounded_least_squares(matrix: FloatArray, right: FloatArray, lower: float) -
         upper, right - matrix @ np.full(len(right), lower), trans="T"
     )
     return np.asarray(scipy.optimize.nnls(upper, target)[0] + lower)
+
+
+def _error(x: Slice, blocks: Blocks, weights: FloatArray) -> FloatArray:
+    """x - m at the listed cells."""
+    error = np.empty(x.n_listed)
+    model_values(blocks.data, blocks.offsets, x.index, weights, error)
+    return np.subtract(x.value, error, out=error)
 
 
 def _rows(x: Slice, factors: Sequence[FloatArray], start: int) -> FloatArray:

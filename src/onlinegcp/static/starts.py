@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
-import scipy.sparse.linalg
 
 from onlinegcp.errors import DataError
 
@@ -27,9 +25,6 @@ FloatArray = npt.NDArray[np.float64]
 
 # Above this the factors of one mode of a million rows need 80 GB; nobody means it.
 LARGEST_RANK = 10_000
-
-# Unfoldings with more rows than this get Lanczos vectors instead of a full eigendecomposition.
-DENSE_EIGEN_ROWS = 2_000
 
 
 class HasObjective(Protocol):
@@ -169,64 +164,6 @@ def has_link(loss: Loss) -> bool:
         return False
     m = np.array([-1.0, 0.0, 1.0, 2.0])
     return not np.allclose(loss.mean(m), m)
-
-
-def singular_start(x: Slice, rank: int, rng: np.random.Generator) -> list[FloatArray]:
-    """Return the leading left singular vectors of every unfolding, for least-squares solvers.
-
-    Missing cells count as zeros; columns beyond the rank of an unfolding are random.
-
-    Parameters
-    ----------
-    x
-        The slice.
-    rank
-        Number of components.
-    rng
-        Source of the columns that no singular vector fills.
-    """
-    factors = []
-    for k, n in enumerate(x.shape):
-        vectors = _left_vectors(_unfold(x, k), min(rank, n), rng)
-        missing = rank - vectors.shape[1]
-        if missing:
-            extra = rng.standard_normal((n, missing)) / math.sqrt(max(1, n))
-            vectors = np.hstack([vectors, extra])
-        factors.append(np.ascontiguousarray(vectors))
-    return factors
-
-
-def _unfold(x: Slice, mode: int) -> scipy.sparse.csr_array | FloatArray:
-    if x.array is not None:
-        return np.moveaxis(x.array, mode, 0).reshape(x.shape[mode], -1)
-    others = [k for k in range(x.ndim) if k != mode]
-    column = np.zeros(x.n_listed, dtype=np.int64)
-    for k in others:
-        column = column * x.shape[k] + x.index[:, k]
-    # Columns without a listed cell would only cost memory: number the used ones.
-    used, column = np.unique(column, return_inverse=True)
-    shape = (x.shape[mode], max(1, used.size))
-    return scipy.sparse.csr_array((x.value, (x.index[:, mode], column)), shape=shape)
-
-
-def _left_vectors(
-    unfolding: scipy.sparse.csr_array | FloatArray, count: int, rng: np.random.Generator
-) -> FloatArray:
-    n = unfolding.shape[0]
-    if n <= DENSE_EIGEN_ROWS or count >= n:
-        gram = unfolding @ unfolding.T
-        dense = gram if isinstance(gram, np.ndarray) else gram.toarray()
-        vectors = np.linalg.eigh(dense)[1][:, ::-1][:, :count]
-    else:
-        product = scipy.sparse.linalg.LinearOperator(
-            (n, n), matvec=lambda v: unfolding @ (unfolding.T @ v), dtype=np.float64
-        )
-        values, vectors = scipy.sparse.linalg.eigsh(product, k=count, v0=rng.standard_normal((n,)))
-        vectors = vectors[:, np.argsort(values)[::-1]]
-    # A singular vector's sign is arbitrary and differs between BLAS builds; make its largest
-    # entry positive so that a seed means the same start everywhere.
-    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
-    return np.asarray(vectors * np.where(largest < 0.0, -1.0, 1.0), dtype=np.float64)
 
 
 def start_from(init: KTensor, shape: Sequence[int], rank: int, lower: float) -> list[FloatArray]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import abc
 import math
-import os
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -20,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from onlinegcp.errors import DataError, StateError
+from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -28,8 +27,10 @@ from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.objective import least_loss, slice_loss
 from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
+from onlinegcp.streaming.keeping import is_finite, learned, not_learned
 from onlinegcp.streaming.options import check_whole
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.showing import Showing, remember
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.undo import undone_on_error
@@ -43,7 +44,13 @@ def _predicts_cells(model: Any) -> bool:
     return not hasattr(model, "n_features_in_")
 
 
-class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class StreamingModel(
+    Showing,
+    Keeping,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """A CP model that is kept up to date while slices arrive.
 
     Subclasses define the parameters; `rank`, `init`, `init_slices`, `init_starts` and
@@ -123,6 +130,8 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     def fit(self, stream: Any, y: Any = None) -> Self:
         """Forget everything and learn a whole stream.
 
+        An error or Ctrl-C leaves a model of the slices before.
+
         Parameters
         ----------
         stream
@@ -135,9 +144,11 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self._reset()
         if is_stream(stream):
             for x in stream:
-                self._absorb([as_slice(x)])
+                with undone_on_error(self):
+                    self._absorb([as_slice(x)])
         else:
-            self._absorb(read_slices(self, stream)[0])
+            with undone_on_error(self):
+                self._absorb(read_slices(self, stream)[0])
         if self.n_slices_ == 0:
             raise DataError(
                 "a stream of at least one slice was needed, but it was empty. Check its source."
@@ -344,63 +355,17 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         waiting = sum(x.value.nbytes for x in self._buffer)
         return waiting + (0 if self._state is None else self._state.nbytes)
 
-    def to_ktensor(self, labels: Any = None) -> KTensor:
-        """The model of the newest slice; `labels` names the rows of each mode."""
-        state = self._ready()
-        return KTensor(state.weights, state.factors, labels)
-
     # ---- keeping it
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Store parameters and state in one file, all or nothing."""
-        from onlinegcp.streaming.storage import save_model
-
-        save_model(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, loss: Loss | None = None) -> Self:
-        """The model stored by `save`; it goes on exactly where the saved one stood.
-
-        Parameters
-        ----------
-        path
-            The file.
-        loss
-            The loss the model was saved with, where you made it yourself: files hold numbers, no
-            functions.
-        """
-        from onlinegcp.streaming.storage import load_model
-
-        model = load_model(path, loss)
-        if not isinstance(model, cls):
-            raise StateError(
-                f"a saved {cls.__name__} was needed, but {path} holds a {type(model).__name__}. "
-                f"Use {type(model).__name__}.load."
-            )
-        return model
-
-    def get_state(self) -> dict[str, Any]:
-        """Everything the next step depends on, and the last step's record."""
-        check_is_fitted(self)
-        return {
-            "n_slices": self.n_slices_,
-            "seed": self._seed,
-            "state": self._state,
-            "buffer": self._buffer,
-            "last": self.last_,
-            "past": self._past,
-        }
-
-    def set_state(self, saved: dict[str, Any]) -> Self:
-        """Go on from what `get_state` returned, on a model with the same parameters."""
-        self._reset()
-        self.n_slices_ = int(saved["n_slices"])
-        self._seed = int(saved["seed"])
-        self._state = saved["state"]
-        self._buffer = tuple(saved["buffer"])
-        self.last_ = saved["last"]
-        self._past = np.asarray(saved.get("past", self._past))
-        return self
+    def check_parameters(self) -> None:
+        """Refuse parameters that no data could make right; the first slice does the same."""
+        check_whole("rank", self.rank, 1, 10_000)
+        for name in ("init_slices", "init_starts", self.gathers):
+            if name is not None:
+                check_whole(name, getattr(self, name), 1)
+        if self.random_state is not None:
+            check_whole("random_state", self.random_state, 0)
+        self._check_parameters()
 
     # ---- scikit-learn's contract
 
@@ -422,14 +387,11 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     # ---- inner workings
 
     def _reset(self) -> None:
-        for name in ("rank", "init_slices", "init_starts", self.gathers):
-            if name is not None:
-                check_whole(name, getattr(self, name), 1)
-        self._check_parameters()
+        self.check_parameters()
         if self.random_state is None:
             self._seed = int(np.random.SeedSequence().generate_state(1)[0])
         else:
-            self._seed = check_whole("random_state", self.random_state, 0)
+            self._seed = int(self.random_state)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         self.n_slices_ = 0
@@ -485,8 +447,7 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 self._start_given(self.init, x.shape)
             if self._state is not None and enough == 1:
                 number = self.n_slices_ + 1
-                with blas_threads():
-                    self._state, self.last_ = self._learn(self._state, x, number, self._seed)
+                self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
                 self.n_slices_ = number
                 self._past = remember(self._past, self._state)
                 continue
@@ -516,8 +477,8 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """Learn the slices that wait, be they a whole batch or what is left of the stream."""
         if self._state is not None and self._buffer:
             batch, number = self._buffer, self.n_slices_
-            with blas_threads():
-                self._state, self.last_ = self._learn_batch(self._state, batch, number, self._seed)
+            learn = self._learn_batch
+            self._state, self.last_ = learned(learn, self._state, batch, number, self._seed)
             self._past = remember(self._past, self._state)
             self._buffer = ()
 
@@ -535,5 +496,8 @@ class StreamingModel(Showing, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 starts=self.init_starts,
                 seed=self._seed,
             )
-            self._provisional = self._begin(start, self._seed)
+            found = self._begin(start, self._seed)
+            if not is_finite(found):
+                raise not_learned(self._buffer)
+            self._provisional = found
         return self._provisional

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, closest
 
 
 def check_choice(name: str, value: Any, known: Collection[str], other: str = "") -> None:
@@ -27,21 +26,27 @@ Did you mean 'reservoir'?
     """
     if isinstance(value, str) and value in known:
         return
-    near = difflib.get_close_matches(value.lower(), known, n=1) if isinstance(value, str) else []
-    advice = f"Did you mean {near[0]!r}?" if near else "Choose one of them."
+    advice = (closest(value, known) if isinstance(value, str) else "") or " Choose one of them."
     raise DataError(
-        f"{name} must be one of {', '.join(map(repr, known))}{other}, but got {value!r}. {advice}"
+        f"{name} must be one of {', '.join(map(repr, known))}{other}, but got {value!r}.{advice}"
     )
 
 
-def check_whole(name: str, value: Any, least: int) -> int:
-    """The value as an int; refuses anything but a whole number >= least."""
+def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """The value as an int; refuses anything but a whole number from least to most."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
+    if not whole or value < least or (most is not None and value > most):
+        limits = f">= {least}" if most is None else f"from {least} to {most:,}"
         raise DataError(
-            f"{name} must be a whole number >= {least}, but got {value!r}. Pass an integer."
+            f"{name} must be a whole number {limits}, but got {value!r}. Pass an integer."
         )
     return int(value)
+
+
+def check_truth(name: str, value: Any) -> None:
+    """Refuse anything but True or False."""
+    if not isinstance(value, bool | np.bool):
+        raise DataError(f"{name} must be True or False, but got {value!r}. Choose one.")
 
 
 def check_number(name: str, value: Any, interval: str, advice: str = "Change it.") -> float:

@@ -39,8 +39,13 @@ class Showing(abc.ABC):
         """The loss the model minimises."""
 
     @abc.abstractmethod
+    def _ready(self) -> ModelState:
+        """The state of the newest slice."""
+
     def to_ktensor(self, labels: Any = None) -> KTensor:
-        """The model of the newest slice."""
+        """The model of the newest slice; `labels` names the rows of each mode."""
+        state = self._ready()
+        return KTensor(state.weights, state.factors, labels)
 
     @abc.abstractmethod
     def transform(self, x: Any) -> FloatArray:

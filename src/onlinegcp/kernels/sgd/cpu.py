@@ -12,6 +12,16 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels.layout import Blocks, aligned_zeros, pad_matrix
 from onlinegcp.kernels.sgd import threads as sgd_threads
+from onlinegcp.kernels.sgd.arguments import (
+    CellArrays,
+    Matrices,
+    Modes,
+    Past,
+    Rule,
+    Samples,
+    Sampling,
+    Variables,
+)
 from onlinegcp.kernels.sgd.draws import draw_block
 from onlinegcp.kernels.sgd.epoch import (
     fill_head,
@@ -74,8 +84,8 @@ def draw_sample(cells: Cells, plan: Plan, key: int, row_weights: Array | None = 
     strata, stratum_weights = _strata(plan)
     for stratum, weight in zip(strata, stratum_weights, strict=True):
         draw_block(
-            stratum, weight, np.uint64(key), 0, int(stratum[1]), *_tail(cells, places, 1),
-            _row_weights(row_weights), int(stratum[4]), n, rows, values, weights,
+            stratum, weight, np.uint64(key), 0, int(stratum[1]),
+            _cell_arrays(cells, places, row_weights), 1, int(stratum[4]), n, rows, values, weights,
         )  # fmt: skip
     index = np.ascontiguousarray(rows[: d * n].reshape(d, n).T).astype(np.int32)
     corrected = sum(stratum.count for stratum in plan.strata if stratum.corrected)
@@ -181,9 +191,8 @@ class SgdEngine:
                 self._S = pad_matrix(history.S, dtype).reshape(-1)
             if history.anchors is not None:
                 self._anchors[:] = history.anchors
-        self._matrices = [aligned_zeros((d * square,), dtype) for _ in range(4)]
-        self._rows = np.zeros(d * BLOCK, np.int64)
-        self._vectors = [np.zeros(BLOCK) for _ in range(4)]
+        self._matrices = Matrices(*(aligned_zeros((d * square,), dtype) for _ in range(4)))
+        self._samples = Samples(np.zeros(d * BLOCK, np.int64), *(np.zeros(BLOCK) for _ in range(4)))
 
     def epoch(
         self,
@@ -197,48 +206,47 @@ class SgdEngine:
     ) -> None:
         """Take `iterations` steps; the draws are those of iterations first_iteration, ..."""
         problem, blocks, head = self.problem, self.problem.blocks, self._head
-        counters: tuple[Any, ...] = (
-            iterations,
-            first_iteration,
-            moments.taken,
-            np.uint64(key),
-            *self._plan,
+        counters = (iterations, first_iteration, moments.taken, np.uint64(key))
+        modes = Modes(
+            blocks.rank, blocks.width, head.mode, blocks.offsets, self._update, self._needed
         )
-        cells = _tail(self._cells, head.places, None)
-        settings: tuple[Any, ...] = (
-            _row_weights(problem.row_weights), problem.code, float(problem.parameter),
-            blocks.rank, blocks.width, _far(blocks), head.mode, blocks.offsets, self._update,
-            self._needed, kind, np.array([rate, *parameters]), float(problem.ridge),
-            float(problem.weight_ridge), self._anchors, self._history, self._S, self._old,
-            self._floor, blocks.data.reshape(-1), problem.weights, self._gradient,
-            self._weights_gradient,
+        rule = Rule(
+            kind, np.array([rate, *parameters]), float(problem.ridge),
+            float(problem.weight_ridge), self._anchors, self._floor,
         )  # fmt: skip
-        means: tuple[Any, ...] = (
+        past = Past(self._history, self._S, self._old)
+        moved = Variables(
+            blocks.data.reshape(-1), problem.weights, self._gradient, self._weights_gradient,
             moments.u.reshape(-1), moments.v.reshape(-1), moments.largest.reshape(-1),
             moments.weights_u.reshape(-1), moments.weights_v.reshape(-1),
-            moments.weights_largest.reshape(-1),
+            moments.weights_largest.reshape(-1), head.scaled, head.gradient,
         )  # fmt: skip
-        heads = (head.scaled, head.gradient)
+        sampling = self._sampling(self._plan, self._cells)
         if self._n_jobs > 1 and self._work >= sgd_threads.LEAST_WORK:
-            matrices = tuple(self._matrices)
-            shared: tuple[Any, ...] = (*counters, cells, *settings, means, *heads, matrices)
-            sgd_threads.run_threads(self._n_jobs, *shared)
+            sgd_threads.run_threads(
+                self._n_jobs, *counters, sampling, modes, rule, past, moved, self._matrices
+            )
         else:
-            scratch = (*self._matrices, self._rows, *self._vectors)
-            run_epoch(*counters, *cells, *settings, *means, *heads, *scratch)
+            run_epoch(*counters, sampling, modes, rule, past, moved, self._matrices, self._samples)
         moments.taken += iterations
 
     def objective(self, key: int) -> float:
         """Estimated loss of the slice plus penalties, from the sample with this key."""
         problem, blocks, head = self.problem, self.problem.blocks, self._head
         head.fill(blocks, problem.weights)
+        sampling = self._sampling(self._objective_plan, self._objective_cells)
+        data = blocks.data.reshape(-1)
         loss = sampled_objective(
-            *self._objective_plan, np.uint64(key), _far(blocks), blocks.width, problem.code,
-            float(problem.parameter), *_tail(self._objective_cells, head.places, None),
-            _row_weights(problem.row_weights), head.scaled, blocks.data.reshape(-1),
-            self._rows, *self._vectors[:3],
-        )  # fmt: skip
+            np.uint64(key), blocks.width, sampling, head.scaled, data, self._samples
+        )
         return float(loss) + penalty_value(problem)
+
+    def _sampling(
+        self, plan: tuple[NDArray[np.int64], NDArray[np.float64]], cells: Cells
+    ) -> Sampling:
+        problem = self.problem
+        arrays = _cell_arrays(cells, self._head.places, problem.row_weights)
+        return Sampling(*plan, arrays, _far(problem.blocks), problem.code, float(problem.parameter))
 
 
 class _Head:
@@ -288,17 +296,12 @@ def _strata(plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     return numbers, np.array([stratum.weight for stratum in plan.strata], np.float64)
 
 
-def _tail(cells: Cells, places: NDArray[np.int64], width: int | None) -> tuple[Any, ...]:
-    """The arrays of a slice in the order in which kernels take them."""
-    middle = () if width is None else (width,)
-    return (
-        cells.counts, cells.shape, cells.words, places, *middle, cells.index, cells.value,
-        cells.linear, cells.bitmap, cells.ranks, cells.keys, cells.positions,
+def _cell_arrays(cells: Cells, places: NDArray[np.int64], row_weights: Array | None) -> CellArrays:
+    given = np.zeros(0) if row_weights is None else np.ascontiguousarray(row_weights, np.float64)
+    return CellArrays(
+        cells.counts, cells.shape, cells.words, places, cells.index, cells.value, cells.linear,
+        cells.bitmap, cells.ranks, cells.keys, cells.positions, given,
     )  # fmt: skip
-
-
-def _row_weights(row_weights: Array | None) -> NDArray[np.float64]:
-    return np.zeros(0) if row_weights is None else np.ascontiguousarray(row_weights, np.float64)
 
 
 def _far(blocks: Blocks) -> bool:

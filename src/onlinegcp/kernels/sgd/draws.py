@@ -49,19 +49,8 @@ def draw_block(
     key,  # uint64
     first,  # first sample of the block within the stratum
     count,
-    counts,  # Cells.counts
-    shape,  # (d,)
-    words,  # (d,)
-    places,  # (2, d) flattened int64: first element of the mode's rows; place of the mode in rows
+    cells,  # CellArrays
     width,
-    index,
-    value,
-    linear,
-    bitmap,
-    ranks,
-    keys,
-    positions,
-    row_weights,  # (I_d,) or empty
     at,  # where the block starts in the arrays below
     stride,
     rows,  # (d * stride,) int64, written
@@ -70,21 +59,17 @@ def draw_block(
 ):
     """Draw `count` samples of one stratum."""
     # Everything below works on addresses: see `pointer`.
-    dims, word_of, place = pointer(shape), pointer(words), pointer(places)
-    listed, data, sorted_cells = pointer(index), pointer(value), pointer(linear)
-    bits_of, ranks_of, slots, slot_positions = (
-        pointer(bitmap),
-        pointer(ranks),
-        pointer(keys),
-        pointer(positions),
-    )
-    cell_weights, weighted = pointer(row_weights), len(row_weights) > 0
+    dims, word_of, place = pointer(cells.shape), pointer(cells.words), pointer(cells.places)
+    listed, data, sorted_cells = pointer(cells.listed), pointer(cells.value), pointer(cells.linear)
+    bits_of, ranks_of = pointer(cells.bitmap), pointer(cells.ranks)
+    slots, slot_positions = pointer(cells.keys), pointer(cells.positions)
+    cell_weights, weighted = pointer(cells.row_weights), len(cells.row_weights) > 0
     to_rows, to_xs, to_ws = pointer(rows), pointer(xs), pointer(ws)
     source, value_source = stratum[0], stratum[2]
     base, share = stratum[4] + first, np.uint64(stratum[5])
-    d = len(shape)
-    last = shape[d - 1]
-    n_listed, n_unlisted, n_sorted = counts[0], counts[1], len(linear)
+    d, counts = len(cells.shape), cells.counts
+    last = cells.shape[d - 1]
+    n_listed, n_unlisted, n_sorted = counts[0], counts[1], len(cells.linear)
     kind, bitmap_mask, table_mask = counts[3], counts[4], counts[5]
     for s in range(at, at + count):
         poke(to_ws, s, weight)
@@ -107,7 +92,7 @@ def draw_block(
     if (
         random_cells
         and d in (2, 3)
-        and words[d - 1] == 0
+        and cells.words[d - 1] == 0
         and value_source != VALUE_LOOKUP
         and not weighted
     ):

@@ -71,37 +71,30 @@ def finish_head(offset, length, width, data, weights, head_gradient, gradient, w
 
 
 @kernel
-def slopes(
-    stratum, weight, key, first, count, at, stride, far, width, code, parameter,
-    counts, shape, words, places, index, value, linear, bitmap, ranks, keys, positions,
-    row_weights, head, data, rows, xs, ws, m, y,
-):  # fmt: skip
+def slopes(stratum, weight, key, first, count, at, stride, width, sampling, head, data, samples):
     """Draw samples of one stratum and write their rows and slopes, from position `at` on."""
-    draw_block(
-        stratum, weight, key, first, count, counts, shape, words, places, width, index, value,
-        linear, bitmap, ranks, keys, positions, row_weights, at, stride, rows, xs, ws,
-    )  # fmt: skip
-    model_block(len(shape), at, count, stride, width, far, rows, head, data, m)
-    slope_block(code, parameter, stratum[3], at, count, xs, ws, m, y)
+    rows, xs, ws, m = samples.rows, samples.xs, samples.ws, samples.m
+    draw_block(stratum, weight, key, first, count, sampling.cells, width, at, stride, rows, xs, ws)
+    d = len(sampling.cells.shape)
+    model_block(d, at, count, stride, width, sampling.far, rows, head, data, m)
+    slope_block(sampling.code, sampling.parameter, stratum[3], at, count, xs, ws, m, samples.y)
 
 
 @kernel
-def sampled_objective(
-    strata, stratum_weights, key, far, width, code, parameter,
-    counts, shape, words, places, index, value, linear, bitmap, ranks, keys, positions,
-    row_weights, head, data, rows, xs, ws, m,
-):  # fmt: skip
+def sampled_objective(key, width, sampling, head, data, samples):
     """Sum of weight * f(x, m) over a sample: block by block, blocks added in order."""
+    strata, code, parameter = sampling.strata, sampling.code, sampling.parameter
+    rows, xs, ws, m = samples.rows, samples.xs, samples.ws, samples.m
+    d = len(sampling.cells.shape)
     total = 0.0
     for t in range(len(strata)):
         for first in range(NONE, strata[t, 1], FULL):
             count = min(FULL, strata[t, 1] - first)
             draw_block(
-                strata[t], stratum_weights[t], key, first, count, counts, shape, words, places,
-                width, index, value, linear, bitmap, ranks, keys, positions, row_weights, NONE,
+                strata[t], sampling.weights[t], key, first, count, sampling.cells, width, NONE,
                 FULL, rows, xs, ws,
             )  # fmt: skip
-            model_block(len(shape), NONE, count, FULL, width, far, rows, head, data, m)
+            model_block(d, NONE, count, FULL, width, sampling.far, rows, head, data, m)
             total += objective_block(code, parameter, strata[t, 3], NONE, count, xs, ws, m)
     return total
 
@@ -116,19 +109,28 @@ def mode_grams(mode, offsets, width, data, old, grams, crosses):
 
 
 @kernel
-def update_rows(
-    first, last, rank, width, has_history, B, C, kind, rate, steps, ridge, anchor, floor,
-    data, old, gradient, u, v, largest,
-):  # fmt: skip
+def update_rows(first, last, rate, anchor, modes, rule, past, moved, B, C):
     """Add the history's gradient to rows first .. last - 1 and step them, a panel at a time."""
+    steps, data, old, width = rule.steps, moved.data, past.old, modes.width
     for panel in range(first, last, PANEL):
         end = min(panel + PANEL, last)
-        if has_history:
-            add_product(panel, end, rank, width, data, B, old, C, gradient)
+        if past.counts:
+            add_product(panel, end, modes.rank, width, data, B, old, C, moved.gradient)
         step_rows(
-            kind, panel, end, width, rate, steps[1], steps[2], steps[3], ridge, anchor, floor,
-            data, old, gradient, u, v, largest,
+            rule.kind, panel, end, width, rate, steps[1], steps[2], steps[3], rule.ridge, anchor,
+            rule.floor, data, old, moved.gradient, moved.u, moved.v, moved.largest,
         )  # fmt: skip
+
+
+@kernel
+def step_weights(rate, modes, rule, moved):
+    """Step the weights, which are one row."""
+    steps, weights = rule.steps, moved.weights
+    step_rows(
+        rule.kind, NONE, ONE, modes.width, rate, steps[1], steps[2], steps[3], rule.weight_ridge,
+        0.0, rule.floor, weights, weights, moved.weights_gradient, moved.weights_u,
+        moved.weights_v, moved.weights_largest,
+    )  # fmt: skip
 
 
 @kernel
@@ -145,29 +147,21 @@ def run_epoch(
     first_iteration,  # number of the first, for the draws
     taken,  # steps taken before, for the bias correction
     key,
-    strata,  # (n, 6) int64
-    stratum_weights,  # (n,)
-    counts, shape, words, places, index, value, linear, bitmap, ranks, keys, positions,
-    row_weights,
-    code, parameter,  # the loss
-    rank, width, far,
-    head_mode,
-    offsets,  # (d + 1,)
-    update,  # (d + 1,) int64: modes, then weights
-    needed,  # (d,) int64: gradients wanted, by place
-    kind,  # of step
-    steps,  # (4,) rate, beta_1, beta_2, epsilon
-    ridge, weight_ridge,
-    anchors,  # (d,)
-    has_history, S, old,
-    floor, data, weights, gradient, weights_gradient,
-    u, v, largest, weights_u, weights_v, weights_largest,
-    head, head_gradient, grams, crosses, B, C, rows, xs, ws, m, y,
-):  # fmt: skip
+    sampling,
+    modes,
+    rule,
+    past,
+    moved,
+    matrices,
+    samples,  # of one block
+):
     """Run SGD iterations in place: the solver's inner loop, on one thread."""
-    d = len(shape)
+    strata, width, offsets, update = sampling.strata, modes.width, modes.offsets, modes.update
+    data, weights, head, gradient = moved.data, moved.weights, moved.head, moved.gradient
+    grams, crosses, steps = matrices.grams, matrices.crosses, rule.steps
+    d = len(sampling.cells.shape)
     n = width * width
-    offset, length = offsets[head_mode], shape[head_mode]
+    offset, length = offsets[modes.head], sampling.cells.shape[modes.head]
     for j in range(iterations):
         draw_key = key_of_iteration(key, first_iteration + j)
         fill_head(offset, length, width, data, weights, head)
@@ -175,36 +169,32 @@ def run_epoch(
             for first in range(NONE, strata[t, 1], FULL):
                 count = min(FULL, strata[t, 1] - first)
                 slopes(
-                    strata[t], stratum_weights[t], draw_key, first, count, NONE, FULL, far, width,
-                    code, parameter, counts, shape, words, places, index, value, linear, bitmap,
-                    ranks, keys, positions, row_weights, head, data, rows, xs, ws, m, y,
+                    strata[t], sampling.weights[t], draw_key, first, count, NONE, FULL, width,
+                    sampling, head, data, samples,
                 )  # fmt: skip
                 scatter_block(
-                    d, needed, NONE, count, FULL, NONE, width, far, rows, head, data, y,
-                    head_gradient, gradient,
+                    d, modes.needed, NONE, count, FULL, NONE, width, sampling.far, samples.rows,
+                    head, data, samples.y, moved.head_gradient, gradient,
                 )  # fmt: skip
-        finish_head(offset, length, width, data, weights, head_gradient, gradient, weights_gradient)
-        rate = corrected_rate(kind, steps[0], steps[1], steps[2], taken + j + 1)
+        finish_head(
+            offset, length, width, data, weights, moved.head_gradient, gradient,
+            moved.weights_gradient,
+        )  # fmt: skip
+        rate = corrected_rate(rule.kind, steps[0], steps[1], steps[2], taken + j + 1)
         if update[d]:
-            step_rows(
-                kind, NONE, ONE, width, rate, steps[1], steps[2], steps[3], weight_ridge, 0.0,
-                floor, weights, weights, weights_gradient, weights_u, weights_v, weights_largest,
-            )  # fmt: skip
-        if has_history:
+            step_weights(rate, modes, rule, moved)
+        if past.counts:
             # Modes that are not updated keep their Gram matrices from the first iteration.
             for k in range(d):
                 if j == 0 or update[k]:
-                    mode_grams(k, offsets, width, data, old, grams, crosses)
+                    mode_grams(k, offsets, width, data, past.old, grams, crosses)
             for k in range(d):
                 if update[k]:
-                    fold_grams(
-                        d, k, width, S, grams, crosses, B[k * n : (k + 1) * n],
-                        C[k * n : (k + 1) * n],
-                    )  # fmt: skip
+                    B, C = matrices.B[k * n : (k + 1) * n], matrices.C[k * n : (k + 1) * n]
+                    fold_grams(d, k, width, past.S, grams, crosses, B, C)
         for k in range(d):
             if update[k]:
                 update_rows(
-                    offsets[k], offsets[k + 1], rank, width, has_history,
-                    B[k * n : (k + 1) * n], C[k * n : (k + 1) * n], kind, rate, steps, ridge,
-                    anchors[k], floor, data, old, gradient, u, v, largest,
+                    offsets[k], offsets[k + 1], rate, rule.anchors[k], modes, rule, past, moved,
+                    matrices.B[k * n : (k + 1) * n], matrices.C[k * n : (k + 1) * n],
                 )  # fmt: skip

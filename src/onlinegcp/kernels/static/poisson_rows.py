@@ -23,6 +23,7 @@ from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.layout import Blocks
 from onlinegcp.kernels.static.mttkrp import RowGroups, run_chunks
 from onlinegcp.kernels.static.poisson_steps import (
+    RowCells,
     curvature,
     free_components,
     gather,
@@ -183,16 +184,17 @@ def _run_rows(
     return RowReport(float(violations.max(initial=0.0)), int(steps.sum()))
 
 
-def _cells(groups: RowGroups, blocks: Blocks) -> tuple[Any, ...]:
-    """What compiled code needs to lay out Khatri-Rao rows."""
+def _cells(groups: RowGroups, blocks: Blocks) -> RowCells:
     first_rows = blocks.offsets[groups.others]
-    return (groups.index, groups.order, groups.columns, first_rows, blocks.data, blocks.rank)
+    return RowCells(
+        groups.index, groups.order, groups.columns, first_rows, blocks.data, blocks.rank
+    )
 
 
 @kernel
 def _log_sums(cells, value, starts, rows, epsilon, out, first, last):
     # Entries `first` to `last` of `out` are written here and by no other thread.
-    order, width = cells[1], rows.shape[1]
+    order, width = cells.order, rows.shape[1]
     longest = longest_row(starts, first, last)
     basis = np.zeros((min(longest, max(64, BASIS_NUMBERS // width)), width))
     values, x, b = np.zeros(longest), np.zeros(longest), np.zeros(width)
@@ -218,7 +220,7 @@ def _newton(
     violations, steps, first, last,
 ):  # fmt: skip
     # Rows `first` to `last` of `rows`, `violations` and `steps` are written here only.
-    order, rank, width = cells[1], cells[5], rows.shape[1]
+    order, rank, width = cells.order, cells.rank, rows.shape[1]
     longest = longest_row(starts, first, last)
     capacity = min((longest + 3) // 4 * 4, max(64, BASIS_NUMBERS // width // 4 * 4))
     basis, weight = np.zeros((capacity, width)), np.zeros(capacity)
@@ -301,7 +303,7 @@ def _quasi_newton(
     violations, steps, first, last,
 ):  # fmt: skip
     # Rows `first` to `last` of `rows`, `violations` and `steps` are written here only.
-    order, rank, width = cells[1], cells[5], rows.shape[1]
+    order, rank, width = cells.order, cells.rank, rows.shape[1]
     longest = longest_row(starts, first, last)
     basis = np.zeros((min(longest, max(64, BASIS_NUMBERS // width)), width))
     values, trial_values, x = np.zeros(longest), np.zeros(longest), np.zeros(longest)

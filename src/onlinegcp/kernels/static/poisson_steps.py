@@ -1,14 +1,16 @@
 """The pieces of one row's Poisson problem: values, slopes, curvature, projected line search.
 
-All run inside one thread on that thread's scratch arrays. `cells` is the tuple (index, order,
-columns, first rows, factors, rank) from which Khatri-Rao rows are laid out; `basis` holds those
-of the row, all of them when they fit, else one part at a time.
+All run inside one thread on that thread's scratch arrays. `cells` are `RowCells`, from which
+Khatri-Rao rows are laid out; `basis` holds those of the row, all of them when they fit, else one
+part at a time.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
 # mypy: disable-error-code="call-arg,var-annotated,unreachable,assignment"
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,27 @@ DECREASE = 1e-4
 HALVINGS = 10
 
 
+class RowCells(NamedTuple):
+    """The listed cells of one mode's rows, and the other factors.
+
+    Attributes
+    ----------
+    coordinates, order, columns
+        As in `RowGroups`: cells, their order by row, and columns of the other modes.
+    first_rows
+        Where each of the other factors begins in `data`.
+    data, rank
+        All factors, and how many of their columns count.
+    """
+
+    coordinates: Any
+    order: Any
+    columns: Any
+    first_rows: Any
+    data: Any
+    rank: int
+
+
 @kernel
 def longest_row(starts, first, last):
     longest = 0
@@ -31,8 +54,10 @@ def longest_row(starts, first, last):
 
 @kernel
 def lay_out(cells, basis, begin, end):
-    index, order, columns, first_rows, data, rank = cells
-    fill_tile(basis, index, order, columns, first_rows, data, rank, begin, end)
+    fill_tile(
+        basis, cells.coordinates, cells.order, cells.columns, cells.first_rows, cells.data,
+        cells.rank, begin, end,
+    )  # fmt: skip
 
 
 @kernel
@@ -79,7 +104,7 @@ def slopes(cells, basis, begin, end, x, values, epsilon, phi):
 @kernel
 def curvature(cells, basis, begin, end, x, values, epsilon, weight, system):
     """Lower triangle of the sum of x / max(m, epsilon)^2 times outer products of rows."""
-    rank = cells[5]
+    rank = cells.rank
     capacity = basis.shape[0]
     for a in range(system.shape[0]):
         for r in range(system.shape[1]):
@@ -170,7 +195,7 @@ def line_search(
 
     A step found is left in `trial`, with its model values in `trial_values`.
     """
-    rank = cells[5]
+    rank = cells.rank
     count = end - begin
     unit, length = 0.0, 1.0
     for halving in range(HALVINGS + 1):
@@ -193,7 +218,7 @@ def line_search(
 @kernel
 def multiply_row(cells, basis, begin, end, b, phi, cost, trial, trial_values):
     """The multiplicative step, which never raises q."""
-    for r in range(cells[5]):
+    for r in range(cells.rank):
         trial[r] = b[r] * phi[r] / cost[r] if cost[r] > 0.0 else b[r]
     model_values(cells, basis, begin, end, trial, trial_values)
 

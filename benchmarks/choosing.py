@@ -1,0 +1,74 @@
+"""Write the tables of docs/choosing.md from results.csv: `python -m benchmarks.choosing`.
+
+Numbers in that page are never typed by hand; text outside the two marks is left as it is.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+from benchmarks.methods import CONTESTANTS, PLANTED, REAL
+from benchmarks.records import RESULTS, ROOT
+
+PAGE = ROOT.parent / "docs" / "choosing.md"
+BEGIN, END = "<!-- rows: begin -->", "<!-- rows: end -->"
+
+
+def main() -> int:
+    """Replace the tables of the page; with --check only say whether they are up to date."""
+    text = PAGE.read_text()
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    fresh = f"{before}{BEGIN}\n{_tables(latest())}\n{END}{after}"
+    if "--check" in sys.argv:
+        return 0 if fresh == text else 1
+    PAGE.write_text(fresh)
+    return 0
+
+
+def latest(path: Path = RESULTS) -> dict[tuple[str, str], dict[str, str]]:
+    """The newest row of every method and stream."""
+    with path.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["case"].startswith("methods/")]
+    return {(row["method"], row["case"].removeprefix("methods/")): row for row in rows}
+
+
+def _tables(rows: dict[tuple[str, str], dict[str, str]]) -> str:
+    return "\n\n".join(_table(rows, list(cases)) for cases in (PLANTED, REAL))
+
+
+def _table(rows: dict[tuple[str, str], dict[str, str]], cases: list[str]) -> str:
+    """Errors of all methods; the smallest of a column is bold, a star marks those stopped early."""
+    best = {
+        case: min((float(row["median"]) for (_, c), row in rows.items() if c == case), default=0.0)
+        for case in cases
+    }
+    lines = [f"| | {' | '.join(cases)} | ms per slice |", "|---" * (len(cases) + 2) + "|"]
+    for label, _, _ in CONTESTANTS:
+        found = [rows.get((label, case)) for case in cases]
+        if not any(found):
+            continue
+        cells = [_cell(row, best[case]) for row, case in zip(found, cases, strict=True)]
+        lines.append(f"| {label} | {' | '.join(cells)} | {_times(found)} |")
+    return "\n".join(lines)
+
+
+def _cell(row: dict[str, str] | None, best: float) -> str:
+    if row is None:
+        return "-"
+    value = float(row["median"])
+    text = f"{value:.3f}".lstrip("0") if value < 10 else f"{value:.0f}"
+    text += "\\*" if "stopped" in row["note"] else ""
+    return f"**{text}**" if value == best else text
+
+
+def _times(found: list[dict[str, str] | None]) -> str:
+    times = [float(row["note"].split(" ms")[0]) for row in found if row is not None]
+    low, high = (f"{t:.2g}" for t in (min(times), max(times)))
+    return low if low == high else f"{low} - {high}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
