@@ -114,8 +114,12 @@ def test_a_model_forecasts_better_than_last_week(tmp_path):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_forecasts(method):
+def test_every_method_forecasts_or_says_why_not(method):
     model = METHODS[method](2, init_slices=5).fit(stream(20))
+    if model.gathers is not None:
+        with pytest.raises(DataError, match="learns several slices together"):
+            model.forecast(3)
+        return
     assert np.isfinite(model.forecast(3).total).all()
 
 

@@ -42,6 +42,7 @@ COMMANDS = {
     "watch": "Serve a live page of a run.",
     "anomalies": "List the oddest slices of a run, and why.",
     "components": "Show the patterns of a run, with labels.",
+    "name": "Name a pattern of a run.",
     "forecast": "Say what the next slices of a run will hold.",
     "compare": "Let several methods predict the same stream.",
     "rank": "Find out how many patterns there are.",

@@ -479,7 +479,6 @@ class StreamingModel(
             batch, number = self._buffer, self.n_slices_
             learn = self._learn_batch
             self._state, self.last_ = learned(learn, self._state, batch, number, self._seed)
-            self._past = remember(self._past, self._state)
             self._buffer = ()
 
     def _ready(self) -> ModelState:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from onlinegcp.errors import DataError
 from onlinegcp.forecasting import Forecast, forecast
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -29,6 +30,7 @@ def remember(past: FloatArray, state: ModelState) -> FloatArray:
 class Showing(abc.ABC):
     """What a model can show, given what it must have."""
 
+    gathers: ClassVar[str | None]
     rank: int
     n_slices_: int
     _past: FloatArray
@@ -93,6 +95,11 @@ class Showing(abc.ABC):
             Share of totals that should lie in their interval.
         """
         model = self.to_ktensor()
+        if self.gathers is not None:
+            raise DataError(
+                f"A forecast needs the weights of every slice, but {type(self).__name__} learns "
+                "several slices together and keeps those of the last. Use OnlineGCP."
+            )
         named = getattr(labels, "labels", labels)
         return forecast(
             self._past, model.factors, self.loss_, steps, labels=named, period=period, level=level

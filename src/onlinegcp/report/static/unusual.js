@@ -323,7 +323,7 @@ function renderDetail() {
           { class: "cell", style: "--c:var(--c7)" },
           make("h4", {}, "Patterns against their recent mean, in standard deviations"),
           bars(
-            ranked.map(([, place]) => `Pattern ${place + 1}`),
+            ranked.map(([, place]) => `Pattern ${page.model.components[place].id + 1}`),
             ranked.map(([change]) => change),
             { format: (change) => (change > 0 ? "+" : "") + say(change, 2) },
           ),
