@@ -43,6 +43,7 @@ COMMANDS = {
     "anomalies": "List the oddest slices of a run, and why.",
     "components": "Show the patterns of a run, with labels.",
     "name": "Name a pattern of a run.",
+    "diff": "Compare the patterns of two runs.",
     "forecast": "Say what the next slices of a run will hold.",
     "compare": "Let several methods predict the same stream.",
     "rank": "Find out how many patterns there are.",
