@@ -38,6 +38,7 @@ NAMES = [
     "chicago_full",
     "least_squares",
     "methods",
+    "forecast",
 ]
 
 

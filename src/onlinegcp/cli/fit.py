@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Annotated
 
@@ -25,9 +26,10 @@ SEASONS = {"1d": 7, "1h": 24, "30m": 48, "15m": 96, "1mo": 12, "1q": 4}
 
 def fit(
     *sources: str,
-    table: TableOptions,
+    table: TableOptions = TableOptions(),  # noqa: B008 - never changed
     model: ModelOptions = ModelOptions(),  # noqa: B008 - never changed
-    output: Annotated[str, Parameter(name=["--output", "-o"])],
+    output: Annotated[str | None, Parameter(name=["--output", "-o"])] = None,
+    plan: Flag = False,
     overwrite: Flag = False,
     level: Number = 0.01,
     season: Whole | None = None,
@@ -40,7 +42,11 @@ def fit(
     json: Json = False,
     quiet: Quiet = False,
 ) -> Exit:
-    """Learn the patterns of a table of events, bin by bin, into a run directory.
+    """Learn the patterns of a table, bin by bin, into a run directory.
+
+    onlinegcp fit trips.parquet
+
+    chooses everything, says why and how to say the same in full. Every option overrides one choice:
 
     onlinegcp fit trips/*.parquet --time pickup --every 1d --modes pu,do,pickup:hour
     --share pu=do --loss poisson --rank 20 -o taxi.run
@@ -48,9 +54,11 @@ def fit(
     Parameters
     ----------
     sources
-        Files (parquet, Arrow, CSV, JSON lines), patterns or directories, or - for standard input.
+        Files (parquet, Arrow, CSV, JSON), patterns or directories, or - for standard input.
     output
-        The run directory to make.
+        The run directory to make; by default named after the source.
+    plan
+        Say what would be done, and stop.
     overwrite
         Replace a run that is there already.
     level
@@ -76,10 +84,30 @@ def fit(
         Say nothing unless it fails.
     """
     from onlinegcp.cli.learning import learn
+    from onlinegcp.cli.planned import as_json, extra_words, plan_of, tell, with_plan
+    from onlinegcp.cli.terminal import note, say, say_json
     from onlinegcp.errors import DataError
     from onlinegcp.events import from_events
     from onlinegcp.run import Run
 
+    made = plan_of(sources, table, model, output)
+    complete = not table.missing and output is not None
+    table, model, words = *with_plan(made, table, model), sys.argv[1:]
+    if made is not None:
+        output = made.output
+        command = made.command(sources, extra_words(table, model))
+        words = shlex.split(command)[1:]
+        if plan and json:
+            say_json(as_json(made, command))
+        elif plan or not (complete or json or quiet):
+            tell(made, command)
+        elif complete and not (json or quiet):
+            note(": ".join(made.lines[3][1:]))
+    if plan:
+        if made is None:
+            say("All is said: there is nothing to plan.")
+        return Exit.DONE
+    assert output is not None  # a plan names it
     settings = table.settings()
     chosen = model.build(table.agg, table.value)
     stream = from_events(
@@ -93,9 +121,9 @@ def fit(
         chosen,
         modes=stream.mode_names,
         events=settings,
-        command=["onlinegcp", *sys.argv[1:]],
+        command=["onlinegcp", *words],
         level=level,
-        period=season or SEASONS.get(table.every),
+        period=season or SEASONS.get(str(table.every)),
         holidays=holidays,
         hold_flagged=hold_flagged,
         overwrite=overwrite,

@@ -6,7 +6,6 @@ import shlex
 import signal
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -217,32 +216,11 @@ def expected_rows(sources: Sequence[str]) -> float | None:
     """About how many rows the sources hold; None if that takes reading them."""
     from onlinegcp.errors import DataError
     from onlinegcp.events.tables import open_tables
+    from onlinegcp.planning.sample import rows_in_all
 
     if not sources or STANDARD_INPUT in sources:
         return None
     try:
-        paths = [Path(part.name) for part in open_tables(list(sources)).parts]
-        rows = [_rows_of(path) for path in paths]
+        return rows_in_all(open_tables(list(sources)).parts)
     except (DataError, OSError):
         return None  # whoever reads them says it better
-    return None if None in rows else float(sum(row for row in rows if row is not None))
-
-
-def _rows_of(path: Path) -> float | None:
-    import polars as pl
-
-    from onlinegcp.events.packed import is_packed
-
-    with path.open("rb") as file:
-        start = file.read(1 << 18)
-    if is_packed(start) or start.lstrip()[:1] == b"[":
-        return None
-    try:
-        if start[:4] == b"PAR1":
-            return float(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
-        if start[:6] == b"ARROW1":
-            return float(pl.scan_ipc(path).select(pl.len()).collect().item())
-    except pl.exceptions.PolarsError:
-        return None
-    lines = start.count(b"\n")
-    return path.stat().st_size / len(start) * lines if lines else 1.0

@@ -31,6 +31,7 @@ from onlinegcp.events.seen import LabelMarks, Passing, Print, Seen, print_of, re
 from onlinegcp.events.tables import Part, Tables
 from onlinegcp.events.time_column import Ticks
 from onlinegcp.events.vocabulary import OnNew, Vocabulary
+from onlinegcp.notebook.html import card, table, text
 from onlinegcp.slices import Slice
 
 OnLate = Literal["drop", "error"]
@@ -106,6 +107,23 @@ class EventStream:
         self._slices: Iterator[Slice] | None = None
         self._finished = False
         self._set_vocabularies(options.known)
+
+    def __repr__(self) -> str:
+        shape = ", ".join(
+            f"{name} {length:,}" for name, length in zip(self.mode_names, self.shape, strict=True)
+        )
+        return (
+            f"EventStream({shape}; every {self._reader.bins.every}, {self.n_slices:,} slices read)"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = f"every {self._reader.bins.every}, {self.n_slices:,} slices and "
+        facts += f"{self.n_events:,} events read"
+        rows = [
+            [text(name), f"{len(labels):,}", text(", ".join(labels[:6]))]
+            for name, labels in zip(self.mode_names, self.labels, strict=True)
+        ]
+        return card("EventStream", facts, table(["mode", "labels", "such as"], rows))
 
     @property
     def labels(self) -> tuple[tuple[str, ...], ...]:

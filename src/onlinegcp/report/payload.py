@@ -19,8 +19,9 @@ from onlinegcp.drawing.profiles import (
 )
 from onlinegcp.report.fit import divisor, judge, loss_name, series
 from onlinegcp.report.summary import summarize
-from onlinegcp.report.words import Pattern, describe
+from onlinegcp.report.words import Pattern, called, describe
 from onlinegcp.runlog import COUNTS, Number, RunView, Step, anomaly_of
+from onlinegcp.runlog.names import read_names
 from onlinegcp.runlog.told import score, sentence
 from onlinegcp.storage.older import todays_parameters
 from onlinegcp.storage.printable import all_short, presentable, short, without_folders
@@ -104,6 +105,7 @@ def build_model(view: RunView) -> Json:
     modes = mode_profiles(view)
     active = activations(view) if view.factors else np.zeros((len(view.steps), 0))
     found = describe(modes, active, view.times) if modes else []
+    found = called(found, read_names(view.path))
     calendar = time_profile(view.times, active)
     fit = judge(view)
     return {

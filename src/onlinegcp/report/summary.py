@@ -117,11 +117,11 @@ def _change(view: RunView, patterns: Sequence[Pattern]) -> str:
     deaths = sum(step.get("deaths") or 0 for step in single)
     texts = regimes(view.steps, view.rank)
     if drift.size and drift.max() > 0.01 and patterns:
-        order = {pattern.component: place for place, pattern in enumerate(patterns, start=1)}
+        by_number = {pattern.component: pattern for pattern in patterns}
         most = int(drift.sum(axis=0).argmax())
         when = view.times[int(drift[:, most].argmax())]
-        name = _lower(patterns[order[most] - 1].headline.replace(" · ", ", "))
-        texts.append(f"Pattern {order[most]} ({name}) moved most, fastest around {say_time(when)}.")
+        name = _lower(by_number[most].headline.replace(" · ", ", "))
+        texts.append(f"Pattern {most + 1} ({name}) moved most, fastest around {say_time(when)}.")
     if births or deaths:
         texts.append(f"{plural(births, 'pattern')} appeared, {deaths} went.")
     return " ".join(texts)

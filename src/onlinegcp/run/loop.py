@@ -23,6 +23,8 @@ from onlinegcp.anomaly import AnomalyTracker, held_back, is_counted, score_slice
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events.stream import EventStream
 from onlinegcp.losses import Loss
+from onlinegcp.notebook.components import component_card
+from onlinegcp.notebook.html import card
 from onlinegcp.run import making
 from onlinegcp.run.checkpoint import (
     Checkpoint,
@@ -125,6 +127,16 @@ class Run:
     @property
     def labels(self) -> Labels | None:
         return self._point.labels
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, {self.n_steps:,} slices up to {self.last_time})"
+
+    def _repr_html_(self) -> str:
+        facts = f"{self.n_steps:,} slices up to {self.last_time}"
+        if not self.n_steps:
+            return card(f"Run {self.path}", facts)
+        found = self.model.components(self.labels, modes=self.info["modes"])
+        return component_card(f"Run {self.path}", facts, found)
 
     # ---- making and opening
 

@@ -13,11 +13,12 @@ from onlinegcp import runlog
 from onlinegcp.errors import StateError
 from onlinegcp.run.sources import SOURCES
 from onlinegcp.runlog.labels import LABELS
+from onlinegcp.runlog.names import NAMES
 from onlinegcp.streaming import StreamingModel
 from onlinegcp.streaming.options import check_number, check_whole
 
 # In this order whatever is left when they are moved can be opened.
-FILES = (runlog.STEPS, SOURCES, runlog.SYNCED, runlog.CHECKPOINT, LABELS, runlog.RUN)
+FILES = (NAMES, runlog.STEPS, SOURCES, runlog.SYNCED, runlog.CHECKPOINT, LABELS, runlog.RUN)
 # Where the old run waits until the new one has its first slice.
 REPLACED = ".replaced"
 

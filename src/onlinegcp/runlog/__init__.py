@@ -8,6 +8,7 @@ A run is a directory with these files::
     sources.jsonl           what was read (`run.sources`)
     checkpoint.npz          the model and the last lines, replaced all at once after every slice
     checkpoint.synced.npz   the last one that is surely on disk (`run.disk`)
+    names.json              what people call the patterns (`names`)
     lock                    held by the process that writes
 
 The writer appends labels, then stores the checkpoint, which says how many of them count, then

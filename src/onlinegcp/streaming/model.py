@@ -30,9 +30,9 @@ from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import is_finite, learned, not_learned
 from onlinegcp.streaming.options import check_common
-from onlinegcp.streaming.plotting import Plotting
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
+from onlinegcp.streaming.showing import Showing, remember
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
@@ -46,12 +46,11 @@ def _predicts_cells(model: Any) -> bool:
 
 
 class StreamingModel(
-    Plotting,
+    Showing,
     Keeping,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
-    abc.ABC,
 ):
     """A CP model that is kept up to date while slices arrive.
 
@@ -79,6 +78,7 @@ class StreamingModel(
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
     _provisional: ModelState | None
+    _past: FloatArray  # what each component held in the newest slices, for `forecast`
 
     # ---- hooks of a method
 
@@ -347,11 +347,6 @@ class StreamingModel(
         check_is_fitted(self)
         return len(self._buffer)
 
-    def to_ktensor(self, labels: Any = None) -> KTensor:
-        """The model of the newest slice; `labels` names the rows of each mode."""
-        state = self._ready()
-        return KTensor(state.weights, state.factors, labels)
-
     # ---- keeping it
 
     def check_parameters(self) -> None:
@@ -388,6 +383,7 @@ class StreamingModel(
             self.__dict__.pop(name, None)
         self.n_slices_ = 0
         self.last_ = None
+        self._past = np.empty((0, 0))
         self._state = None
         self._buffer = ()
         self._provisional = None
@@ -440,6 +436,7 @@ class StreamingModel(
                 number = self.n_slices_ + 1
                 self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
                 self.n_slices_ = number
+                self._past = remember(self._past, self._state)
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
             self.n_slices_ += 1

@@ -95,7 +95,7 @@ class OnlineGCP(StreamingModel):
 
     def __init__(
         self,
-        rank: int,
+        rank: int = 10,
         loss: str | Loss = "gaussian",
         *,
         solver: Literal["auto", "sgd"] | SGD = "auto",

@@ -36,7 +36,7 @@ export function renderActivations() {
             },
           },
           components.length > 12
-            ? `${place + 1} · ${shorten(component.headline, 20)}`
+            ? `${component.id + 1} · ${shorten(component.headline, 20)}`
             : shorten(component.headline, 44),
         ),
       ),
@@ -244,7 +244,7 @@ export function renderHeat() {
       );
       const named = components[Math.max(0, Math.min(n - 1, place))];
       return [
-        [`Pattern ${components.indexOf(named) + 1}: ${named.headline}`, ""],
+        [`Pattern ${named.id + 1}: ${named.headline}`, ""],
         ["Drift", say(rows[i].drift?.[named.id], 2)],
         ...["births", "deaths", "merges"]
           .filter((name) => rows[i][name])
@@ -291,13 +291,13 @@ export function renderHeat() {
           preserveAspectRatio: "none",
         }),
       );
-      components.forEach((_, place) => {
+      components.forEach((component, place) => {
         if (place % every === 0)
           group.parentNode.append(
             draw(
               "text",
               { x: left - 8, y: Y(place + 0.5) + 4, "text-anchor": "end", "font-size": 12 },
-              `Pattern ${place + 1}`,
+              `Pattern ${component.id + 1}`,
             ),
           );
       });
