@@ -47,7 +47,7 @@ class Gatherer(CPStream):
     def _learn_batch(self, state, batch, number, seed):
         first = number - len(batch) + 1
         for n, x in enumerate(batch, first):
-            state, record = super()._learn_batch(state, (x,), n, seed)
+            state, record = self._learn(state, x, n, seed)
         return state, record
 
 

@@ -111,6 +111,8 @@ def open_tables(source: Any, *, format: str | None = None) -> Tables:
             f"format must be one of {', '.join(FORMATS)}, but is {format!r}."
             f"{closest(str(format), FORMATS)} Leave it out to have it recognised."
         )
+    if isinstance(source, Tables):
+        return source
     if isinstance(source, (str, os.PathLike)):
         if os.fspath(source) == "-":
             return _live_text(sys.stdin.buffer, "standard input", format)

@@ -65,7 +65,7 @@ class OnlineCP(StreamingModel):
 
     def __init__(
         self,
-        rank: int,
+        rank: int = 10,
         *,
         order: Literal["gauss_seidel", "jacobi"] = "gauss_seidel",
         forget: float = 1.0,
@@ -116,9 +116,14 @@ class OnlineCP(StreamingModel):
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
-        return self._learn_batch(state, (x,), number, seed)
+        return self._update(state, (x,), number, seed)
 
     def _learn_batch(
+        self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
+    ) -> tuple[ModelState, StepRecord]:
+        return self._update(state, batch, number, seed)
+
+    def _update(
         self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()

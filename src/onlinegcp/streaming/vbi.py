@@ -334,7 +334,10 @@ class _Window:
         if k == time:
             sums, pull = sums * self.decay[:, None], pull * self.decay[:, None]
         precision = self.tau * sums.reshape(-1, self.rank, self.rank) + np.diag(self.relevance)
-        self.covs[k] = np.asarray(np.linalg.inv(precision), dtype=np.float64)
+        try:
+            self.covs[k] = np.asarray(np.linalg.inv(precision), dtype=np.float64)
+        except np.linalg.LinAlgError:  # a slice of enormous values went before
+            self.covs[k] = np.asarray(np.linalg.pinv(precision, hermitian=True), dtype=np.float64)
         self.means[k] = self.tau * np.einsum("irs,is->ir", self.covs[k], pull)
         self.seconds[k] = self._second(k)
 
