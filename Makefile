@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SCALE ?= small
 
-.PHONY: chromium check demo test lint docs bench experiment clean
+.PHONY: chromium check demo test lint docs bench experiment fuzz soak clean
 
 demo: $(VENV)/.installed
 	$(BIN)/onlinegcp demo
@@ -38,6 +38,17 @@ docs: $(VENV)/.installed-docs
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.run
+
+# Random damage for five minutes, or as long as you like: make fuzz SECONDS=3600
+SECONDS ?= 300
+fuzz: $(VENV)/.installed-test
+	$(BIN)/python -m reliability.fuzz --seconds $(SECONDS)
+
+# A million slices, a hundred kills, two full disks: an hour or two, and not in CI.
+SLICES ?= 1000000
+KILLS ?= 100
+soak: $(VENV)/.installed-test
+	$(BIN)/python -m reliability.soak --slices $(SLICES) --kills $(KILLS)
 
 # The report and the live page are tested in a real browser; without one those tests are skipped.
 chromium:

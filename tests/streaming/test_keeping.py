@@ -58,6 +58,7 @@ def cases():
             yield pytest.param(lambda method=method: method(2), "gaussian", id=name)
 
 
+@pytest.mark.filterwarnings("ignore::onlinegcp.errors.DivergenceWarning")  # SDT, rightly
 @pytest.mark.parametrize(("make", "loss"), list(cases()))
 def test_values_of_any_size_leave_a_finite_model_that_goes_on(make, loss):
     """An enormous value is refused with its cell; the others are learned, or refused likewise."""

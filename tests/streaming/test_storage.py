@@ -22,15 +22,21 @@ from onlinegcp.storage.archive import read_archive, write_archive
 from onlinegcp.streaming import (
     ACP,
     GOCPTE,
+    MAST,
     METHODS,
     OLSTEC,
+    POST,
     RLST,
     SDT,
     SGD,
+    VBI,
     CPStream,
+    Ensign,
     OnlineCP,
     OnlineGCP,
     OnlineSGD,
+    SamBaTen,
+    SeekAndDestroy,
 )
 from onlinegcp.testing import planted_stream
 
@@ -51,6 +57,12 @@ MODELS = {
     "rlst, window": RLST(2, window=3, init_slices=4, init_starts=1),
     "sdt": SDT(2, init_slices=4, init_starts=1),
     "acp": ACP(2, init_slices=4, init_starts=1),
+    "post": POST(2, init_slices=4, init_starts=1),
+    "vbi": VBI(2, window=3),
+    "seek_and_destroy": SeekAndDestroy(2, batch=2, max_rank=3, init_slices=4, init_starts=1),
+    "mast": MAST(2, init_slices=4, init_starts=1),
+    "sambaten": SamBaTen(2, batch=2, init_slices=4, init_starts=1),
+    "ensign": Ensign(2, batch=2, max_rank=3, init_slices=4, init_starts=1),
     "gocpte": GOCPTE(2, init_slices=4, init_starts=1),
 }
 SLICES = planted_stream(get_loss("poisson"), n_slices=9).slices

@@ -49,6 +49,7 @@ class Follower:
         self._status: dict[str, Any] = {}
         self._model_due = 0.0
         self._details = Details(MOST_DETAILS)
+        self._payload: dict[str, Any] | None = None  # of the run as it is, once it was built
 
     def look(self) -> list[Event]:
         """The events since the last look; the first look gives a snapshot of everything."""
@@ -73,14 +74,16 @@ class Follower:
         """The run as the last look left it, for a reader who has seen nothing yet."""
         whole: list[Event] = []
         if self._view is not None:
-            whole.append(("snapshot", build(self._view, live=True)))
+            whole.append(("snapshot", self.payload()))
         return [*whole, ("status", self._status)]
 
     def payload(self) -> dict[str, Any]:
         """The same in one piece; {"problem": ...} where the run cannot be read."""
         if self._view is None:
             return {"problem": self._status.get("problem")}
-        return build(self._view, live=True)
+        if self._payload is None:
+            self._payload = build(self._view, live=True)
+        return self._payload
 
     def _changes(self) -> list[Event]:
         if self._view is None:
@@ -92,7 +95,7 @@ class Follower:
         moved = stamp != self._stamp and time.monotonic() >= self._model_due
         if not new.steps and not moved:
             return []
-        self._position = new.position
+        self._position, self._payload = new.position, None
         self._view.steps.extend(new.steps)
         for step in new.steps:
             self._details.take(step)
@@ -108,7 +111,7 @@ class Follower:
         modes += tuple(f"mode {k + 1}" for k in range(len(modes), len(factors)))
         view = RunView(self._path, info, found.steps, factors, weights, labels, modes)
         payload = build(view, live=True)
-        self._view, self._position = view, found.position
+        self._view, self._position, self._payload = view, found.position, payload
         return payload
 
     def _update(self, view: RunView, n_new: int, stamp: tuple[int, ...] | None) -> dict[str, Any]:

@@ -241,7 +241,7 @@ def predicted_halves(
         Says how to split, so that several models can face the same task.
     """
     mode = int(np.argmax(x.shape))
-    state, loss = model.get_state()["state"].live, model.loss_
+    state, loss = model.get_state()["state"].live.current, model.loss_
     n_rows = x.shape[mode]
     first = np.random.default_rng(number).permutation(n_rows) < n_rows // 2
     for seen in (first, ~first):

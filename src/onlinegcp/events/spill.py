@@ -7,8 +7,11 @@ bin with more rows than that has a file of its own, which needs no sorting and i
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +24,7 @@ from onlinegcp.errors import StateError
 from onlinegcp.events.vocabulary import Ids
 
 _STRETCH = 1 << 20
+_PREFIX = "onlinegcp-sort-"  # and the process it belongs to
 Rows = tuple[npt.NDArray[np.int64], tuple[Ids, ...], npt.NDArray[np.float64] | None]
 
 
@@ -57,7 +61,8 @@ class Spill:
 
     def __enter__(self) -> Spill:
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix="onlinegcp-"))
+            _sweep()
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         except OSError as error:
             raise self._full(error) from error
         # Also when a stream is dropped half-way, or the program ends.
@@ -122,6 +127,19 @@ class Spill:
             f"{tempfile.gettempdir()} could not be written: {error.strerror or error}. Free some "
             "space, set TMPDIR to a larger disk, or sort the source by time."
         )
+
+
+def _sweep() -> None:
+    """Remove what programs of this user left behind that were killed while sorting."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        number = folder.name[len(_PREFIX) :].partition("-")[0]
+        with contextlib.suppress(OSError):
+            ours = folder.lstat().st_uid == os.getuid() and folder.is_dir()
+            if ours and number.isdecimal() and not Path(f"/proc/{number}").exists():
+                # Where there is no /proc, only what is a day old.
+                old = time.time() - folder.stat().st_mtime > 86_400
+                if Path("/proc/self").exists() or old:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:

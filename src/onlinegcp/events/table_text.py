@@ -180,7 +180,7 @@ class TextTable:
                     columns=list(dict.fromkeys([*positions, last])),
                     infer_schema=False,
                 )
-            except pl.exceptions.PolarsError as error:
+            except (pl.exceptions.PolarsError, OSError) as error:  # it unpacks what looks packed
                 self._blame(chunk, len(names), separator, error)
             # polars leaves out fields that nobody asked for without a word, and so shifts the rest.
             if not _even(chunk, separator, frame[last].null_count(), frame.height, len(names)):
@@ -224,7 +224,7 @@ class TextTable:
                 continue
             try:
                 frame = pl.read_ndjson(io.BytesIO(chunk), infer_schema_length=None)
-            except pl.exceptions.PolarsError:
+            except (pl.exceptions.PolarsError, OSError):  # it unpacks what looks packed
                 frame = self._one_by_one(chunk, wanted)
             if any(_inexact(frame[name]) for name in wanted if name in frame.columns):
                 frame = self._one_by_one(chunk, wanted)

@@ -130,8 +130,8 @@ def open_tables(source: Any, *, format: str | None = None) -> Tables:
     if _is_table(source):
         return Tables((_table_part(source, "the table"),))
     if isinstance(source, (list, tuple)):
-        if len(source) == 1:
-            return open_tables(source[0], format=format)
+        if len(source) == 1 and isinstance(source[0], (str, os.PathLike)) and source[0] != "-":
+            return open_tables(source[0], format=format)  # which may be a pipe
         if not source:
             raise DataError("A source must be a table or file, but the list is empty. Add some.")
         found = []

@@ -205,8 +205,13 @@ class TimeColumn:
         self._expect("date" if self.unit == "y" else calendar, where)
         if self.unit == "y":
             return self._from_years(column, where)
-        if self.unit == "ns":
+        if self.unit == "ns" and not column.dtype.is_float():
             return column.cast(pl.Int64) // 1000
+        if self.unit == "ns":
+            scaled = (
+                (column / 1000.0).floor().clip(-(2.0**62), 2.0**62)
+            )  # refused with the row later
+            return scaled.cast(pl.Int64)
         scaled = column.cast(pl.Float64) * _UNITS[self.unit]
         if (scaled.abs() > 2.0**62).any():
             return scaled.clip(-(2.0**62), 2.0**62).cast(pl.Int64)  # refused with the row later

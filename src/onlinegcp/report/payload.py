@@ -175,6 +175,8 @@ def row(group: Sequence[Step], kept: Collection[int], unit: str) -> Json:
     for name in COUNTS:
         if count := sum(step.get(name) or 0 for step in group):
             out[name] = count
+    if found := [step["regime"] for step in group if step.get("regime")]:
+        out["regime"] = found[-1]
     if any(step.get("held") for step in group):
         out["held"] = True
     if anomaly:

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray, matrix
-from onlinegcp.drawing.text import and_list, number, percent, plural, say_interval, say_time
+from onlinegcp.drawing.text import (
+    and_list,
+    number,
+    parse_time,
+    percent,
+    plural,
+    say_interval,
+    say_time,
+)
 from onlinegcp.report.fit import Fit, loss_name, loss_traits, say_means
 from onlinegcp.report.words import Pattern
 from onlinegcp.runlog import RunView, Step, anomaly_of, smallest_p
@@ -122,9 +130,11 @@ def _why(step: Step) -> str:
 def _change(view: RunView, patterns: Sequence[Pattern]) -> str:
     """The component that moved most, and components born or gone."""
     drift = np.nan_to_num(matrix(view.steps, "drift", view.rank))
-    births = sum(step.get("births") or 0 for step in view.steps)
-    deaths = sum(step.get("deaths") or 0 for step in view.steps)
-    texts = []
+    # Patterns that changed all at once are told apart from those that came and went one by one.
+    single = [step for step in view.steps if not step.get("regime")]
+    births = sum(step.get("births") or 0 for step in single)
+    deaths = sum(step.get("deaths") or 0 for step in single)
+    texts = regimes(view.steps, view.rank)
     if drift.size and drift.max() > 0.01 and patterns:
         by_number = {pattern.component: pattern for pattern in patterns}
         most = int(drift.sum(axis=0).argmax())
@@ -134,6 +144,40 @@ def _change(view: RunView, patterns: Sequence[Pattern]) -> str:
     if births or deaths:
         texts.append(f"{plural(births, 'pattern')} appeared, {deaths} went.")
     return " ".join(texts)
+
+
+def regimes(steps: Sequence[Step], rank: int, top: int = 3) -> list[str]:
+    """When many patterns changed at once; of many such times only the newest are told.
+
+    Parameters
+    ----------
+    steps
+        The steps of the run.
+    rank
+        Number of patterns.
+    top
+        Most times that are told.
+
+    Examples
+    --------
+    >>> regimes([{"time": "2024-03-03", "regime": "changed", "births": 5}], 8)
+    ['On 3 March 2024 5 of 8 patterns were replaced.']
+    """
+    sudden = [step for step in steps if step.get("regime")]
+    began = {step.get("number"): step for step in steps}
+    texts = []
+    for step in sudden[-top:]:
+        first = began.get(step.get("regime_since"), step)
+        dated = parse_time(first.get("time")) is not None
+        at = f"On {say_time(first['time'])}" if dated else f"At slice {first.get('number')}"
+        many = f"{step.get('births') or 0} of {plural(rank, 'pattern')}"
+        if step["regime"] == "returned":
+            texts.append(f"{at} an earlier regime came back: {many} changed.")
+        else:
+            texts.append(f"{at} {many} were replaced.")
+    if len(sudden) > top:
+        texts.insert(0, f"Many patterns changed at once {len(sudden)} times, of late:")
+    return texts
 
 
 def _lower(text: str) -> str:

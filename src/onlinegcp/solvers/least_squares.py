@@ -11,15 +11,14 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from onlinegcp.kernels import get_kernels
-from onlinegcp.kernels.auto.fisher_sums import model_values, row_sums
+from onlinegcp.kernels.auto.arguments import ByRow
+from onlinegcp.kernels.auto.fisher_sums import model_values, row_sums, weight_sums
 from onlinegcp.kernels.layout import Blocks, pad_vector, stack_factors
 from onlinegcp.kernels.static.mttkrp import dense_mttkrp
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-# Rows of the Khatri-Rao product formed at a time: the block stays in the second-level cache.
-BLOCK = 1024
 # Relative ridge that keeps a singular normal matrix (duplicate or dead components) solvable.
 TINY = 1e-12
 
@@ -55,17 +54,6 @@ def gram(factors: Sequence[FloatArray], *, skip: int | None = None) -> FloatArra
         if k != skip:
             product *= a.T @ a
     return product
-
-
-def observed_gram(x: Slice, factors: Sequence[FloatArray]) -> FloatArray:
-    """Z'Z over the observed cells."""
-    if x.unlisted == "zero" or x.n_listed == x.size:
-        return gram(factors)
-    total = np.zeros((factors[0].shape[1],) * 2)
-    for start in range(0, x.n_listed, BLOCK):
-        rows = _rows(x, factors, start)
-        total += rows.T @ rows
-    return total
 
 
 def error_slopes(
@@ -126,8 +114,7 @@ def row_systems(
         _error(x, blocks, padded),
         np.ones(x.n_listed),
         mode,
-        order,
-        starts,
+        ByRow(order, starts),
         slopes,
         matrices,
     )
@@ -174,8 +161,11 @@ def solve_weights(
     lower
         Bound on the weights, -inf or a finite number.
     """
-    matrix = observed_gram(x, factors) + 0.5 * penalty * np.eye(factors[0].shape[1])
-    right = cross_products(x, factors)
+    if x.n_observed < x.size:
+        matrix, right = _listed_sums(x, factors)
+    else:
+        matrix, right = gram(factors), cross_products(x, factors)
+    matrix = matrix + 0.5 * penalty * np.eye(factors[0].shape[1])
     if lower == -np.inf:
         return solve_normal(matrix, right)
     return bounded_least_squares(matrix, right, lower)
@@ -192,17 +182,18 @@ def bounded_least_squares(matrix: FloatArray, right: FloatArray, lower: float) -
     return np.asarray(scipy.optimize.nnls(upper, target)[0] + lower)
 
 
+def _listed_sums(x: Slice, factors: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Z'Z and Z'x over the listed cells, in one pass."""
+    blocks, rank = stack_factors(factors), factors[0].shape[1]
+    right, lower = np.empty(blocks.width), np.empty((blocks.width, blocks.width))
+    ones = np.ones(x.n_listed)
+    weight_sums(blocks.data, blocks.offsets, x.index, x.value, ones, right, lower)
+    half = np.tril(lower[:rank, :rank], -1)
+    return half + half.T + np.diag(np.diagonal(lower)[:rank]), right[:rank]
+
+
 def _error(x: Slice, blocks: Blocks, weights: FloatArray) -> FloatArray:
     """x - m at the listed cells."""
     error = np.empty(x.n_listed)
     model_values(blocks.data, blocks.offsets, x.index, weights, error)
     return np.subtract(x.value, error, out=error)
-
-
-def _rows(x: Slice, factors: Sequence[FloatArray], start: int) -> FloatArray:
-    """Products of the factor rows that a block of listed cells touches."""
-    index = x.index[start : start + BLOCK]
-    rows = factors[0][index[:, 0]].copy()
-    for k in range(1, len(factors)):
-        rows *= factors[k][index[:, k]]
-    return rows

@@ -46,6 +46,11 @@ def unseal(sealed: bytes) -> tuple[dict[str, Any], bool]:
     """
     text = sealed.rstrip(b"\n")
     found = None
+    before, after = _FORMS[0]
+    if text[-18:-10] == before and text[-2:] == after and _HEX.issuperset(text[-10:-2]):
+        if int(text[-10:-2], 16) != zlib.crc32(text[:-18]):
+            raise ValueError("its checksum does not fit")
+        return json.loads(text[:-18] + b"}"), True
     for before, after in _FORMS:
         length = len(before) + 8 + len(after)
         tail = text[-length:]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -19,7 +20,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, RankWarning
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -28,7 +29,8 @@ from onlinegcp.solvers.objective import least_loss, slice_loss
 from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import is_finite, learned, not_learned
-from onlinegcp.streaming.options import check_whole
+from onlinegcp.streaming.options import check_common
+from onlinegcp.streaming.plotting import Plotting
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.showing import Showing, remember
@@ -46,6 +48,7 @@ def _predicts_cells(model: Any) -> bool:
 
 class StreamingModel(
     Showing,
+    Plotting,
     Keeping,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
@@ -182,15 +185,13 @@ class StreamingModel(
     def start_from(self, init: KTensor, slices: Any) -> Self:
         """Forget everything and begin from a given model of the first slices.
 
-        Nothing is rescaled or solved again. With the parameter ``init`` those slices are gone, and
-        what the model makes of them stands in for them; here the methods that need more than the
-        model (OnlineCP, RLST, SDT) see the data, as in their authors' codes.
+        Nothing is rescaled. With the parameter ``init`` those slices are gone; here methods that
+        need more than the model (OnlineCP, RLST, SDT) see the data, as their authors' codes do.
 
         Parameters
         ----------
         init
-            A model with one mode more than the slices: row t of its last factor, times its
-            weights, holds the weights of slice t.
+            A model with a last mode of time: its row t, times the weights, is for slice t.
         slices
             The slices, as for `partial_fit`.
         """
@@ -348,23 +349,11 @@ class StreamingModel(
         check_is_fitted(self)
         return len(self._buffer)
 
-    @property
-    def state_bytes_(self) -> int:
-        """Memory the model takes between slices, waiting slices included."""
-        check_is_fitted(self)
-        waiting = sum(x.value.nbytes for x in self._buffer)
-        return waiting + (0 if self._state is None else self._state.nbytes)
-
     # ---- keeping it
 
     def check_parameters(self) -> None:
         """Refuse parameters that no data could make right; the first slice does the same."""
-        check_whole("rank", self.rank, 1, 10_000)
-        for name in ("init_slices", "init_starts", self.gathers):
-            if name is not None:
-                check_whole(name, getattr(self, name), 1)
-        if self.random_state is not None:
-            check_whole("random_state", self.random_state, 0)
+        check_common(self, self.gathers)
         self._check_parameters()
 
     # ---- scikit-learn's contract
@@ -470,8 +459,20 @@ class StreamingModel(
     def _finish_warm_start(self) -> None:
         if self._state is None and self._buffer:
             self._state = self._ready()
+            self._tell_rank(self._buffer[0].size)
             self._buffer = ()
             self._provisional = None
+
+    def _tell_rank(self, cells: int) -> None:
+        """Say once that there are more components than any stream of such slices can need."""
+        if not self.changes_rank and self.rank > cells:
+            warnings.warn(
+                f"{self.rank} components were asked for, but slices of {cells} "
+                f"{'cell' if cells == 1 else 'cells'} are explained by {cells} without any error: "
+                f"the others mean nothing. Use rank={cells} or less.",
+                RankWarning,
+                stacklevel=5,
+            )
 
     def _learn_gathered(self) -> None:
         """Learn the slices that wait, be they a whole batch or what is left of the stream."""

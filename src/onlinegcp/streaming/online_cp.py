@@ -116,9 +116,14 @@ class OnlineCP(StreamingModel):
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
-        return self._learn_batch(state, (x,), number, seed)
+        return self._update(state, (x,), number, seed)
 
     def _learn_batch(
+        self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
+    ) -> tuple[ModelState, StepRecord]:
+        return self._update(state, batch, number, seed)
+
+    def _update(
         self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()

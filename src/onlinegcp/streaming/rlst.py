@@ -33,7 +33,9 @@ class RLST(StreamingModel):
     Fits sum_h forget^(t-h) ||x_h - H s_h||^2 with any H (cells, R), updating H and the pseudo-
     inverse of its normal equations by one rank-one step per slice, and then takes every column of
     H for a pattern of rank one by a single power iteration from the old factors. Fast and accurate
-    where factors drift slowly. Needs complete slices, and memory for 2 R numbers per cell.
+    where factors drift slowly. Needs complete slices, memory for 2 R numbers per cell, and a good
+    start: H is never told that its columns should have rank one, so that what is mixed at the start
+    stays mixed.
 
     More than two modes are our generalisation: the power iteration runs over all of them.
 

@@ -81,3 +81,10 @@ class Keeping:
         self.last_ = saved["last"]
         self._past = np.asarray(saved.get("past", self._past))
         return self
+
+    @property
+    def state_bytes_(self) -> int:
+        """Memory the model takes between slices, waiting slices included."""
+        check_is_fitted(self)
+        waiting = sum(x.value.nbytes for x in self._buffer)
+        return waiting + (0 if self._state is None else self._state.nbytes)

@@ -334,7 +334,10 @@ class _Window:
         if k == time:
             sums, pull = sums * self.decay[:, None], pull * self.decay[:, None]
         precision = self.tau * sums.reshape(-1, self.rank, self.rank) + np.diag(self.relevance)
-        self.covs[k] = np.asarray(np.linalg.inv(precision), dtype=np.float64)
+        try:
+            self.covs[k] = np.asarray(np.linalg.inv(precision), dtype=np.float64)
+        except np.linalg.LinAlgError:  # a slice of enormous values went before
+            self.covs[k] = np.asarray(np.linalg.pinv(precision, hermitian=True), dtype=np.float64)
         self.means[k] = self.tau * np.einsum("irs,is->ir", self.covs[k], pull)
         self.seconds[k] = self._second(k)
 
@@ -376,7 +379,7 @@ class _Window:
 
     def _bound(self) -> float:
         """The variational bound, of the newest slice and its row of the time mode."""
-        n, log_tau = self.n_observed, digamma(self.shape_tau) - math.log(self.rate_tau)
+        n, log_tau = self.n_observed, digamma(self.shape_tau) - float(np.log(self.rate_tau))
         log_lambda = digamma(self.shape_lambda) - np.log(self.rate_lambda)
         log_gamma = digamma(self.shape_gamma) - np.log(self.rate_gamma)
         two_pi, rows = math.log(2 * math.pi), sum(self.shape)

@@ -218,7 +218,7 @@ export function renderHeat() {
   const height = Math.round(components.length * each + 38);
   const n = components.length;
   const every = Math.ceil(14 / each);
-  const marks = rows.some((row) => row.births || row.deaths || row.merges);
+  const marks = rows.some((row) => row.births || row.deaths || row.merges || row.regime);
   const gradient = [0, 0.25, 0.5, 0.75, 1].map(ramp).join(",");
   frame(holder, {
     height,
@@ -235,7 +235,7 @@ export function renderHeat() {
         make("i", { class: "ramp", style: `background:linear-gradient(90deg,${gradient})` }),
         `${say(top, 2)} and more`,
       ),
-      marks ? make("span", {}, "▲ appeared  ▼ went") : null,
+      marks ? make("span", {}, "▲ appeared  ▼ went  ◆ many at once") : null,
     ].filter(Boolean),
     lines(i, event) {
       const box = holder.querySelector("svg").getBoundingClientRect();
@@ -249,6 +249,8 @@ export function renderHeat() {
         ...["births", "deaths", "merges"]
           .filter((name) => rows[i][name])
           .map((name) => [name, String(rows[i][name])]),
+        ...(rows[i].regime === "changed" ? [["regime changed", ""]] : []),
+        ...(rows[i].regime === "returned" ? [["an earlier regime came back", ""]] : []),
       ];
     },
     paint(group, X, Y, { left, right, top: ceiling, bottom }) {
@@ -300,7 +302,7 @@ export function renderHeat() {
           );
       });
       rows.forEach((row, i) => {
-        const sign = row.births ? "▲" : row.deaths || row.merges ? "▼" : "";
+        const sign = row.regime ? "◆" : row.births ? "▲" : row.deaths || row.merges ? "▼" : "";
         if (sign)
           group.append(
             draw(
