@@ -32,6 +32,7 @@ NAMES = [
     "change",
     "forgetting",
     "rivals",
+    "alarms",
     "stream_memory",
     "huge_slice",
     "chicago_full",

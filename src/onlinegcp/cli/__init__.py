@@ -41,6 +41,7 @@ COMMANDS = {
     "report": "Write a run as one HTML file.",
     "watch": "Serve a live page of a run.",
     "anomalies": "List the oddest slices of a run, and why.",
+    "score": "Score every event of a table by what a run has seen.",
     "components": "Show the patterns of a run, with labels.",
     "name": "Name a pattern of a run.",
     "diff": "Compare the patterns of two runs.",

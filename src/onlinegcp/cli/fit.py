@@ -33,8 +33,11 @@ def fit(
     overwrite: Flag = False,
     level: Number = 0.01,
     season: Whole | None = None,
+    holidays: str | None = None,
     hold_flagged: Flag = False,
     fail_on_alarm: Flag = False,
+    on_alarm: str | None = None,
+    webhook: str | None = None,
     keep_open: Flag = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -61,11 +64,18 @@ def fit(
     level
         Share of ordinary slices that may be flagged.
     season
-        Slices after which volumes repeat; by default 7 for days, 24 for hours, 12 for months.
+        Slices after which they repeat; by default 7 for days, 24 for hours, 12 for months, else
+        what is found in the data; 1 for none.
+    holidays
+        Country whose holidays are days of their own, such as US or DE-BY (onlinegcp[holidays]).
     hold_flagged
-        Do not learn flagged slices.
+        Learn the odd rows of flagged slices as they usually are.
     fail_on_alarm
         Exit with code 4 if a slice was flagged.
+    on_alarm
+        Command to start when an alarm begins or ends; it reads JSON from its standard input.
+    webhook
+        Address to post the same JSON to, with retries.
     keep_open
         The last bin is not complete: keep its rows for the next update. Always so with -.
     json
@@ -113,12 +123,20 @@ def fit(
         events=settings,
         command=["onlinegcp", *words],
         level=level,
-        period=season or SEASONS.get(str(table.every), 1),
+        period=season or SEASONS.get(str(table.every)),
+        holidays=holidays,
         hold_flagged=hold_flagged,
         overwrite=overwrite,
     ) as run:
         outcome = learn(
-            run, stream, sources, fail_on_alarm=fail_on_alarm, as_json=json, quiet=quiet
+            run,
+            stream,
+            sources,
+            fail_on_alarm=fail_on_alarm,
+            on_alarm=on_alarm,
+            webhook=webhook,
+            as_json=json,
+            quiet=quiet,
         )
         if not run.path.exists() and outcome is Exit.DONE:
             raise DataError(

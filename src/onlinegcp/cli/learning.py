@@ -28,10 +28,14 @@ def learn(
     n_events: float | None = None,
     hold_flagged: bool | None = None,
     fail_on_alarm: bool = False,
+    on_alarm: str | None = None,
+    webhook: str | None = None,
     as_json: bool = False,
     quiet: bool = False,
 ) -> Exit:
-    """Learn a stream into a run and say how it went."""
+    """Learn a stream into a run and say how it went; alarms are told as they happen."""
+    from onlinegcp.run.delivery import Delivery, message_of
+
     alarms: list[Any] = []
     last: list[Progress] = []
 
@@ -41,9 +45,18 @@ def learn(
         anomaly = None if news.step is None else news.step["anomaly"]
         if anomaly is not None and anomaly["flagged"]:
             alarms.append(news.step["time"] if news.step is not None else None)
+        message = message_of(news.step, run.path.name)
+        if message is not None:
+            delivery.send(message)
+            if not quiet:
+                bar.tell_above(_alarm_line(message), aside=as_json)
 
     expected = expected_rows(sources) if n_events is None and not quiet else n_events
-    with Bar(expected, quiet=quiet or as_json) as bar, Interrupt(run) as interrupt:
+    with (
+        Delivery(on_alarm, webhook) as delivery,
+        Bar(expected, quiet=quiet or as_json) as bar,
+        Interrupt(run) as interrupt,
+    ):
         try:
             n_slices = run.learn(
                 stream, progress=progress, hold_flagged=hold_flagged, stop=interrupt.asked
@@ -101,6 +114,14 @@ theirs was closed and were dropped.'
     learned = rows["learned"] + min(0, rows.get("waiting", 0))
     lead = f"Of {rows['read']:,} rows read, {learned:,} were learned"
     return f"{', '.join([lead, *told])}." if told else ""
+
+
+def _alarm_line(message: dict[str, Any]) -> str:
+    """The line of an alarm that begins or ends."""
+    if message["event"] == "begins":
+        return f"ALARM ({message['severity']}) {message['sentence']}"
+    noun = "slice" if message["slices"] == 1 else "slices"
+    return f"Alarm over after {message['slices']} {noun}. {message['sentence']}"
 
 
 def _tell(run: Run, outcome: dict[str, Any]) -> None:

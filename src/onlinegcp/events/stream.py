@@ -25,6 +25,7 @@ from onlinegcp.events.cells import Aggregation, Cells, Entries, fold
 from onlinegcp.events.modes import Mode
 from onlinegcp.events.open_bin import pack_bin, unpack_bin
 from onlinegcp.events.order import in_order_of_time, most_frequent, sorted_rows
+from onlinegcp.events.places import Ints, places
 from onlinegcp.events.rows import RowReader, Rows
 from onlinegcp.events.seen import LabelMarks, Passing, Print, Seen, print_of, restored
 from onlinegcp.events.tables import Part, Tables
@@ -166,6 +167,10 @@ class EventStream:
         if self._slices is not None:
             self._slices.close()  # type: ignore[attr-defined]
         self._finished = True
+
+    def places(self) -> Iterator[tuple[list[tuple[Any, Ints]], Ints]]:
+        """Where the rows of the source went, once all slices are out; see `events.places`."""
+        return places(self._tables, self._reader)
 
     def state(self, *, vocabularies: bool = True) -> dict[str, Any]:
         """Everything that must be kept to go on later, ready for JSON.

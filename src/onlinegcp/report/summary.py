@@ -8,7 +8,6 @@ import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray, matrix
 from onlinegcp.drawing.text import (
-    and_list,
     number,
     parse_time,
     percent,
@@ -18,8 +17,8 @@ from onlinegcp.drawing.text import (
 )
 from onlinegcp.report.fit import Fit, loss_name, loss_traits, say_means
 from onlinegcp.report.words import Pattern
-from onlinegcp.runlog import RunView, Step, anomaly_of, smallest_p
-from onlinegcp.storage.printable import short
+from onlinegcp.runlog import RunView, Step, anomaly_of
+from onlinegcp.runlog.told import score, sentence
 
 
 def summarize(
@@ -69,7 +68,7 @@ def _model(view: RunView) -> str:
     rank = view.rank or (model.get("parameters") or {}).get("rank", "unknown")
     start = f", after a warm start on the first {plural(warm, 'slice')}" if warm else ""
     held = sum(1 for step in view.steps if step.get("held"))
-    skipped = f" {plural(held, 'flagged slice')} not learned." if held else ""
+    skipped = f" Odd rows of {plural(held, 'flagged slice')} were held." if held else ""
     loss = loss_name(view).replace("_", " ")
     if loss_traits(view).person:
         loss = loss.capitalize()
@@ -99,31 +98,13 @@ def anomalies(steps: Sequence[Step], top: int = 3) -> str:
     flagged = [step for step in scored if anomaly_of(step).get("flagged")]
     if not flagged:
         return f"None of {plural(len(scored), 'scored slice')} was flagged."
-    worst = sorted(flagged, key=smallest_p)[:top]
-    named = and_list([f"{say_time(step.get('time'))} ({_why(step)})" for step in worst])
+    worst = sorted(flagged, key=lambda step: -score(step))[:top]
     share = percent(len(flagged) / len(scored))
     lead = "The oddest" if len(flagged) > top else "They are" if len(flagged) > 1 else "It is"
     return (
         f"{len(flagged)} of {plural(len(scored), 'scored slice')} ({share}) "
-        f"{'were' if len(flagged) > 1 else 'was'} flagged. {lead}: {named}."
-    )
-
-
-def _why(step: Step) -> str:
-    anomaly = anomaly_of(step)
-    expected = anomaly.get("expected_total")
-    if anomaly.get("kind") == "volume" and expected is not None:
-        return f"{number(step.get('total'))} where {number(round(expected))} were expected"
-    cells = anomaly.get("cells")
-    if not cells:
-        return "an unusual pattern"
-    best = cells[0]
-    names = ", ".join(
-        short(str(name), 60) for name in best.get("labels") or best.get("index") or ()
-    )
-    return (
-        f"{names}: {number(best.get('observed'))} where {number(best.get('expected'), 2)} "
-        "were expected"
+        f"{'were' if len(flagged) > 1 else 'was'} flagged. {lead}: "
+        f"{' '.join(map(sentence, worst))}"
     )
 
 

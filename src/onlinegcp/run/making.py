@@ -24,14 +24,20 @@ REPLACED = ".replaced"
 
 
 def anomaly_options(
-    level: float, top: int, period: int, hold_flagged: bool, model: StreamingModel
+    level: float,
+    top: int,
+    period: int | None,
+    holidays: str | None,
+    hold_flagged: bool,
+    model: StreamingModel,
 ) -> dict[str, Any]:
     """Options of a run, once they and those of its model are known to be possible."""
     model.check_parameters()
     return {
         "level": check_number("level", level, "(0, 1)", "It is a share of slices, such as 0.01."),
         "top": check_whole("top", top, 0),
-        "period": check_whole("period", period, 1),
+        "period": None if period is None else check_whole("period", period, 1),
+        "holidays": holidays,
         "hold_flagged": bool(hold_flagged),
     }
 

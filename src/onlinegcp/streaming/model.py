@@ -30,7 +30,6 @@ from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import is_finite, learned, not_learned
 from onlinegcp.streaming.options import check_common
-from onlinegcp.streaming.plotting import Plotting
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.showing import Showing, remember
@@ -48,7 +47,6 @@ def _predicts_cells(model: Any) -> bool:
 
 class StreamingModel(
     Showing,
-    Plotting,
     Keeping,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""How a streaming model shows what it has learned: as a table, in a notebook, as a forecast."""
+"""How a streaming model shows what it has learned: as a table, in a notebook, as figures."""
 
 from __future__ import annotations
 
@@ -48,6 +48,10 @@ class Showing(abc.ABC):
         """The model of the newest slice; `labels` names the rows of each mode."""
         state = self._ready()
         return KTensor(state.weights, state.factors, labels)
+
+    @abc.abstractmethod
+    def transform(self, x: Any) -> FloatArray:
+        """Weights of slices."""
 
     @abc.abstractmethod
     def __sklearn_is_fitted__(self) -> bool: ...
@@ -112,3 +116,15 @@ class Showing(abc.ABC):
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         """Instead of scikit-learn's diagram, which says nothing about what was learned."""
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def plot_components(self, labels: Any = None, **options: Any) -> Any:
+        """The patterns as a plotly figure; see `onlinegcp.drawing.charts.plot_components`."""
+        from onlinegcp.drawing.charts import plot_components
+
+        return plot_components(self.to_ktensor(labels), **options)
+
+    def plot_activations(self, x: Any, times: Any = None) -> Any:
+        """How strong each pattern is in each of several slices, as a plotly figure."""
+        from onlinegcp.drawing.charts import plot_activations
+
+        return plot_activations(np.atleast_2d(self.transform(x)), times)
