@@ -36,7 +36,8 @@ def fit(
     Parameters
     ----------
     sources
-        Files (parquet, Arrow, CSV, JSON lines), patterns or directories, or - for standard input.
+        Files (parquet, Arrow, CSV, JSON lines), patterns or directories, or - for standard input;
+        s3://, gs:// and az:// patterns, redis://host/stream, or a database with --query.
     output
         The run directory to make.
     overwrite
@@ -60,11 +61,12 @@ def fit(
     from onlinegcp.errors import DataError
     from onlinegcp.events import from_events
     from onlinegcp.run import Run
+    from onlinegcp.storage.secrets import redacted
 
     settings = table.settings()
     chosen = model.build(table.agg, table.value)
     stream = from_events(
-        source_of(sources),
+        source_of(sources, table.query),
         **settings,
         **table.of_the_source(),
         close_last=not (keep_open or STANDARD_INPUT in sources),
@@ -74,7 +76,7 @@ def fit(
         chosen,
         modes=stream.mode_names,
         events=settings,
-        command=["onlinegcp", *sys.argv[1:]],
+        command=["onlinegcp", *map(redacted, sys.argv[1:])],
         level=level,
         period=season or SEASONS.get(table.every, 1),
         hold_flagged=hold_flagged,

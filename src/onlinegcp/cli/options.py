@@ -70,6 +70,8 @@ class TableOptions:
         Leave out rows at or after this time.
     format
         parquet, arrow, csv or jsonl, should it not be recognised.
+    query
+        What to ask a database for: "select ...".
     """
 
     time: str
@@ -91,6 +93,7 @@ class TableOptions:
     since: str | None = None
     until: str | None = None
     format: str | None = None
+    query: str | None = None
 
     def settings(self) -> dict[str, Any]:
         """Arguments of `from_events` that hold for every source."""
@@ -253,10 +256,18 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def source_of(sources: Sequence[str]) -> Any:
+def source_of(sources: Sequence[str], query: str | None = None) -> Any:
     """What `from_events` is to read."""
     from onlinegcp.cli import STANDARD_INPUT
 
+    if query is not None and len(sources) == 1:
+        from onlinegcp.events.remote.databases import database
+
+        return database(sources[0], query)
+    if query is not None:
+        raise DataError(
+            f"A query needs one database, but {len(sources)} sources were given. Name one."
+        )
     if not sources:
         raise DataError(
             "At least one file is needed, but none was given. Name files, patterns or directories, "

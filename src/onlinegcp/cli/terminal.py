@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, final
 
+from onlinegcp.storage.secrets import redacted
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -43,7 +45,7 @@ def say_error(text: str) -> None:
     """A message without traceback, on standard error."""
     from rich.text import Text
 
-    console(stderr=True).print(Text.assemble(("Error: ", "bold red"), as_options(text)))
+    console(stderr=True).print(Text.assemble(("Error: ", "bold red"), as_options(redacted(text))))
 
 
 # What errors of the library call an argument and the command line an option.

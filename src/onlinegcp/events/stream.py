@@ -14,7 +14,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from onlinegcp.events.rows import RowReader, Rows
 from onlinegcp.events.tables import Part, Tables
 from onlinegcp.events.vocabulary import OnNew, Vocabulary
 from onlinegcp.slices import Slice
+
+if TYPE_CHECKING:
+    from onlinegcp.events.remote.place import Place
 
 OnLate = Literal["drop", "error"]
 Empty = Literal["zero", "missing", "skip"]
@@ -75,7 +78,7 @@ class EventStream:
         Rows of this source: dropped because of `since` and `until`, passed so far, and in all, None
         if it was not looked through.
     source : dict
-        What it reads, so that it can be read again: `kind` ("files", "table" or "live"), `files`,
+        What it reads, so that it can be read again: `kind` ("files", "table", "live", or that of a place), `files`,
         and the `options` that belong to this source alone.
     """
 
@@ -92,6 +95,8 @@ class EventStream:
         self._before = (0, 0)  # rows left out of sources before this one
         self._untimed = 0  # rows without a time before the first that has one
         self._open: tuple[int, Cells] | None = None
+        self._positions: dict[str, Any] = {}  # how far places have been read, by name
+        self._brought: dict[str, Any] | None = None  # the open bin of the state that was restored
         self._restored = False
         self._slices: Iterator[Slice] | None = None
         self._finished = False
@@ -161,7 +166,8 @@ class EventStream:
             **({"vocabularies": labels} if vocabularies else {}),
             "columns": self._reader.state(),
             "closed": self._closed,
-            "open": self._open_state(),
+            "open": self._open_now(),
+            "positions": self._positions_now(),
             **{name: getattr(self, name) for name in _COUNTERS},
         }
 
@@ -193,6 +199,9 @@ class EventStream:
                     f"A stream can go on only as it began, but {name} was {state[name]!r} and is "
                     f"{wanted!r} now. Use the same settings, or start afresh."
                 )
+        self._positions, self._brought = dict(state.get("positions") or {}), state["open"]
+        # A log goes on after its last row, so that no row comes again.
+        again = again and not (self._place is not None and self._place.continues(self._positions))
         self._restored = bool(state["n_slices"] or state["open"])
         self._set_vocabularies(state["vocabularies"])
         self._reader.restore(state["columns"])
@@ -203,6 +212,42 @@ class EventStream:
             setattr(self, name, int(state[name]))
         self._before = self._left_out()
         return self
+
+    def stored(self) -> None:
+        """What `state` told last is stored: a place need not keep rows up to there."""
+        if self._place is not None:
+            self._place.stored()
+
+    @property
+    def _place(self) -> Place | None:
+        return self._tables.place
+
+    def _open_now(self) -> dict[str, Any] | None:
+        """The open bin as the state keeps it: without rows that will be asked for again."""
+        if self._place is None or self._place.keeps_open:
+            return self._open_state()
+        kept, closed = self._brought, self._closed
+        return kept if kept and (closed is None or kept["key"] > closed) else None
+
+    def _positions_now(self) -> dict[str, Any]:
+        if self._place is None or self._slices is None:
+            return dict(self._positions)
+        return {**self._positions, self._place.name: self._place.position(self._closed)}
+
+    def _go_to_place(self) -> None:
+        """Tell a place how far the run has come; it may tell of rows that came late meanwhile."""
+        if self._place is None:
+            return
+        position = self._positions.get(self._place.name)
+        n_late = self._place.begin(self._reader, self._closed, position)
+        if n_late and self._options.on_late == "error":
+            raise DataError(
+                f"Rows must come before their time bin is closed, but {self._place.name} has "
+                f"{n_late:,} new ones in bins up to "
+                f"{self._reader.bins.time(self._closed or 0)}. Use on_late='drop' to leave such "
+                "rows out and count them."
+            )
+        self.n_late += n_late
 
     def _settings(self) -> dict[str, Any]:
         """What must be the same when a stream goes on."""
@@ -223,6 +268,7 @@ class EventStream:
 
     def _start(self) -> None:
         """Settle what depends on whether a state was restored."""
+        self._go_to_place()
         top = {} if self._restored else self._options.top
         if top:
             groups = {group: top[group[0]] for group in self._groups if group[0] in top}
@@ -410,6 +456,9 @@ def _run(stream: EventStream) -> Iterator[Slice]:
         changes = np.flatnonzero(rows.keys[1:] != rows.keys[:-1]) + 1
         for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
             key = int(rows.keys[start])
+            if stream._place is not None:
+                row = rows.row(start)
+                stream._place.reached(key, row, rows.row(end - 1) - row + 1)
             if (
                 stream._open is not None
                 and stream._open[0] != key
@@ -429,6 +478,8 @@ def _run(stream: EventStream) -> Iterator[Slice]:
                 [part[start:end] for part in rows.ids],
                 None if rows.values is None else rows.values[start:end],
             )
+    if stream._place is not None:
+        stream._place.ended()
     if (
         stream._open is not None
         and stream._options.close_last

@@ -336,6 +336,8 @@ class Run:
                 if events is not None:
                     self._point.events = events.state(vocabularies=False)
                 self._store(lines)
+                if events is not None:
+                    events.stored()
             finally:
                 self.busy = False
             n_slices += 1
@@ -352,6 +354,7 @@ class Run:
                 self.busy = True
                 self._point.events = state
                 self._store([])
+                events.stored()
                 self.busy = False
         return n_slices
 
