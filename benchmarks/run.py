@@ -30,9 +30,12 @@ NAMES = [
     "auto",
     "auto_quality",
     "forgetting",
+    "rivals",
     "stream_memory",
     "huge_slice",
     "chicago_full",
+    "least_squares",
+    "methods",
 ]
 
 

@@ -52,7 +52,10 @@ def fit(events, path):
 
 def steps_of(path):
     steps = [json.loads(line) for line in (Path(path) / runlog.STEPS).read_text().splitlines()]
-    return [{name: value for name, value in step.items() if name != "seconds"} for step in steps]
+    return [
+        {name: value for name, value in step.items() if name not in ("seconds", "crc")}
+        for step in steps
+    ]
 
 
 def wait_for(happened, seconds=60):

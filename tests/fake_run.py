@@ -149,7 +149,8 @@ def store(path, factors, labels, step):
     arrays["weights"] = np.asarray(step["weights"], dtype=float)
     record = {"n_steps": step["number"], "labels": [list(n) for n in labels]}
     record["last_step"] = json.loads(runlog.encode_step(step))
-    write_archive(Path(path) / runlog.CHECKPOINT, runlog.CHECKPOINT_KIND, arrays, record)
+    target = Path(path) / runlog.CHECKPOINT
+    write_archive(target, runlog.CHECKPOINT_KIND, arrays, record, of_run=True)
 
 
 def write_run(path, **options):

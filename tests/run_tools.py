@@ -58,7 +58,10 @@ def write_events(path, n_days=30, seed=0, first=0):
 
 def steps_of(path):
     steps = [json.loads(line) for line in (Path(path) / runlog.STEPS).read_text().splitlines()]
-    return [{name: value for name, value in step.items() if name != "seconds"} for step in steps]
+    return [
+        {name: value for name, value in step.items() if name not in ("seconds", "crc")}
+        for step in steps
+    ]
 
 
 def without_seconds(value):

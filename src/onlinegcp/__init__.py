@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onlinegcp.errors import BackendError as BackendError
     from onlinegcp.errors import DataError as DataError
+    from onlinegcp.errors import DivergenceWarning as DivergenceWarning
     from onlinegcp.errors import MissingFileError as MissingFileError
     from onlinegcp.errors import OnlineGCPError as OnlineGCPError
     from onlinegcp.errors import StateError as StateError
@@ -38,14 +39,27 @@ if TYPE_CHECKING:
     from onlinegcp.sources import read_tns as read_tns
     from onlinegcp.sources import save_npz as save_npz
     from onlinegcp.sources import write_tns as write_tns
+    from onlinegcp.static.auto_ten import auto_ten as auto_ten
+    from onlinegcp.static.auto_ten import core_consistency as core_consistency
     from onlinegcp.static.cp_als import cp_als as cp_als
     from onlinegcp.static.cp_apr import cp_apr as cp_apr
     from onlinegcp.static.gcp import gcp as gcp
+    from onlinegcp.streaming.acp import ACP as ACP
     from onlinegcp.streaming.cp_stream import CPStream as CPStream
+    from onlinegcp.streaming.ensign import Ensign as Ensign
+    from onlinegcp.streaming.gocpte import GOCPTE as GOCPTE
+    from onlinegcp.streaming.mast import MAST as MAST
+    from onlinegcp.streaming.olstec import OLSTEC as OLSTEC
     from onlinegcp.streaming.online_cp import OnlineCP as OnlineCP
     from onlinegcp.streaming.online_gcp import OnlineGCP as OnlineGCP
     from onlinegcp.streaming.online_sgd import OnlineSGD as OnlineSGD
+    from onlinegcp.streaming.post import POST as POST
+    from onlinegcp.streaming.rlst import RLST as RLST
+    from onlinegcp.streaming.sambaten import SamBaTen as SamBaTen
+    from onlinegcp.streaming.sdt import SDT as SDT
+    from onlinegcp.streaming.seek_and_destroy import SeekAndDestroy as SeekAndDestroy
     from onlinegcp.streaming.sgd import SGD as SGD
+    from onlinegcp.streaming.vbi import VBI as VBI
 
 __version__ = "0.1.0"
 
@@ -53,6 +67,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "BackendError": "errors",
     "DataError": "errors",
+    "DivergenceWarning": "errors",
     "MissingFileError": "errors",
     "OnlineGCPError": "errors",
     "StateError": "errors",
@@ -75,20 +90,43 @@ _HOMES = {
     "column": "events.modes",
     "load_flights": "problems",
     "cp_als": "static.cp_als",
+    "auto_ten": "static.auto_ten",
+    "core_consistency": "static.auto_ten",
     "cp_apr": "static.cp_apr",
     "gcp": "static.gcp",
     "CPStream": "streaming.cp_stream",
+    "VBI": "streaming.vbi",
+    "SeekAndDestroy": "streaming.seek_and_destroy",
+    "SamBaTen": "streaming.sambaten",
+    "POST": "streaming.post",
+    "MAST": "streaming.mast",
+    "Ensign": "streaming.ensign",
     "OnlineCP": "streaming.online_cp",
     "OnlineGCP": "streaming.online_gcp",
     "OnlineSGD": "streaming.online_sgd",
+    "OLSTEC": "streaming.olstec",
+    "RLST": "streaming.rlst",
+    "SDT": "streaming.sdt",
+    "ACP": "streaming.acp",
+    "GOCPTE": "streaming.gocpte",
     "SGD": "streaming.sgd",
 }
 
 __all__ = [
+    "ACP",
+    "GOCPTE",
+    "MAST",
+    "OLSTEC",
+    "POST",
+    "RLST",
+    "SDT",
     "SGD",
+    "VBI",
     "BackendError",
     "CPStream",
     "DataError",
+    "DivergenceWarning",
+    "Ensign",
     "EventStream",
     "KTensor",
     "Loss",
@@ -97,12 +135,16 @@ __all__ = [
     "OnlineGCP",
     "OnlineGCPError",
     "OnlineSGD",
+    "SamBaTen",
+    "SeekAndDestroy",
     "Slice",
     "StateError",
     "__version__",
     "as_slice",
+    "auto_ten",
     "bins",
     "column",
+    "core_consistency",
     "cp_als",
     "cp_apr",
     "from_events",

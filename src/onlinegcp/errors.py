@@ -28,6 +28,10 @@ class BackendError(OnlineGCPError, RuntimeError):
     """A compute device or its compiler cannot do what was asked."""
 
 
+class DivergenceWarning(UserWarning):
+    """A method explains the data worse the more of them it sees."""
+
+
 def closest(name: object, known: Iterable[str]) -> str:
     """A sentence that suggests the most similar of the known names, or nothing.
 

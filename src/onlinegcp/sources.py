@@ -24,6 +24,7 @@ from onlinegcp.slices import Slice, Unlisted, as_slice
 from onlinegcp.storage.archive import opened, read_archive, write_archive
 from onlinegcp.storage.atomic import replacing
 from onlinegcp.storage.times import pack_time, unpack_time
+from onlinegcp.storage.unpacking import gunzip
 
 Pathlike = str | os.PathLike[str]
 
@@ -153,8 +154,8 @@ def save_npz(path: Pathlike, x: Any) -> None:
 
 def load_npz(path: Pathlike) -> Slice:
     """Read a slice written by `save_npz`."""
+    arrays, record = read_archive(path, _KIND)
     try:
-        arrays, record = read_archive(path, _KIND)
         time = unpack_time(record["time"])
         if "array" in arrays:
             return Slice.dense(arrays["array"], time=time)
@@ -227,7 +228,7 @@ def _unpacked(path: Path) -> bytes:
         data = file.read()
     if data.startswith(_GZIP_MAGIC):
         try:
-            data = gzip.decompress(data)
+            data = gunzip(path, data)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise DataError(
                 f"A gzipped file must be complete, but {path} could not be unpacked ({error}). "

@@ -76,7 +76,7 @@ def test_settings_are_kept_for_update_and_for_the_reader(run):
         (["--agg", "cuont"], ["'cuont'", "'count'"]),
         (["--top", "many"], ["--top 50"]),
         (["--share", "pu"], ["pu=do"]),
-        (["--rank", "0"], ["rank", ">= 1"]),
+        (["--rank", "0"], ["rank", "from 1 to"]),
         (["--method", "cp_stream", "--loss", "poisson"], ["cp_stream", "'loss'"]),
     ],
 )
@@ -211,6 +211,31 @@ def test_an_interrupted_fit_says_how_to_go_on_and_does(events, run, tmp_path):
         assert command == f"onlinegcp update {where} {events}"
         subprocess.run([PROGRAM, *command.split()[1:]], check=True, stdout=subprocess.DEVNULL)
     assert steps_of(where) == steps_of(run)
+
+
+def test_the_rest_of_a_day_is_counted_and_told(tmp_path, capsys):
+    """A file that ends at noon, then one with the afternoon: nothing vanishes without a word."""
+    days = [line for day in event_lines(12) for line in day]
+    cut = len(days) - 30
+    (tmp_path / "a.jsonl").write_text("".join(days[:cut]))
+    (tmp_path / "b.jsonl").write_text("".join(days[cut:]))
+    run = str(tmp_path / "r")
+    options = [*TABLE, *MODEL, "--on-late", "error", "-o", run]
+    assert call(["fit", str(tmp_path / "a.jsonl"), *options]) is Exit.DONE
+    capsys.readouterr()
+    assert call(["update", run, str(tmp_path / "b.jsonl")]) is Exit.BAD_INPUT
+    assert "was closed before" in " ".join(capsys.readouterr().err.split())
+    options[options.index("error")] = "drop"
+    assert call(["fit", str(tmp_path / "a.jsonl"), *options, "--overwrite"]) is Exit.DONE
+    capsys.readouterr()
+    assert call(["update", run, str(tmp_path / "b.jsonl"), "--json"]) is Exit.DONE
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert (rows["read"], rows["late"], rows["learned"], rows["again"]) == (30, 30, 0, 0)
+    both = [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
+    assert call(["update", run, *both]) is Exit.DONE
+    told = " ".join(capsys.readouterr().err.split())
+    assert "30 came after theirs was closed and were dropped" in told
+    assert f"{cut:,} had been learned before" in told
 
 
 @pytest.mark.slow

@@ -22,14 +22,26 @@ def test_methods_are_compared_on_the_same_slices(events, capsys):
     for name in entrants:
         words += ["--contender", name]
     assert call(words) is Exit.DONE
-    rows = {row["contender"]: row for row in json.loads(capsys.readouterr().out)}
+    found = json.loads(capsys.readouterr().out)
+    rows = {row["name"]: row for row in found["contenders"]}
     assert set(rows) == set(entrants)
-    assert {row["slices"] for row in rows.values()} == {8}
-    assert rows["online_gcp"]["loss"] == "poisson"
-    assert rows["cp_stream"]["loss"] == "gaussian"
-    assert all(0 < row["squared_error"] < 2 for row in rows.values())
+    assert (found["loss"], found["n_slices"], found["warm_start"]) == ("poisson", 12, 4)
+    assert all(len(row["curve"]) == 8 for row in rows.values())
     assert call(["compare", str(events), *TABLE, *MODEL, "--contender", "onlne_cp"]) == 2
     assert "online_cp" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_comparison_is_a_table_a_plot_and_a_list_of_reasons(events, tmp_path, capsys):
+    plot = tmp_path / "race.html"
+    words = ["compare", str(events), *TABLE, *MODEL, "--slices", "12", "-o", str(plot), "-q"]
+    words += ["--methods", "online_gcp,acp,rlst", "--contender", "rlst:state_limit=10"]
+    assert call(words) is Exit.DONE
+    shown = capsys.readouterr().out
+    for name in ("online_gcp", "acp", "rlst", "prequential", "global", "ms per slice"):
+        assert name in shown
+    assert "rlst:state_limit=10: RLST may hold 10 bytes" in " ".join(shown.split())
+    assert "plotly" in plot.read_text().lower()
 
 
 @pytest.mark.slow

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import builtins
+import hashlib
+import html
 import json
 import socket
 import subprocess
@@ -18,6 +22,7 @@ import real_browser
 from onlinegcp import dashboard, runlog
 from onlinegcp.dashboard import create_app, serve
 from onlinegcp.dashboard.follow import Follower
+from onlinegcp.dashboard.hub import Hub
 from onlinegcp.errors import BackendError, StateError
 
 HERE = Path(__file__).parent
@@ -114,7 +119,7 @@ def test_a_follower_reports_a_run_that_is_gone_and_one_that_comes_back(writer):
 def client(writer):
     testclient = pytest.importorskip("starlette.testclient")
     writer.write(12)
-    with testclient.TestClient(create_app(writer.path)) as client:
+    with testclient.TestClient(create_app(writer.path), "http://127.0.0.1") as client:
         yield client
 
 
@@ -276,3 +281,116 @@ def test_events_arrive_as_server_sent_events(writer):
 def test_only_so_many_readers_are_served(client, monkeypatch):
     monkeypatch.setattr(dashboard, "MOST_READERS", 0)
     assert client.get("/events").status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ("127.0.0.1:8765", 200), ("localhost:8765", 200), ("[::1]:8765", 200), ("127.0.0.2", 200),
+        ("testserver", 400), ("evil.example:8765", 400), ("localhost.evil.example", 400), ("", 400),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", ["/", "/data"])
+def test_only_our_own_names_are_answered(client, asked, code, path):
+    """A page of another site may have its name point to this computer."""
+    assert client.get(path, headers={"Host": asked}).status_code == code
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "0.0.0.0", "::1"])
+def test_names_are_checked_wherever_it_listens(writer, host):
+    testclient = pytest.importorskip("starlette.testclient")
+    writer.write(3)
+    with testclient.TestClient(create_app(writer.path, host=host), "http://10.0.0.1") as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_only_the_pages_own_script_may_run(client):
+    page = client.get("/")
+    policy = page.headers["content-security-policy"]
+    assert "script-src 'sha256-" in policy
+    assert "unsafe-inline'; script" not in policy.partition("script-src")[2]
+    script = page.text.rpartition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in policy
+    assert html.escape(policy) in page.text
+
+
+def test_no_absolute_path_is_on_the_page_or_in_its_data(writer, client):
+    info = runlog.read_run_json(writer.path)
+    info["command"] = ["onlinegcp", "fit", "/home/ann/secret/trips.csv", "-o", str(writer.path)]
+    runlog.upgrade_run_json(writer.path, info)
+    found = client.get("/data").text
+    assert "trips.csv" in found
+    for text in (client.get("/").text, found):
+        assert "/home/ann" not in text
+        assert str(writer.path.parent) not in text
+    (writer.path / runlog.RUN).write_text("nonsense")
+    with (writer.path / runlog.STEPS).open("wb"):
+        pass  # another run: it is read anew
+    problem = client.get("/data")
+    assert problem.status_code == 503
+    assert "run.json" in problem.json()["problem"]
+    assert str(writer.path) not in problem.text
+
+
+def test_many_readers_share_one_look_and_one_copy(writer, monkeypatch):
+    """32 readers of a long run must not cost 32 times its memory."""
+    writer.write(12)
+    looks = []
+    look = Follower.look
+    monkeypatch.setattr(Follower, "look", lambda self: looks.append(self) or look(self))
+
+    async def play():
+        hub = Hub(writer.path, 0.05)
+        readers = [hub.messages() for _ in range(32)]
+        seen = [[] for _ in readers]
+        for reader, messages in zip(readers, seen, strict=True):
+            while not messages or not messages[-1].startswith(b"event: status"):
+                messages.append(await anext(reader))
+        writer.write(1)
+        for reader, messages in zip(readers, seen, strict=True):
+            while not messages[-1].startswith(b"event: update"):
+                messages.append(await anext(reader))
+        assert hub.n_readers == 32
+        hub.stopping = True
+        for reader in readers:
+            await reader.aclose()
+        assert hub.n_readers == 0
+        return seen
+
+    seen = asyncio.run(play())
+    assert len(set(looks)) == 1
+    snapshots = {id(m) for messages in seen for m in messages if m.startswith(b"event: snapshot")}
+    assert len(snapshots) <= 2
+    assert len({messages[-1] for messages in seen}) == 1
+
+
+def test_a_reader_that_does_not_keep_up_is_sent_the_whole_run_again(writer, monkeypatch):
+    monkeypatch.setattr("onlinegcp.dashboard.hub.LONGEST_QUEUE", 3)
+    writer.write(2)
+
+    async def play():
+        hub = Hub(writer.path, 0.01)
+        reader = hub.messages()
+        for _ in range(3):
+            await anext(reader)
+        for _ in range(8):
+            writer.write(1)
+            await hub.payload()
+        found = [await anext(reader) for _ in range(2)]
+        await reader.aclose()
+        return found
+
+    found = asyncio.run(play())
+    (whole,) = [m for m in found if m.startswith(b"event: snapshot")]
+    assert json.loads(whole.split(b"data: ")[1])["steps"]["count"] >= 5
+
+
+def test_something_odd_in_the_files_is_told_and_ends_nothing(writer, monkeypatch):
+    writer.write(5)
+    follower = Follower(writer.path)
+    monkeypatch.setattr("onlinegcp.dashboard.follow.build", lambda *_, **__: [][0])
+    assert "cannot be shown" in dict(follower.look())["status"]["problem"]
+    monkeypatch.undo()
+    assert dict(follower.look())["status"]["problem"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -72,3 +73,17 @@ def test_a_full_disk_is_explained(monkeypatch):
         monkeypatch.setattr(Path, "open", full)
         with pytest.raises(StateError, match=r"No space left.*TMPDIR"):
             spill.add(np.array([1]), [np.zeros(1, np.int32)], None)
+
+
+def test_what_a_killed_program_left_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    gone, alive = (
+        tmp_path / "onlinegcp-sort-999999999-x",
+        tmp_path / f"onlinegcp-sort-{os.getpid()}-x",
+    )
+    for folder in (gone, alive):
+        folder.mkdir()
+        (folder / "0.rows").write_bytes(b"rows")
+    with Spill({1: 1}, 1, valued=False):
+        assert not gone.exists()
+        assert alive.exists()

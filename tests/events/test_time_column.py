@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinegcp.errors import DataError
-from onlinegcp.events.time_column import DAY, TimeColumn, zone_of
+from onlinegcp.events import from_events
+from onlinegcp.events.time_column import DAY, EPOCH, TimeColumn, zone_of
 
 NOON = datetime.datetime(2018, 3, 5, 12, 30, 15, 250_000)
 TICKS = round(NOON.replace(tzinfo=datetime.UTC).timestamp() * 1e6)
@@ -220,3 +221,23 @@ def test_what_was_found_is_remembered():
     # By itself 100 would be refused, and 10^12 be taken for milliseconds.
     assert read([100], column=other)[1] == [100 * 10**6]
     assert (other.kind, other.zone, other.unit) == ("instant", "Europe/Berlin", "s")
+
+
+@pytest.mark.parametrize("zone", ["Europe/Amsterdam", "America/New_York", "Pacific/Apia"])
+@pytest.mark.parametrize("year", [1890, 1937, 1946, 2011, 2024])
+def test_clocks_of_any_year_agree_with_the_starts_of_days(zone, year):
+    """Bins need both; two databases that disagree drop rows that are in order."""
+    start = int(datetime.datetime(year, 1, 1, tzinfo=datetime.UTC).timestamp())
+    seconds = np.arange(start, start + 366 * 86_400, 7_919)
+    source = pl.DataFrame({"t": pl.Series(seconds * 1_000_000).cast(pl.Datetime("us", "UTC"))})
+    source = source.with_columns(a=pl.lit("x"))
+    stream = from_events(
+        source, time="t", every="6h", modes=["a"], timezone=zone, on_late="error", in_order=True
+    )
+    assert sum(x.total for x in stream) == len(seconds)
+    column = TimeColumn("t", timezone=zone)
+    ticks, _ = column.read(source["t"], str)
+    known = zoneinfo.ZoneInfo(zone)
+    for tick, wall in zip(ticks[::97].tolist(), column.wall(ticks)[::97].tolist(), strict=True):
+        local = datetime.datetime.fromtimestamp(tick // 10**6, known).replace(tzinfo=None)
+        assert EPOCH + datetime.timedelta(microseconds=wall) == local

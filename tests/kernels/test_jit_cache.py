@@ -116,3 +116,57 @@ def test_many_may_clean_up_at_once(cache, tmp_path):
         thread.join()
     assert not problems
     assert names(tmp_path) == {current.name}
+
+
+def test_a_folder_that_somebody_else_could_have_filled_is_not_used(cache, tmp_path):
+    """Compiled code is loaded from there: another user's would run in this process."""
+    name = "kernels-" + jit._source_hash()
+    (tmp_path / name).mkdir()
+    (tmp_path / name).chmod(0o777)
+    found = jit.cache_directory()
+    assert tmp_path not in found.parents
+    assert found.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_link_is_not_followed(cache, tmp_path):
+    (tmp_path / "prepared").mkdir()
+    (tmp_path / ("kernels-" + jit._source_hash())).symlink_to(tmp_path / "prepared")
+    assert tmp_path not in jit.cache_directory().parents
+
+
+def test_a_folder_of_another_user_is_not_used(cache, tmp_path, monkeypatch):
+    """As when an attacker made the predictable folder in the temporary directory first."""
+    inner = tmp_path / ("kernels-" + jit._source_hash())
+    inner.mkdir(mode=0o700)
+    assert jit._is_private(inner)
+    user = os.getuid()
+    monkeypatch.setattr(jit.os, "getuid", lambda: user + 1)
+    assert not jit._is_private(inner)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs the right to give files away")
+def test_a_folder_below_one_of_another_user_is_not_used(cache, tmp_path):
+    above = tmp_path / "above"
+    (above / "inner").mkdir(parents=True, mode=0o700)
+    assert jit._is_private(above / "inner")
+    os.chown(above, 4711, 4711)
+    assert not jit._is_private(above / "inner")
+
+
+def test_what_everybody_may_read_becomes_private(cache, tmp_path):
+    folder = tmp_path / ("kernels-" + jit._source_hash())
+    folder.mkdir(mode=0o755)
+    assert jit.cache_directory() == folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_full_disk_does_not_stop_a_kernel(cache, tmp_path, monkeypatch):
+    @jit.kernel
+    def doubled(x):
+        return 2 * x
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(doubled._cache._cache_file, "save", full)
+    assert doubled(2.0) == 4.0

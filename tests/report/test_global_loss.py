@@ -162,7 +162,7 @@ def test_a_run_from_slices_can_be_given_them(tmp_path):
 def test_runs_from_before_there_was_a_list_of_sources_say_so(run):
     arrays, record = read_archive(run / runlog.CHECKPOINT, runlog.CHECKPOINT_KIND)
     del record["n_sources"]
-    write_archive(run / runlog.CHECKPOINT, runlog.CHECKPOINT_KIND, arrays, record)
+    write_archive(run / runlog.CHECKPOINT, runlog.CHECKPOINT_KIND, arrays, record, of_run=True)
     assert measured(run).missing == "this run does not say where its slices came from"
 
 

@@ -105,7 +105,8 @@ def test_a_run_of_the_first_format_is_read_and_brought_up_to_date(tmp_path):
     labels = Run.open(run, write=False).labels
     record["labels"] = labels
     record["events"]["vocabularies"] = {"pu": labels[0]}
-    write_archive(run / runlog.CHECKPOINT, runlog.CHECKPOINT_KIND, arrays, record)
+    target = run / runlog.CHECKPOINT
+    write_archive(target, runlog.CHECKPOINT_KIND, arrays, record, of_run=True)
     info = json.loads((run / runlog.RUN).read_text())
     (run / runlog.RUN).write_text(json.dumps({**info, "format": 1}))
     for name in (LABELS, runlog.SYNCED):

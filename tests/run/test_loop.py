@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from onlinegcp import runlog
-from onlinegcp.errors import StateError
+from onlinegcp.errors import DataError, StateError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.run import Run
 from onlinegcp.slices import Slice
-from onlinegcp.streaming import OnlineSGD
+from onlinegcp.streaming import OnlineCP, OnlineSGD
 from run_tools import assert_same_run, files_of, learn_slices, make_slices, small_model, steps_of
 
 
@@ -158,3 +158,28 @@ def test_a_loss_of_ones_own_is_passed_again(tmp_path):
         Run.open(tmp_path / "r")
     with Run.open(tmp_path / "r", loss=loss) as run:
         assert run.learn(make_slices(5)) == 1
+
+
+def test_slices_that_wait_for_others_have_lines_too(tmp_path):
+    slices = make_slices()
+    model = OnlineCP(2, batch=2, init_slices=4)
+    with Run.create(tmp_path / "r", model, modes=["a", "b"]) as run:
+        run.learn(slices)
+    steps = steps_of(tmp_path / "r")
+    assert [step["number"] for step in steps] == list(range(1, 13))
+    # The first of a pair is as good after as before, and the model has not turned.
+    for step in steps[4::2]:
+        assert step["prequential"] == step["local"]
+        assert not any(step["drift"])
+    for step in steps[5::2]:
+        assert step["prequential"] != step["local"]
+        assert any(step["drift"])
+
+
+def test_methods_whose_rank_changes_are_refused(tmp_path):
+    class Restless(OnlineCP):
+        changes_rank = True
+
+    with pytest.raises(DataError, match="Restless changes its rank"):
+        Run.create(tmp_path / "r", Restless(2), modes=["a", "b"])
+    assert not (tmp_path / "r").exists()

@@ -34,7 +34,7 @@ def checkpoint(path, labels=None, weights=(2.0, 1.0)):
     arrays = {f"factor.{k}": a for k, a in enumerate(factors)}
     arrays["weights"] = np.array(weights)
     record = {"n_steps": 1, "labels": labels, "last_step": step(1)}
-    write_archive(path / runlog.CHECKPOINT, runlog.CHECKPOINT_KIND, arrays, record)
+    write_archive(path / runlog.CHECKPOINT, runlog.CHECKPOINT_KIND, arrays, record, of_run=True)
     return factors
 
 
@@ -125,9 +125,8 @@ def test_a_last_line_cut_anywhere_is_left_out_and_recovered(run):
     for end in range(start, len(whole)):
         file.write_bytes(whole[:end])
         assert len(runlog.read_run(run).steps) == 3
-        steps = runlog.recover(run, 4, step(4))
+        runlog.recover(run, 4, step(4))
         assert file.read_bytes() == whole
-        assert [s["number"] for s in steps] == [1, 2, 3, 4]
 
 
 def test_a_last_line_of_zeros_after_a_power_cut_is_recovered(run):
@@ -142,8 +141,7 @@ def test_a_last_line_of_zeros_after_a_power_cut_is_recovered(run):
 
 def test_lines_beyond_the_checkpoint_are_dropped(run):
     write_lines(run, 5)
-    steps = runlog.recover(run, 3, step(3))
-    assert len(steps) == 3
+    runlog.recover(run, 3, step(3))
     assert [s["number"] for s in runlog.read_run(run).steps] == [1, 2, 3]
 
 
@@ -157,7 +155,7 @@ def test_the_lines_of_a_warm_start_come_back_together(run, present):
 
 
 def test_nothing_to_recover_makes_an_empty_file(run):
-    assert runlog.recover(run, 0, None) == []
+    runlog.recover(run, 0, None)
     assert (run / runlog.STEPS).read_bytes() == b""
 
 

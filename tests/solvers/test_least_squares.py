@@ -11,9 +11,11 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import (
     bounded_least_squares,
     cross_products,
+    error_slopes,
     gram,
-    observed_gram,
+    row_systems,
     solve_normal,
+    solve_rows,
     solve_weights,
     weighted_mttkrp,
 )
@@ -105,21 +107,21 @@ def test_gram_is_the_product_of_all_components_over_all_cells():
     complete = Slice(np.empty((0, 3), dtype=int), [], (4, 3, 5))
     matrix, _ = design(complete, factors)
     np.testing.assert_allclose(gram(factors), matrix.T @ matrix, rtol=1e-10)
-    np.testing.assert_allclose(observed_gram(complete, factors), matrix.T @ matrix, rtol=1e-10)
     np.testing.assert_allclose(
         gram(factors, skip=1), gram([factors[0], np.eye(3)[:1] * 0 + 1.0, factors[2]]), rtol=1e-12
     )
 
 
-def test_observed_gram_counts_observed_cells_in_blocks():
+def test_weights_of_many_observed_cells_are_summed_in_blocks():
     rng = np.random.default_rng(0)
     array = rng.normal(size=(61, 53))
     array[rng.random(array.shape) < 0.2] = np.nan
     factors = [rng.normal(size=(n, 2)) for n in array.shape]
     x = Slice.dense(array)
     assert x.n_listed > 2 * 1024
-    matrix, _ = design(x, factors)
-    np.testing.assert_allclose(observed_gram(x, factors), matrix.T @ matrix, rtol=1e-10)
+    matrix, target = design(x, factors)
+    expected = np.linalg.lstsq(matrix, target, rcond=None)[0]
+    np.testing.assert_allclose(solve_weights(x, factors), expected, rtol=1e-9)
 
 
 def test_an_empty_slice_has_weights_zero():
@@ -147,3 +149,50 @@ def test_solve_normal_divides_from_the_right():
     root = rng.normal(size=(3, 3))
     matrix, right = root @ root.T + np.eye(3), rng.normal(size=(5, 3))
     np.testing.assert_allclose(solve_normal(matrix, right) @ matrix, right, rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_row_systems_are_the_normal_equations_of_every_row(shape, diagonal):
+    array, factors = problem(shape)
+    x, s = as_cells(array, "holes"), np.array([1.0, -0.5, 2.0])
+    whole = x.to_dense()
+    error = whole - KTensor(s, factors).full()
+    for mode, n in enumerate(shape):
+        matrices, slopes = row_systems(x, factors, s, mode, diagonal=diagonal)
+        others = [a if k != mode else np.ones((n, 3)) for k, a in enumerate(factors)]
+        columns = np.stack([KTensor(np.eye(3)[r] * s, others).full() for r in range(3)], axis=-1)
+        for i in range(n):
+            seen = ~np.isnan(np.take(whole, i, axis=mode))
+            rows = np.take(columns, i, axis=mode)[seen]
+            expected = rows.T @ rows
+            np.testing.assert_allclose(matrices[i], np.diag(expected) if diagonal else expected)
+            np.testing.assert_allclose(
+                slopes[i], rows.T @ np.take(error, i, axis=mode)[seen], atol=1e-12
+            )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["dense", "sparse", "holes"])
+def test_error_slopes_are_minus_half_the_gradient_of_the_squared_error(shape, kind):
+    array, factors = problem(shape)
+    x, s, h = as_cells(array, kind), np.array([1.0, -0.5, 2.0]), 1e-5
+    found = error_slopes(x, factors, s, range(len(shape)))
+
+    def squared(at):
+        return np.nansum((x.to_dense() - KTensor(s, at).full()) ** 2)
+
+    for mode, slopes in enumerate(found):
+        for cell in np.ndindex(*slopes.shape):
+            steps = []
+            for sign in (1, -1):
+                moved = [a.copy() for a in factors]
+                moved[mode][cell] += sign * h
+                steps.append(squared(moved))
+            assert slopes[cell] == pytest.approx(-(steps[0] - steps[1]) / (4 * h), abs=1e-5)
+
+
+def test_a_row_of_which_nothing_is_known_does_not_stop_the_others():
+    matrices = np.stack([np.eye(2), np.zeros((2, 2)), np.diag([1.0, 0.0])])
+    rights = np.array([[1.0, 2.0], [0.0, 0.0], [3.0, 0.0]])
+    np.testing.assert_allclose(solve_rows(matrices, rights), rights, rtol=1e-9)

@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
-from onlinegcp.streaming import METHODS, OnlineCP
+from onlinegcp.streaming import METHODS, CPStream, OnlineCP, StreamingModel
 from onlinegcp.streaming.state import ModelState
 from onlinegcp.testing import check_streaming
 
@@ -36,20 +36,13 @@ class CellHolder(OnlineCP):
         return super()._learn(state, x, number, seed)
 
 
-class Gatherer(OnlineCP):
+THREE = {"max_passes": 3, "forget": 0.8, "init_slices": 5, "init_starts": 1}
+
+
+class Gatherer(CPStream):
     """Learns three slices at a time."""
 
-    gathers = "batch"
-
-    def __init__(
-        self, rank, *, batch=3, forget=0.8, order="jacobi", init=None, init_slices=5,
-        init_starts=1, random_state=0,
-    ):  # fmt: skip
-        super().__init__(
-            rank, order=order, forget=forget, init=init, init_slices=init_slices,
-            init_starts=init_starts, random_state=random_state,
-        )  # fmt: skip
-        self.batch = batch
+    gathers = "max_passes"  # any whole number will do
 
     def _learn_batch(self, state, batch, number, seed):
         first = number - len(batch) + 1
@@ -73,7 +66,9 @@ def registered(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("registered")
-@pytest.mark.parametrize("model", [CellHolder(2), Gatherer(2), Gatherer(2, batch=1)])
+@pytest.mark.parametrize(
+    "model", [CellHolder(2), Gatherer(2, **THREE), Gatherer(2, **(THREE | {"max_passes": 1}))]
+)
 def test_declared_kinds_pass_the_suite(model):
     check_streaming(model)
 
@@ -109,14 +104,14 @@ def test_lists_of_cells_are_written_out_for_methods_that_need_arrays():
 
 def test_gathered_slices_wait_and_are_then_learned_together():
     slices = stream(13)
-    model = Gatherer(2)
+    model = Gatherer(2, **THREE)
     waiting = []
     for x in slices:
         model.partial_fit(x)
         waiting.append(model.n_waiting_)
     assert waiting == [1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 0, 1, 2]
     assert (model.n_slices_, model.last_.number) == (13, 11)
-    plain = OnlineCP(2, order="jacobi", forget=0.8, init_slices=5, init_starts=1)
+    plain = CPStream(2, **THREE)
     before = clone(plain).partial_fit(slices[:11])
     np.testing.assert_array_equal(model.factors_[0], before.factors_[0])
     # A stream that ends is learned to its end.
@@ -126,16 +121,16 @@ def test_gathered_slices_wait_and_are_then_learned_together():
 
 
 def test_a_bad_number_to_gather_is_refused_by_name():
-    with pytest.raises(DataError, match="batch must be a whole number >= 1"):
-        Gatherer(2, batch=0).partial_fit(stream(1))
+    with pytest.raises(DataError, match="max_passes must be a whole number >= 1"):
+        Gatherer(2, max_passes=0).partial_fit(stream(1))
 
 
 def test_a_class_that_gathers_must_say_how_it_learns():
     class Idle(Gatherer):
-        _learn_batch = OnlineCP._learn_batch
+        _learn_batch = StreamingModel._learn_batch
 
     with pytest.raises(NotImplementedError, match="Idle gathers slices"):
-        Idle(2).partial_fit(stream(8))
+        Idle(2, **THREE).partial_fit(stream(8))
 
 
 def test_memory_counts_everything_a_state_holds():

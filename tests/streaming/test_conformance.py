@@ -11,11 +11,31 @@ from onlinegcp.losses import LOSS_NAMES, Loss, get_loss
 from onlinegcp.solvers.sgd.history import KINDS as HISTORIES
 from onlinegcp.solvers.sgd.sampling import KINDS as SAMPLERS
 from onlinegcp.solvers.sgd.steps import KINDS as STEPS
-from onlinegcp.streaming import METHODS, CPStream, OnlineCP, OnlineSGD
+from onlinegcp.streaming import (
+    ACP,
+    GOCPTE,
+    MAST,
+    METHODS,
+    OLSTEC,
+    POST,
+    RLST,
+    SDT,
+    VBI,
+    CPStream,
+    Ensign,
+    OnlineCP,
+    OnlineSGD,
+    SamBaTen,
+    SeekAndDestroy,
+)
 from onlinegcp.testing import LEARNING_CHECKS, PROTOCOL_CHECKS, check_streaming
 from paper_models import gcp_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # SDT says so where noise spoils its window, and must keep the protocol all the same.
+    pytest.mark.filterwarnings("ignore::onlinegcp.DivergenceWarning"),
+]
 
 # Small solves: the protocol must hold whatever is learned.
 QUICK = {
@@ -54,11 +74,39 @@ MODELS = {
     "online_sgd": OnlineSGD(2, relative_rate=1.0, init_slices=10),
     "online_cp": OnlineCP(2, forget=0.8, init_slices=10),
     "cp_stream": CPStream(2, forget=0.8, init_slices=10),
+    "post": POST(2, forget=0.8, init_slices=10),
+    "vbi": VBI(2, window=5),
+    "seek_and_destroy": SeekAndDestroy(2, batch=5, max_rank=6, init_slices=10),
+    "mast": MAST(2, forget=0.8, init_slices=10),
+    "sambaten": SamBaTen(2, batch=5, adapt=0.5, forget=0.8, init_slices=10),
+    "ensign": Ensign(2, batch=5, max_rank=6, forget=0.8, init_slices=10),
+    "olstec": OLSTEC(2, init_slices=10),
+    "rlst": RLST(2, init_slices=10),
+    "sdt": SDT(2, init_slices=10),
+    "acp": ACP(2, init_slices=10),
+    "gocpte": GOCPTE(2, forget=0.8, init_slices=10),
 }
 VARIANTS = {
     "online_cp, jacobi": OnlineCP(2, order="jacobi", forget=0.8, init_slices=5, init_starts=1),
     "online_sgd, rate given": OnlineSGD(2, rate=1e-3, decay=0.1, init_slices=5, init_starts=1),
+    "online_cp, batches": OnlineCP(2, batch=3, forget=0.8, init_slices=5, init_starts=1),
+    "online_sgd, tecpsgd": OnlineSGD(
+        2, variant="tecpsgd", rate=1e-3, ridge=0.1, init_slices=5, init_starts=1
+    ),
+    "cp_stream, bounded": CPStream(2, column_bound=True, init_slices=5, init_starts=1),
+    "post, batches": POST(2, batch=3, init_slices=5, init_starts=1),
+    "post, no time row": POST(2, time_row=False, init_slices=5, init_starts=1),
+    "vbi, first slice as it is": VBI(2, window=3, clean_first=False, fill="authors"),
+    "seek_and_destroy, rank given": SeekAndDestroy(2, batch=4, batch_rank=2, match="first"),
+    "ensign, nonnegative": Ensign(2, batch=4, nonnegative=True, init_slices=5, init_starts=1),
     "cp_stream, nonnegative": CPStream(2, nonnegative=True, init_slices=5, init_starts=1),
+    "olstec, simplified": OLSTEC(2, form="simplified", init_slices=5, init_starts=1),
+    "olstec, no ridge": OLSTEC(2, ridge=0.0, weight_ridge=0.0, init_slices=5, init_starts=1),
+    "rlst, window": RLST(2, window=6, repeats=1, init_slices=5, init_starts=1),
+    "sdt, plain window": SDT(2, forget=1.0, window=5, init_slices=5, init_starts=1),
+    "acp, as coded": ACP(2, regressors="data", samples=20, init_slices=5, init_starts=1),
+    "rolcp": ACP(2, variant="rolcp", init_slices=5, init_starts=1),
+    "gocpte, one pass": GOCPTE(2, passes=1, ridge=0.0, init_slices=5, init_starts=1),
     "least squares": gcp_model(2, weight_solver="least_squares", **QUICK),
     "bounded least squares": gcp_model(2, weight_solver="least_squares", lower=0.0, **QUICK),
     "lower bound": gcp_model(2, lower=0.05, **QUICK),

@@ -10,6 +10,8 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.streaming import CPStream
+from onlinegcp.streaming.row_sparse import compress
+from reference_outputs import stored
 
 SHAPE, RANK, PAST = (5, 4, 3), 2, 4
 
@@ -152,3 +154,108 @@ def test_nonnegative_models_stay_nonnegative_and_learn():
 def test_options_out_of_range_are_refused(options, word):
     with pytest.raises(DataError, match=word):
         CPStream(RANK, **options).partial_fit(Slice.dense(np.ones(SHAPE)))
+
+
+def bounded_least_squares_by_admm(matrix, right, rows):
+    """The authors' inner loop, written down plainly."""
+    step, dual = np.trace(matrix) / len(matrix), np.zeros_like(rows)
+    for _ in range(25):
+        free = np.linalg.solve(
+            matrix + step * np.eye(len(matrix)), (right + step * (rows + dual)).T
+        )
+        before, rows = rows, free.T - dual
+        rows = rows / np.maximum(1.0, np.linalg.norm(rows, axis=0))
+        dual = dual + rows - free.T
+        near = np.sum((rows - free.T) ** 2) <= 0.07 * np.sum(rows**2)
+        if near and np.sum((rows - before) ** 2) <= 0.07 * np.sum(dual**2):
+            break
+    return rows
+
+
+def test_the_authors_numbers_after_every_slice():
+    """splatt-stream, one pass. Its first slice is weighed with products of a start that is scaled
+    only afterwards, so that slice is done here and the stream begins with the second."""
+    data, theirs = stored("inputs")["X"], stored("cpstream")
+    raw = [theirs["start_raw_A"], theirs["start_raw_B"]]
+    a, b = (f / np.linalg.norm(f, axis=0) for f in raw)
+    grams = [f.T @ f for f in raw]
+    x = data[..., 0]
+    s = np.linalg.solve(grams[0] * grams[1] + 0.01 * np.eye(3), np.sum((x @ b) * a, axis=0))
+    a = bounded_least_squares_by_admm(grams[1] * np.outer(s, s), x @ b * s, a)
+    b = bounded_least_squares_by_admm((a.T @ a) * np.outer(s, s), x.T @ a * s, b)
+    np.testing.assert_allclose(s, theirs["passes1_S"][0], rtol=1e-8)
+    model = CPStream(
+        3,
+        forget=0.95,
+        ridge=0.01,
+        max_passes=1,
+        column_bound=True,
+        inner_passes=25,
+        inner_tolerance=0.07,
+        init=KTensor(None, [a, b, s[None]]),
+    )
+    for t in range(1, 14):
+        model.partial_fit(Slice.dense(data[..., t]))
+        np.testing.assert_allclose(model.weights_, theirs["passes1_S"][t], rtol=1e-8, atol=1e-9)
+    for ours, name in zip(model.factors_, "AB", strict=True):  # nine printed digits
+        error = np.linalg.norm(ours - theirs[f"passes1_{name}"])
+        assert error < 1e-9 * np.linalg.norm(ours)
+    assert model.n_slices_ == 14
+
+
+def test_columns_stay_within_the_bound_and_reach_the_constrained_minimum():
+    init = start()
+    x = 3.0 * np.random.default_rng(1).normal(size=SHAPE)
+    options = {"max_passes": 1, "forget": 0.5, "init": init}
+    model = CPStream(RANK, column_bound=True, inner_passes=5000, inner_tolerance=1e-24, **options)
+    model.partial_fit(Slice.dense(x))
+    assert max(np.linalg.norm(a, axis=0).max() for a in model.factors_) <= 1 + 1e-12
+    # The last mode: no small move within the bound lowers the stacked squared error.
+    *old, rows = [np.asarray(a) for a in init.factors]
+    s, factors = model.weights_, [a.copy() for a in model.factors_]
+
+    def error(last):
+        total = np.sum((x - KTensor(s, [*factors[:-1], last]).full()) ** 2)
+        for h, row in enumerate(rows, 1):
+            model_gap = KTensor(row, old).full() - KTensor(row, [*factors[:-1], last]).full()
+            total += 0.5 ** (PAST + 1 - h) * np.sum(model_gap**2)
+        return total
+
+    rng, best = np.random.default_rng(2), error(factors[-1])
+    for size in (1e-3, 1e-2, 0.1):
+        for _ in range(50):
+            moved = factors[-1] + size * rng.normal(size=factors[-1].shape)
+            moved /= np.maximum(1.0, np.linalg.norm(moved, axis=0))
+            assert error(moved) >= best - 1e-9 * best
+
+
+@pytest.mark.parametrize("column_bound", [False, True])
+def test_rows_without_data_may_be_left_to_stand_ins(column_bound):
+    """A sparse slice touches few rows of long modes; as an array it touches all."""
+    rng = np.random.default_rng(0)
+    shape = (60, 50, 4)
+    factors = [rng.normal(size=(n, RANK)) for n in shape]
+    factors = [a / np.linalg.norm(a, axis=0) for a in factors]
+    init = KTensor(None, [*factors, rng.random((3, RANK))])
+    columns = 7 * rng.integers(0, 6, 30), 3 * rng.integers(0, 5, 30), rng.integers(0, 4, 30)
+    index = np.column_stack(columns)
+    sparse = [Slice(index, rng.random(30), shape) for _ in range(3)]
+    assert compress(sparse[0], factors)[0].size < sparse[0].size / 10
+    options = {"init": init, "column_bound": column_bound}
+    few = CPStream(RANK, **options).fit(sparse)
+    all_rows = CPStream(RANK, **options).fit([x.to_dense() for x in sparse])
+    for a, b in zip(few.factors_, all_rows.factors_, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_modes_may_grow():
+    rng = np.random.default_rng(4)
+    factors = [rng.random((n, RANK)) for n in (12, 10)]
+    model = CPStream(RANK, init_slices=6, forget=0.8)
+    for t in range(60):
+        n = 8 if t < 20 else 12
+        row = 0.5 + rng.random(RANK)
+        model.partial_fit(Slice.dense(factors[0][:n] * row @ factors[1].T))
+    assert [len(a) for a in model.factors_] == [12, 10]
+    # New rows are tied to zeros, what the past slices held in them, until those are forgotten.
+    assert model.last_.prequential < 1e-3 * model.last_.norm_squared

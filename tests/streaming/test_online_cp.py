@@ -10,6 +10,7 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.streaming import OnlineCP
+from reference_outputs import gap, stored
 
 SHAPE, RANK, WARM = (6, 5, 4), 2, 7
 
@@ -97,3 +98,42 @@ def test_sparse_and_dense_slices_give_the_same_model():
 def test_options_out_of_range_are_refused(options, word):
     with pytest.raises(DataError, match=word):
         OnlineCP(RANK, **options).partial_fit(Slice.dense(np.ones(SHAPE)))
+
+
+@pytest.mark.parametrize("case", ["d2_batch1", "d3"])
+def test_the_authors_numbers_after_every_slice(case):
+    given, theirs = stored("inputs"), stored("onlinecp")
+    if case == "d3":
+        data, start = given["X3"], [given[f"F30_{k}"] for k in (1, 2, 3)]
+        names, rows = ["d3_A", "d3_B", "d3_D"], theirs["d3_C00"]
+    else:
+        data, start = given["X"], [given["A0"], given["B0"]]
+        names, rows = [f"{case}_A", f"{case}_B"], theirs["d2_C00"]
+    first = len(rows)
+    model = OnlineCP(rows.shape[1], order="jacobi")
+    model.start_from(KTensor(None, [*start, rows]), [data[..., t] for t in range(first)])
+    for n, s in enumerate(theirs[f"{case}_S"]):
+        model.partial_fit(data[..., first + n])
+        assert gap(model, [theirs[name][..., n] for name in names], s) < 1e-9
+
+
+@pytest.mark.parametrize("order", ["jacobi", "gauss_seidel"])
+def test_a_batch_is_one_update_with_all_its_slices(order):
+    """P and Q gain the terms of all slices, each weighed with the factors before the batch."""
+    data = noisy_stream(WARM + 3)
+    model = OnlineCP(RANK, order=order, batch=3, init_slices=WARM, forget=0.9)
+    model.partial_fit([Slice.dense(x) for x in data[:WARM]])
+    before, held = model.factors_, model.get_state()["state"].arrays
+    rows = np.array([solve_weights(Slice.dense(x), before) for x in data[WARM:]])
+    for x in data[WARM : WARM + 2]:
+        model.partial_fit(Slice.dense(x))
+        np.testing.assert_array_equal(model.factors_[0], before[0])
+    model.partial_fit(Slice.dense(data[-1]))
+    others = np.einsum("jr,kr->jkr", before[1], before[2])
+    p = 0.9**3 * held["p0"]
+    q = 0.9**3 * held["q0"]
+    for x, s in zip(data[WARM:], rows, strict=True):
+        p = p + np.einsum("ijk,jkr,r->ir", x, others, s)
+        q = q + np.einsum("jkr,jks,r,s->rs", others, others, s, s)
+    np.testing.assert_allclose(model.factors_[0], np.linalg.solve(q, p.T).T, rtol=1e-8)
+    np.testing.assert_allclose(model.weights_, rows[-1], rtol=1e-9)

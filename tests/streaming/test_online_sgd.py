@@ -9,6 +9,7 @@ from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import SGD, OnlineGCP, OnlineSGD
+from reference_outputs import gap, stored
 
 SHAPE, RANK = (5, 4, 3), 2
 
@@ -136,3 +137,35 @@ def test_decay_shortens_later_steps():
 def test_options_out_of_range_are_refused(options, word):
     with pytest.raises(DataError, match=word):
         OnlineSGD(RANK, **options).partial_fit(Slice.dense(np.ones(SHAPE)))
+
+
+@pytest.mark.parametrize(
+    "name", [key.removesuffix("_A") for key in stored("tecpsgd") if key.endswith("_A")]
+)
+def test_the_authors_numbers_after_every_slice(name):
+    """TeCPSGD, complete and with missing cells, with and without penalty."""
+    given, theirs = stored("inputs"), stored("tecpsgd")
+    penalty, step = map(float, theirs[f"{name}_lambda_step"].ravel())
+    model = OnlineSGD(
+        3,
+        variant="tecpsgd",
+        rate=step / 2,
+        decay=penalty * step,
+        ridge=2 * penalty,
+        factor_penalty=2 * penalty,
+        init=KTensor(None, [given["A0"], given["B0"]]),
+    )
+    seen = given["W"] > 0 if "masked" in name else np.ones_like(given["W"], dtype=bool)
+    for t in range(14):
+        model.partial_fit(Slice.dense(np.where(seen, given["X"], np.nan)[..., t]))
+        factors = theirs[f"{name}_A"][..., t], theirs[f"{name}_B"][..., t]
+        assert gap(model, factors, theirs[f"{name}_C"][t]) < 1e-9
+
+
+def test_the_authors_variant_keeps_a_step_that_raises_the_loss():
+    x = Slice.dense(slices(1)[0])
+    loud = {"rate": 100.0, "init": start()}
+    kept = OnlineSGD(RANK, variant="tecpsgd", **loud).partial_fit(x)
+    taken_back = OnlineSGD(RANK, **loud).partial_fit(x)
+    np.testing.assert_array_equal(taken_back.factors_[0], start().factors[0])
+    assert np.abs(kept.factors_[0] - start().factors[0]).max() > 0.1

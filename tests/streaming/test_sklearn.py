@@ -17,7 +17,25 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
-from onlinegcp.streaming import METHODS, SGD, CPStream, OnlineCP, OnlineGCP, OnlineSGD
+from onlinegcp.streaming import (
+    ACP,
+    GOCPTE,
+    MAST,
+    METHODS,
+    OLSTEC,
+    POST,
+    RLST,
+    SDT,
+    SGD,
+    VBI,
+    CPStream,
+    Ensign,
+    OnlineCP,
+    OnlineGCP,
+    OnlineSGD,
+    SamBaTen,
+    SeekAndDestroy,
+)
 
 MODELS = {
     "online_gcp": OnlineGCP(2, init_starts=1),
@@ -28,6 +46,17 @@ MODELS = {
     "online_sgd": OnlineSGD(2, init_starts=1),
     "online_cp": OnlineCP(2, init_starts=1),
     "cp_stream": CPStream(2, init_starts=1),
+    "post": POST(2, init_starts=1),
+    "vbi": VBI(2, window=3),
+    "seek_and_destroy": SeekAndDestroy(2, max_rank=2, batch_rank=2, init_starts=1),
+    "mast": MAST(2, init_starts=1),
+    "sambaten": SamBaTen(2, init_starts=1),
+    "ensign": Ensign(2, max_rank=2, init_starts=1),
+    "olstec": OLSTEC(2, init_starts=1),
+    "rlst": RLST(2, init_starts=1),
+    "sdt": SDT(2, init_starts=1),
+    "acp": ACP(2, init_starts=1),
+    "gocpte": GOCPTE(2, init_starts=1),
 }  # fmt: skip
 
 

@@ -19,7 +19,25 @@ from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.storage import archive
 from onlinegcp.storage.archive import read_archive, write_archive
-from onlinegcp.streaming import METHODS, SGD, CPStream, OnlineCP, OnlineGCP, OnlineSGD
+from onlinegcp.streaming import (
+    ACP,
+    GOCPTE,
+    MAST,
+    METHODS,
+    OLSTEC,
+    POST,
+    RLST,
+    SDT,
+    SGD,
+    VBI,
+    CPStream,
+    Ensign,
+    OnlineCP,
+    OnlineGCP,
+    OnlineSGD,
+    SamBaTen,
+    SeekAndDestroy,
+)
 from onlinegcp.testing import planted_stream
 
 QUICK = {"weight_epochs": 1, "factor_epochs": 1, "factor_iterations": 5}
@@ -34,6 +52,18 @@ MODELS = {
     "online_sgd": OnlineSGD(2, init_slices=4, init_starts=1),
     "online_cp": OnlineCP(2, init_slices=4, init_starts=1),
     "cp_stream": CPStream(2, init_slices=4, init_starts=1),
+    "olstec": OLSTEC(2, init_slices=4, init_starts=1),
+    "rlst": RLST(2, init_slices=4, init_starts=1),
+    "rlst, window": RLST(2, window=3, init_slices=4, init_starts=1),
+    "sdt": SDT(2, init_slices=4, init_starts=1),
+    "acp": ACP(2, init_slices=4, init_starts=1),
+    "post": POST(2, init_slices=4, init_starts=1),
+    "vbi": VBI(2, window=3),
+    "seek_and_destroy": SeekAndDestroy(2, batch=2, max_rank=3, init_slices=4, init_starts=1),
+    "mast": MAST(2, init_slices=4, init_starts=1),
+    "sambaten": SamBaTen(2, batch=2, init_slices=4, init_starts=1),
+    "ensign": Ensign(2, batch=2, max_rank=3, init_slices=4, init_starts=1),
+    "gocpte": GOCPTE(2, init_slices=4, init_starts=1),
 }
 SLICES = planted_stream(get_loss("poisson"), n_slices=9).slices
 

@@ -9,7 +9,7 @@ from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import LOSS_NAMES, get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.streaming import CPStream, OnlineCP, OnlineGCP, OnlineSGD
+from onlinegcp.streaming import ACP, GOCPTE, OLSTEC, CPStream, OnlineCP, OnlineGCP, OnlineSGD
 from onlinegcp.streaming.warm_start import given_start, static_start
 from onlinegcp.testing import planted_stream
 
@@ -66,7 +66,8 @@ def test_more_components_than_the_data_determine_are_added_without_weight():
     OnlineGCP(RANK, init_slices=3), OnlineGCP(RANK, "poisson", init_slices=3),
     OnlineGCP(RANK, "poisson", solver="sgd", init_slices=3),
     OnlineSGD(RANK, relative_rate=1.0, init_slices=3), OnlineCP(RANK, init_slices=3),
-    CPStream(RANK, init_slices=3),
+    CPStream(RANK, init_slices=3), OLSTEC(RANK, init_slices=3), ACP(RANK, init_slices=3),
+    GOCPTE(RANK, init_slices=3),
 ])  # fmt: skip
 def test_a_warm_start_without_any_event_is_overcome(model):
     rng = np.random.default_rng(0)

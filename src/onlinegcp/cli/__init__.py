@@ -18,6 +18,7 @@ Exit codes
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import sys
@@ -79,30 +80,10 @@ def call(tokens: Sequence[str]) -> Exit:
     0.1.0
     <Exit.DONE: 0>
     """
-    from cyclopts import CycloptsError
-
-    from onlinegcp.cli.terminal import say_error
-    from onlinegcp.errors import BackendError, DataError, StateError
-
-    words = [STANDARD_INPUT if word == "-" else word for word in tokens if word != "--debug"]
     try:
-        outcome = _app()(
-            words or ["--help"],
-            exit_on_error=False,
-            print_error=False,
-            result_action="return_value",
-        )
-        sys.stdout.flush()
-        return outcome if isinstance(outcome, Exit) else Exit.DONE
-    except (CycloptsError, DataError, StateError, BackendError) as error:
-        if "--debug" in tokens:
-            raise
-        say_error(str(error))
-        if isinstance(error, BackendError):
-            return Exit.UNEXPECTED
-        return Exit.BAD_STATE if isinstance(error, StateError) else Exit.BAD_INPUT
+        return _run(tokens)
     except KeyboardInterrupt:
-        say_error("Interrupted.")
+        _complain("Interrupted.")
         return Exit.INTERRUPTED
     except BrokenPipeError:
         # The reader, such as head, has seen enough; Python must not complain about it at exit.
@@ -111,11 +92,74 @@ def call(tokens: Sequence[str]) -> Exit:
     except Exception as error:
         if "--debug" in tokens:
             raise
-        say_error(
-            f"Something unexpected happened ({type(error).__name__}: {error}). Run the command "
-            "again with --debug to see where, and report it, please."
-        )
+        return _failed(error)
+
+
+def _run(tokens: Sequence[str]) -> Exit:
+    from onlinegcp.errors import DataError
+
+    words = [STANDARD_INPUT if word == "-" else word for word in tokens if word != "--debug"]
+    for word in words:
+        if "\0" in word:
+            raise DataError(
+                f"the words of a command must be text, but {word!r} has a character of value 0. "
+                "Leave it out."
+            )
+    if STANDARD_INPUT in words and sys.stdin is None:
+        raise DataError("standard input was to be read, but it is closed. Name a file.")
+    outcome = _app()(
+        words or ["--help"],
+        exit_on_error=False,
+        print_error=False,
+        result_action="return_value",
+    )
+    sys.stdout.flush()
+    return outcome if isinstance(outcome, Exit) else Exit.DONE
+
+
+def _failed(error: Exception) -> Exit:
+    """Say what went wrong; whose fault it is decides the code."""
+    from cyclopts import CycloptsError
+
+    from onlinegcp.errors import BackendError, DataError, StateError
+
+    if isinstance(error, CycloptsError | DataError):
+        _complain(str(error))
+        return Exit.BAD_INPUT
+    if isinstance(error, StateError):
+        _complain(str(error))
+        return Exit.BAD_STATE
+    if isinstance(error, BackendError):
+        _complain(str(error))
         return Exit.UNEXPECTED
+    if isinstance(error, MemoryError):
+        _complain(
+            f"The command needs more memory than there is ({error}). Use a smaller --rank, fewer "
+            "labels (--top), or shorter time bins."
+        )
+        return Exit.BAD_INPUT
+    if isinstance(error, OSError):
+        # A full disk or a closed pipe, perhaps standard output itself; Python must not try again.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _complain(
+            f"A file could not be read or written: {error.strerror or error}"
+            f"{f' ({error.filename})' if error.filename else ''}. Free some space, or check the "
+            "path and its permissions."
+        )
+        return Exit.BAD_STATE
+    _complain(
+        f"Something unexpected happened ({type(error).__name__}: {error}). Run the command "
+        "again with --debug to see where, and report it, please."
+    )
+    return Exit.UNEXPECTED
+
+
+def _complain(text: str) -> None:
+    from onlinegcp.cli.terminal import say_error
+
+    with contextlib.suppress(OSError):
+        say_error(text)
 
 
 def _app() -> App:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onlinegcp.cli import Exit
-from onlinegcp.cli.options import Flag, Json
+from onlinegcp.cli.options import Flag, Json, Whole
 
 if TYPE_CHECKING:
     from onlinegcp.runlog import Step
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def anomalies(
     run: str,
     *,
-    top: int = 20,
+    top: Whole = 20,
     all: Flag = False,
     since: str | None = None,
     until: str | None = None,

@@ -2,74 +2,112 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from onlinegcp.cli.options import Json, ModelOptions, Quiet, TableOptions, Words, source_of
+from cyclopts import Parameter
+
+from onlinegcp.cli.options import (
+    Json,
+    ModelOptions,
+    Quiet,
+    TableOptions,
+    Whole,
+    Words,
+    parse_loss,
+    source_of,
+    suitable_loss,
+)
 
 
 def compare(
     *sources: str,
     table: TableOptions,
     model: ModelOptions = ModelOptions(),  # noqa: B008 - never changed
+    methods: Words = [],  # noqa: B006 - never changed
     contender: Words = [],  # noqa: B006 - never changed
-    slices: int = 200,
+    slices: Whole = 200,
+    seconds: float | None = None,
+    output: Annotated[str | None, Parameter(name=["--output", "-o"])] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Let methods predict the same slices, each before learning it, and table their losses.
 
     onlinegcp compare trips.parquet --time pickup --every 1d --modes pu,do
-    --contender online_gcp --contender online_gcp:forget=1.0 --contender cp_stream
+    --methods online_gcp,cp_stream,olstec --contender online_gcp:forget=1.0
 
     Parameters
     ----------
     sources
         Files, patterns or directories.
+    methods
+        Methods as they are, with commas between them; by default all.
     contender
-        METHOD or METHOD:name=value,name=value; by default all methods as they are.
+        A method with settings of its own, METHOD:name=value,name=value.
     slices
         Most slices to use, the first ones.
+    seconds
+        Most seconds a method may learn for; slower ones are broken off.
+    output
+        HTML file for a plot of the losses.
     json
         As JSON.
     quiet
         No bar.
     """
+    from rich.markup import escape
+
     from onlinegcp.cli.terminal import Bar, say, say_json, say_table
+    from onlinegcp.evaluate import compare as race
+    from onlinegcp.storage.atomic import replacing
     from onlinegcp.streaming import METHODS
 
+    names = [name for word in methods for name in word.split(",") if name] + list(contender)
+    names = names or list(METHODS)
+    entrants = {name: _entrant(name, model, table) for name in names}
     stream = read_slices(sources, table, slices, quiet=quiet or json)
-    rows = []
-    names = contender or list(METHODS)
     with Bar(len(names) * len(stream), quiet=quiet or json, what="comparing") as bar:
-        for position, name in enumerate(names):
-            entrant = _entrant(name, model, table)
 
-            def tell(done: int, name: str = name, position: int = position) -> None:
-                bar.tell(f"{name}  slice {done} of {len(stream)}", position * len(stream) + done)
+        def tell(name: str, done: int, of: int) -> None:
+            bar.tell(f"{name}  slice {done} of {of}", names.index(name) * len(stream) + done)
 
-            rows.append({"contender": name, **_race(entrant, stream, tell)})
-    rows.sort(key=lambda row: (row["loss"], row["prequential"]))
+        found = race(
+            stream,
+            entrants,
+            rank=model.rank,
+            loss=parse_loss(model.loss or suitable_loss(table.agg, table.value)),
+            warm_start=model.warm_start,
+            seed=model.seed,
+            seconds=seconds,
+            tell=tell,
+        )
+    if output is not None:
+        with replacing(output) as file:
+            file.write(found.plot().to_html(include_plotlyjs=True).encode())
     if json:
-        say_json(rows)
+        say_json(found.to_dict())
         return
     say_table(
-        ["contender", "loss", "prequential", "local", "squared error", "ms per slice"],
+        ["method", "prequential", "local", "global", "ms per slice", "MB"],
         [
             [
-                row["contender"],
-                row["loss"],
-                f"{row['prequential']:.5g}",
-                f"{row['local']:.5g}",
-                "" if row["squared_error"] is None else f"{row['squared_error']:.4f}",
-                f"{row['milliseconds']:.1f}",
+                row.name,
+                *(f"{value:.5g}" for value in (row.prequential, row.local, row.overall)),
+                f"{row.milliseconds:.2f}",
+                f"{row.megabytes:.2f}",
             ]
-            for row in rows
+            for row in found.contenders
+            if row.refusal is None
         ],
-        right="  rrrr",
+        right=" rrrrr",
     )
+    for row in found.contenders:
+        if row.refusal is not None:
+            say(f"[dim]{row.name}: {escape(row.refusal)}[/dim]")
     say(
-        "[dim]prequential, local: mean loss per cell before and after learning a slice, comparable "
-        "within one loss. squared error: of the prediction, relative to the slice.[/dim]"
+        f"[dim]Mean {found.loss} loss per cell of the {found.n_slices - found.warm_start} slices "
+        "after the warm start: before each was learned, after it, and of all slices under the "
+        "final model.[/dim]"
     )
 
 
@@ -109,45 +147,3 @@ def _entrant(name: str, model: ModelOptions, table: TableOptions) -> Any:
     loss = model.loss if method == "online_gcp" else None
     given = replace(model, method=method, loss=loss, set=[*model.set, *own])
     return given.build(table.agg, table.value)
-
-
-def _race(model: Any, stream: list[Any], tell: Any) -> dict[str, Any]:
-    """Learn all slices; what the model lost on those after its warm start."""
-    from onlinegcp.errors import DataError
-    from onlinegcp.evaluate import prequential
-    from onlinegcp.losses import get_loss
-    from onlinegcp.solvers.objective import slice_loss
-
-    gaussian = get_loss("gaussian")
-    straight = float(model.loss_.mean(0.37)) == 0.37  # whether model values are expectations
-
-    def error(number: int, x: Any) -> float:
-        if not straight:
-            return 0.0
-        squares: float = slice_loss(x, model.factors_, model.transform([x])[0], gaussian)
-        return squares / max(float(x.norm_squared), 1e-300)
-
-    totals = {"prequential": 0.0, "local": 0.0, "squared_error": 0.0, "milliseconds": 0.0}
-    n_slices = n_cells = 0
-    for turn in prequential(model, stream, error):
-        if turn.record is not None:
-            n_slices += 1
-            n_cells += turn.x.n_observed
-            totals["prequential"] += turn.record.prequential
-            totals["local"] += turn.record.local
-            totals["squared_error"] += turn.verdict or 0.0
-            totals["milliseconds"] += 1e3 * turn.seconds
-        tell(turn.number)
-    if not n_slices:
-        raise DataError(
-            f"more slices than the warm start takes were needed, but there are {len(stream)}. Use "
-            "a smaller --warm-start."
-        )
-    return {
-        "loss": model.loss_.name,
-        "slices": n_slices,
-        "prequential": totals["prequential"] / max(n_cells, 1),
-        "local": totals["local"] / max(n_cells, 1),
-        "squared_error": totals["squared_error"] / n_slices if straight else None,
-        "milliseconds": totals["milliseconds"] / n_slices,
-    }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onlinegcp.cli.options import Json
+from onlinegcp.cli.options import Json, Whole
 
 if TYPE_CHECKING:
     from onlinegcp.runlog import RunView
 
 
-def components(run: str, *, top: int = 4, json: Json = False) -> None:
+def components(run: str, *, top: Whole = 4, json: Json = False) -> None:
     """Show the patterns of a run, strongest first, with the labels that weigh most.
 
     Parameters

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from onlinegcp.cli import Exit
-from onlinegcp.cli.options import Flag, Quiet
+from onlinegcp.cli.options import Flag, Quiet, Whole
 
 MODES = ("dest", "carrier", "hour")
 
@@ -17,7 +17,7 @@ MODES = ("dest", "carrier", "hour")
 def demo(
     *,
     output: Annotated[str, Parameter(name=["--output", "-o"])] = "flights.run",
-    rank: int = 8,
+    rank: Whole = 8,
     open: Flag = False,
     quiet: Quiet = False,
 ) -> Exit:

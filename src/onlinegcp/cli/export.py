@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from onlinegcp.runlog import RunView
 
 What = Literal["factors", "activations", "anomalies", "cells", "ktensor"]
+_OF_A_CELL: tuple[Literal["observed", "expected", "p", "share"], ...]
+_OF_A_CELL = ("observed", "expected", "p", "share")
 _TABLES = (".csv", ".parquet", ".jsonl")
 
 
@@ -84,16 +87,34 @@ def _rows(view: RunView, what: What) -> list[dict[str, Any]]:
             }
             for step in scored
         ]
+    columns = _apart(view.modes, ("slice", "time", *_OF_A_CELL))
     return [
         {
             "slice": step["number"],
             "time": step["time"],
-            **dict(zip(view.modes, cell.get("labels") or map(str, cell["index"]), strict=False)),
-            **{name: cell.get(name) for name in ("observed", "expected", "p", "share")},
+            **dict(zip(columns, cell.get("labels") or map(str, cell["index"]), strict=False)),
+            **{name: cell.get(name) for name in _OF_A_CELL},
         }
         for step in scored
         for cell in anomaly_of(step).get("cells") or ()
     ]
+
+
+def _apart(modes: Sequence[str], ours: Sequence[str]) -> list[str]:
+    """Columns for modes; those that are called like one of ours get another name.
+
+    Examples
+    --------
+    >>> _apart(["time", "place", "mode time"], ["slice", "time"])
+    ['mode mode time', 'place', 'mode time']
+    """
+    names: list[str] = []
+    for mode in modes:
+        name = mode
+        while name in ours or name in names or (name != mode and name in modes):
+            name = f"mode {name}"
+        names.append(name)
+    return names
 
 
 def _arrays(view: RunView, what: What) -> dict[str, Any]:

@@ -8,7 +8,16 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onlinegcp.cli import STANDARD_INPUT, Exit
-from onlinegcp.cli.options import Flag, Json, ModelOptions, Quiet, TableOptions, source_of
+from onlinegcp.cli.options import (
+    Flag,
+    Json,
+    ModelOptions,
+    Number,
+    Quiet,
+    TableOptions,
+    Whole,
+    source_of,
+)
 
 # A day is compared with the same day of other weeks, an hour with the same hour of other days.
 SEASONS = {"1d": 7, "1h": 24, "30m": 48, "15m": 96, "1mo": 12, "1q": 4}
@@ -20,8 +29,8 @@ def fit(
     model: ModelOptions = ModelOptions(),  # noqa: B008 - never changed
     output: Annotated[str, Parameter(name=["--output", "-o"])],
     overwrite: Flag = False,
-    level: float = 0.01,
-    season: int | None = None,
+    level: Number = 0.01,
+    season: Whole | None = None,
     hold_flagged: Flag = False,
     fail_on_alarm: Flag = False,
     keep_open: Flag = False,

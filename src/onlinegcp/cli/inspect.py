@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from onlinegcp.cli.options import Json
+from onlinegcp.cli import Exit
+from onlinegcp.cli.options import Flag, Json
 
 
-def inspect(run: str, *, json: Json = False) -> None:
+def inspect(run: str, *, verify: Flag = False, json: Json = False) -> Exit:
     """Show what a run is made of: data, settings, progress, files.
 
     Parameters
     ----------
     run
         The run directory.
+    verify
+        Instead, check every byte against its checksum; exit with code 3 if a file is damaged.
     json
         As JSON.
     """
@@ -21,12 +24,28 @@ def inspect(run: str, *, json: Json = False) -> None:
 
     from onlinegcp.cli.terminal import say, say_json
 
+    if verify:
+        return _verify(run, as_json=json)
     facts = facts_of(run)
     if json:
         say_json(facts)
-        return
+        return Exit.DONE
     for name, value in facts.items():
         say(f"[b]{name.replace('_', ' '):>16}[/b]  {escape(_text(value))}")
+    return Exit.DONE
+
+
+def _verify(run: str, *, as_json: bool) -> Exit:
+    from onlinegcp.cli.terminal import say_json, say_table
+    from onlinegcp.runlog import verify
+
+    found = verify(run)
+    if as_json:
+        say_json([vars(verdict) for verdict in found])
+    else:
+        rows = [[v.file, "" if v.whole else "DAMAGED", v.text] for v in found]
+        say_table(["file", "", "found"], rows)
+    return Exit.DONE if all(verdict.whole for verdict in found) else Exit.BAD_STATE
 
 
 def _text(value: Any) -> str:

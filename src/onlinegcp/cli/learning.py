@@ -64,6 +64,7 @@ def learn(
         "flagged": alarms,
         "warming_up": run.warming_up,
         "interrupted": interrupt.happened,
+        "rows": None if interrupt.happened else rows_of(stream),
     }
     if as_json:
         say_json(outcome)
@@ -75,9 +76,40 @@ def learn(
     return Exit.ALARM if alarms and fail_on_alarm else Exit.DONE
 
 
+def rows_of(stream: Any) -> dict[str, int] | None:
+    """What became of the rows of a table; None where slices were given."""
+    account = getattr(stream, "rows", None)
+    return None if account is None else dict(vars(account))
+
+
+def say_rows(rows: dict[str, int]) -> str:
+    """The rows that were not learned, by reason; nothing where there are none.
+
+    Examples
+    --------
+    >>> say_rows({"read": 1500, "learned": 1400, "waiting": 60, "late": 40})
+    'Of 1,500 rows read, 1,400 were learned, 60 wait for their time bin to close, 40 came after \
+theirs was closed and were dropped.'
+    """
+    reasons = {
+        "waiting": "wait for their time bin to close",
+        "late": "came after theirs was closed and were dropped",
+        "dropped": "had no time, key or value and were dropped",
+        "outside": "lay outside --since and --until",
+        "again": "had been learned before",
+    }
+    told = [f"{rows[name]:,} {why}" for name, why in reasons.items() if rows.get(name, 0) > 0]
+    # Rows that waited since the last time are learned now.
+    learned = rows["learned"] + min(0, rows.get("waiting", 0))
+    lead = f"Of {rows['read']:,} rows read, {learned:,} were learned"
+    return f"{', '.join([lead, *told])}." if told else ""
+
+
 def _tell(run: Run, outcome: dict[str, Any]) -> None:
     from rich.markup import escape
 
+    if outcome["rows"] is not None and (told := say_rows(outcome["rows"])):
+        note(told)
     n_slices, seconds = outcome["slices"], outcome["seconds"]
     if not n_slices:
         name = escape(str(run.path))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +20,28 @@ if TYPE_CHECKING:
 _TABLE = Group.create_ordered("Table")
 _MODEL = Group.create_ordered("Model")
 
+
+def _read_whole(kind: Any, tokens: Sequence[Any]) -> int:
+    """A whole number as it is written; the parser would round others."""
+    text = tokens[0].value
+    if not re.fullmatch(r"[+-]?\d{1,18}", text.strip()):
+        raise ValueError(f"a whole number is needed, but {text!r} was given")
+    return int(text)
+
+
+def _read_number(kind: Any, tokens: Sequence[Any]) -> float:
+    text = tokens[0].value
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"a number is needed, but {text!r} was given")
+    return number
+
+
+Whole = Annotated[int, Parameter(converter=_read_whole)]
+Number = Annotated[float, Parameter(converter=_read_number)]
 Words = Annotated[list[str], Parameter(consume_multiple=False, negative="", show_default=False)]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
@@ -89,7 +113,7 @@ class TableOptions:
     timezone: str | None = None
     time_unit: str | None = None
     time_format: str | None = None
-    max_gap: int | None = None
+    max_gap: Whole | None = None
     since: str | None = None
     until: str | None = None
     format: str | None = None
@@ -131,7 +155,7 @@ class ModelOptions:
         How data are measured: poisson for counts, bernoulli_odds for yes or no, gaussian for
         measurements, gamma, negative_binomial:r=2, ... By default what suits the table.
     method
-        online_gcp, or a rival: online_sgd, online_cp, cp_stream.
+        online_gcp, or a rival: online_sgd, online_cp, cp_stream, olstec, rlst, sdt, acp, gocpte.
     warm_start
         Slices the first model is made from.
     seed
@@ -142,12 +166,12 @@ class ModelOptions:
         Any other parameter of the method, as name=value.
     """
 
-    rank: int = 10
+    rank: Whole = 10
     loss: str | None = None
     method: str = "online_gcp"
-    warm_start: int = 10
-    seed: int = 0
-    jobs: int = 1
+    warm_start: Whole = 10
+    seed: Whole = 0
+    jobs: Whole = 1
     set: Words = field(default_factory=list)
 
     def build(self, agg: str | None, value: str | None) -> StreamingModel:

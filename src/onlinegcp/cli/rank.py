@@ -6,17 +6,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from onlinegcp.cli.options import Json, Quiet, TableOptions
+from onlinegcp.cli.options import Json, Quiet, TableOptions, Whole
 
 
 def rank(
     *sources: str,
     table: TableOptions,
-    max: Annotated[int, Parameter(name="--max")] = 20,
+    max: Annotated[Whole, Parameter(name="--max")] = 20,
     loss: str | None = None,
-    warm_start: int = 10,
-    slices: int = 60,
-    seed: int = 0,
+    warm_start: Whole = 10,
+    slices: Whole = 60,
+    seed: Whole = 0,
     output: Annotated[str, Parameter(name=["--output", "-o"])] = "rank.html",
     json: Json = False,
     quiet: Quiet = False,

@@ -9,12 +9,17 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, final
 
+from onlinegcp.storage.printable import printable, short
 from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from onlinegcp.run import Progress
+
+
+# An error may quote what it found.
+LONGEST_MESSAGE = 2_000
 
 
 def console(*, stderr: bool = False, width: int | None = None) -> Console:
@@ -31,26 +36,27 @@ def console(*, stderr: bool = False, width: int | None = None) -> Console:
 
 def say(text: str = "") -> None:
     """A line of the answer; square brackets hold styles."""
-    console().print(text)
+    console().print(printable(text))
 
 
 def note(text: str) -> None:
     """A line beside the answer, on standard error."""
     from rich.text import Text
 
-    console(stderr=True).print(Text(text, style="dim"))
+    console(stderr=True).print(Text(printable(text), style="dim"))
 
 
 def say_error(text: str) -> None:
     """A message without traceback, on standard error."""
     from rich.text import Text
 
-    console(stderr=True).print(Text.assemble(("Error: ", "bold red"), as_options(redacted(text))))
+    shown = short(as_options(redacted(text)), LONGEST_MESSAGE)
+    console(stderr=True).print(Text.assemble(("Error: ", "bold red"), shown))
 
 
 # What errors of the library call an argument and the command line an option.
 _ARGUMENTS = re.compile(
-    r"\b(agg|empty|every|on_late|on_new|on_null|since|time_format|time_unit|timezone|top|until|value"
+    r"\b(agg|empty|every|format|max_gap|on_late|on_new|on_null|since|time_format|time_unit|timezone|top|until|value"
     r"|vocabulary)=(\.\.\.|'[^']*'|[\w%]+)"
 )
 
@@ -99,9 +105,11 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: s
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading, side in zip(columns, right.ljust(len(columns)), strict=True):
         number = side == "r"
-        table.add_column(heading, justify="right" if number else "left", no_wrap=number)
+        table.add_column(
+            escape(short(heading)), justify="right" if number else "left", no_wrap=number
+        )
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(short(text)) for text in row))
     terminal = console()
     terminal = console(width=terminal.width if terminal.is_terminal else 160)
     terminal.print(table)

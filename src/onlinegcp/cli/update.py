@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onlinegcp.cli import STANDARD_INPUT, Exit
-from onlinegcp.cli.options import Flag, Json, Quiet, source_of
+from onlinegcp.cli.options import Flag, Json, Quiet, Whole, source_of
 
 
 def update(
@@ -13,6 +13,7 @@ def update(
     until: str | None = None,
     query: str | None = None,
     format: str | None = None,
+    max_gap: Whole | None = None,
     hold_flagged: bool | None = None,
     fail_on_alarm: Flag = False,
     keep_open: Flag = False,
@@ -41,6 +42,8 @@ def update(
         What to ask a database for; by default what it was asked for last.
     format
         parquet, arrow, csv or jsonl, should it not be recognised.
+    max_gap
+        Most empty bins in a row; by default as it was with fit.
     hold_flagged
         Do not learn flagged slices; by default as it was with fit.
     fail_on_alarm
@@ -64,6 +67,7 @@ def update(
             until=until,
             format=format,
             close_last=not (keep_open or STANDARD_INPUT in sources),
+            **({} if max_gap is None else {"max_gap": max_gap}),
         )
         return learn(
             opened,

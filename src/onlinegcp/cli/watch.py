@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from onlinegcp.cli.options import Flag
+from onlinegcp.cli.options import Flag, Whole
 
 
-def watch(run: str, *, host: str = "127.0.0.1", port: int = 8765, open: Flag = False) -> None:
+def watch(run: str, *, host: str = "127.0.0.1", port: Whole = 8765, open: Flag = False) -> None:
     """Serve a page that follows a run within a second; Ctrl-C ends it.
 
     Parameters

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from onlinegcp.dashboard.follow import Follower
+from onlinegcp.dashboard.hosts import HostCheck
+from onlinegcp.dashboard.hub import Hub
 from onlinegcp.errors import BackendError, StateError
-from onlinegcp.report.page import render
-from onlinegcp.report.payload import build
-from onlinegcp.runlog import read_run, read_run_json
+from onlinegcp.report.page import content_policy, render
+from onlinegcp.runlog import read_run_json
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -28,7 +26,6 @@ __all__ = ["create_app", "serve"]
 
 LOOK_EVERY = 0.3  # seconds
 MOST_READERS = 32
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -46,13 +43,12 @@ def create_app(run_path: str | os.PathLike[str], *, host: str = "127.0.0.1") -> 
     run_path
         The run directory, which must hold a run.
     host
-        Where it will be served; on a loopback address other host names are refused, so that no
-        page of another site can read the run through the reader's browser.
+        Where it will be served; names of other hosts are refused, so that no page of another site
+        can read the run through the reader's browser.
     """
     try:
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
-        from starlette.middleware.trustedhost import TrustedHostMiddleware
         from starlette.requests import Request
         from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
         from starlette.routing import Route
@@ -63,51 +59,26 @@ def create_app(run_path: str | os.PathLike[str], *, host: str = "127.0.0.1") -> 
     read_run_json(path)
     code = resources.files("onlinegcp.dashboard").joinpath("live.js").read_text("utf-8")
     page = render(None, title=f"{path.name} · onlinegcp", scripts=[code])
-    readers: set[object] = set()
+    policy = {"Content-Security-Policy": content_policy(page)}
+    hub = Hub(path, LOOK_EVERY)
 
     async def home(request: Request) -> Response:
-        return HTMLResponse(page, headers=_HEADERS)
+        return HTMLResponse(page, headers={**_HEADERS, **policy})
 
     async def data(request: Request) -> Response:
-        def whole() -> dict[str, Any]:
-            return build(read_run(path), live=True)
-
-        try:
-            return JSONResponse(await asyncio.to_thread(whole), headers=_HEADERS)
-        except StateError as error:
-            return JSONResponse({"problem": str(error)}, status_code=503, headers=_HEADERS)
+        found = await hub.payload()
+        return JSONResponse(found, 503 if "problem" in found else 200, headers=_HEADERS)
 
     async def events(request: Request) -> Response:
-        if len(readers) >= MOST_READERS:
-            return Response("too many readers", status_code=503, headers=_HEADERS)
-        return StreamingResponse(stream(), media_type="text/event-stream", headers=_HEADERS)
-
-    async def stream() -> AsyncIterator[bytes]:
-        reader, quiet = Follower(path), 0
-        readers.add(reader)
-        try:
-            yield b"retry: 1000\n\n"
-            while not app.state.stopping:
-                found = await asyncio.to_thread(reader.look)
-                for name, content in found:
-                    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-                    yield f"event: {name}\ndata: {text}\n\n".encode()
-                # A comment now and then, so that a connection that died is noticed.
-                quiet = 0 if found else quiet + 1
-                if quiet * LOOK_EVERY > 10:
-                    quiet = 0
-                    yield b": still here\n\n"
-                await asyncio.sleep(LOOK_EVERY)
-        finally:
-            readers.discard(reader)
+        if hub.n_readers >= MOST_READERS:
+            busy = {**_HEADERS, "Retry-After": "5"}
+            return Response("too many readers", status_code=503, headers=busy)
+        return StreamingResponse(hub.messages(), media_type="text/event-stream", headers=_HEADERS)
 
     routes = [Route("/", home), Route("/events", events), Route("/data", data)]
-    middleware = []
-    if host in LOOPBACK:
-        allowed = [*LOOPBACK, "[::1]", "testserver"]
-        middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=allowed))
+    middleware = [Middleware(HostCheck, host=host)]
     app = Starlette(routes=routes, middleware=middleware)
-    app.state.stopping = False
+    app.state.hub = hub
     return app
 
 
@@ -142,7 +113,7 @@ def serve(
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            app.state.stopping = True  # readers never leave by themselves
+            app.state.hub.stopping = True  # readers never leave by themselves
             super().handle_exit(sig, frame)
 
         @contextlib.contextmanager

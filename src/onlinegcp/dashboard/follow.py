@@ -10,9 +10,10 @@ from typing import Any, final
 
 from onlinegcp.errors import StateError
 from onlinegcp.report.fit import divisor
-from onlinegcp.report.payload import build, build_model, row
+from onlinegcp.report.payload import MOST_DETAILS, build, build_model, row
 from onlinegcp.runlog import (
     CHECKPOINT,
+    Details,
     Position,
     RunView,
     anomaly_of,
@@ -21,6 +22,7 @@ from onlinegcp.runlog import (
     read_run_json,
     tail,
 )
+from onlinegcp.storage.printable import without_folders
 
 Event = tuple[str, dict[str, Any]]
 
@@ -46,6 +48,8 @@ class Follower:
         self._stamp: tuple[int, ...] = ()
         self._status: dict[str, Any] = {}
         self._model_due = 0.0
+        self._details = Details(MOST_DETAILS)
+        self._payload: dict[str, Any] | None = None  # of the run as it is, once it was built
 
     def look(self) -> list[Event]:
         """The events since the last look; the first look gives a snapshot of everything."""
@@ -55,13 +59,31 @@ class Follower:
             events = self._changes()
         except StateError as error:
             # It may be repaired, or come back, and then be another: the next look starts over.
-            problem = str(error)
+            problem = without_folders(str(error))
+            self._view = None
+        except Exception as error:  # something in the files that nobody thought of
+            problem = f"The run cannot be shown ({type(error).__name__}: {error})."
             self._view = None
         status = {"running": is_locked(self._path), "problem": problem}
         if status != self._status:
             self._status = status
             events.append(("status", status))
         return events
+
+    def everything(self) -> list[Event]:
+        """The run as the last look left it, for a reader who has seen nothing yet."""
+        whole: list[Event] = []
+        if self._view is not None:
+            whole.append(("snapshot", self.payload()))
+        return [*whole, ("status", self._status)]
+
+    def payload(self) -> dict[str, Any]:
+        """The same in one piece; {"problem": ...} where the run cannot be read."""
+        if self._view is None:
+            return {"problem": self._status.get("problem")}
+        if self._payload is None:
+            self._payload = build(self._view, live=True)
+        return self._payload
 
     def _changes(self) -> list[Event]:
         if self._view is None:
@@ -73,20 +95,23 @@ class Follower:
         moved = stamp != self._stamp and time.monotonic() >= self._model_due
         if not new.steps and not moved:
             return []
-        self._position = new.position
+        self._position, self._payload = new.position, None
         self._view.steps.extend(new.steps)
+        for step in new.steps:
+            self._details.take(step)
         return [("update", self._update(self._view, len(new.steps), stamp if moved else None))]
 
     def _snapshot(self) -> dict[str, Any]:
         info = read_run_json(self._path)
         self._stamp = self._checkpoint()
-        found = tail(self._path)
+        self._details = Details(MOST_DETAILS)
+        found = tail(self._path, each=self._details.take)
         factors, weights, labels = read_model(self._path)
         modes = tuple(str(name) for name in info.get("modes") or ())
         modes += tuple(f"mode {k + 1}" for k in range(len(modes), len(factors)))
         view = RunView(self._path, info, found.steps, factors, weights, labels, modes)
         payload = build(view, live=True)
-        self._view, self._position = view, found.position
+        self._view, self._position, self._payload = view, found.position, payload
         return payload
 
     def _update(self, view: RunView, n_new: int, stamp: tuple[int, ...] | None) -> dict[str, Any]:

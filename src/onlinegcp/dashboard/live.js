@@ -1,5 +1,9 @@
 // Follows a run: the whole of it once, then what is new, as the server sends it.
 
+import { byId, say } from "../report/static/charts.js";
+import { renderAll, show } from "../report/static/page.js";
+import { page } from "../report/static/state.js";
+
 const pulse = { running: false, times: [], connected: false };
 
 function renderStatus() {
@@ -8,15 +12,29 @@ function renderStatus() {
   const now = performance.now();
   pulse.times = pulse.times.filter(([at]) => now - at < 5000);
   const rate = pulse.times.reduce((sum, [, n]) => sum + n, 0) / 5;
-  if (!pulse.connected) { node.className = "status lost"; node.textContent = "Connection lost, trying again"; }
-  else if (pulse.problem) { node.className = "status lost"; node.textContent = pulse.problem; }
-  else if (pulse.running) { node.className = "status running"; node.textContent = rate > 0 ? `Learning · ${say(rate, 2)} slices/s` : "Learning"; }
-  else { node.className = "status"; node.textContent = "Nobody is writing"; }
+  if (!pulse.connected) {
+    node.className = "status lost";
+    node.textContent = "Connection lost, trying again";
+  } else if (pulse.problem) {
+    node.className = "status lost";
+    node.textContent = pulse.problem;
+  } else if (pulse.running) {
+    node.className = "status running";
+    node.textContent = rate > 0 ? `Learning · ${say(rate, 2)} slices/s` : "Learning";
+  } else {
+    node.className = "status";
+    node.textContent = "Nobody is writing";
+  }
 }
 
 function follow() {
   const source = new EventSource("events");
-  const on = (name, act) => source.addEventListener(name, (event) => { pulse.connected = true; act(JSON.parse(event.data)); renderStatus(); });
+  const on = (name, act) =>
+    source.addEventListener(name, (event) => {
+      pulse.connected = true;
+      act(JSON.parse(event.data));
+      renderStatus();
+    });
   on("snapshot", (payload) => show(payload));
   on("update", ({ rows, steps, model }) => {
     if (!page) return;
@@ -26,9 +44,17 @@ function follow() {
     pulse.times.push([performance.now(), rows.length]);
     renderSoon();
   });
-  on("status", ({ running, problem }) => { pulse.running = running; pulse.problem = problem; });
-  // The browser connects again by itself, and the server then sends the whole run.
-  source.onerror = () => { pulse.connected = false; renderStatus(); };
+  on("status", ({ running, problem }) => {
+    pulse.running = running;
+    pulse.problem = problem;
+  });
+  // The browser connects again by itself, and the server then sends the whole run. Only where the
+  // server had no room for one more reader it gives up: then this asks again, not all at once.
+  source.onerror = () => {
+    pulse.connected = false;
+    renderStatus();
+    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 2000 + 3000 * Math.random());
+  };
 }
 
 let waiting = false;
@@ -36,7 +62,14 @@ function renderSoon() {
   if (waiting) return;
   waiting = true;
   // A reader who is zooming must not have the chart taken from under the pointer.
-  setTimeout(() => requestAnimationFrame(() => { waiting = false; renderAll(); }), 60);
+  setTimeout(
+    () =>
+      requestAnimationFrame(() => {
+        waiting = false;
+        renderAll();
+      }),
+    60,
+  );
 }
 
 setInterval(renderStatus, 1000);

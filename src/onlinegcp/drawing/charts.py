@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -154,6 +154,35 @@ def plot_losses(
         )
     _style(figure, height=340)
     figure.update_yaxes(title="loss")
+    return figure
+
+
+def plot_comparison(
+    curves: Mapping[str, Sequence[float]], *, first: int = 1, loss: str = ""
+) -> Figure:
+    """Loss of each slice before it was learned, one line per method.
+
+    Parameters
+    ----------
+    curves
+        Loss per cell by name of the method, the best first.
+    first
+        Number of the first slice.
+    loss
+        Name of the loss.
+    """
+    from plotly.graph_objects import Figure, Scatter
+
+    figure = Figure()
+    for place, (name, values) in enumerate(curves.items()):
+        # Where colours come round again, the line is another.
+        dash = ("solid", "dash", "dot")[place // len(COLORS) % 3]
+        line = {"color": COLORS[place % len(COLORS)], "width": 1.6, "dash": dash}
+        numbers = list(range(first, first + len(values)))
+        figure.add_trace(Scatter(x=numbers, y=list(values), mode="lines", name=name, line=line))
+    _style(figure, height=420)
+    figure.update_xaxes(title="slice")
+    figure.update_yaxes(title=f"{loss} loss per cell, predicted".strip())
     return figure
 
 

@@ -107,8 +107,8 @@ def from_events(
         Whether the end of the source closes the last bin. If not, `state` keeps its rows. That of a
         log never does.
     max_gap
-        Most empty bins in a row; more of them mostly mean a wrong time stamp. By default 1,000 for
-        bins of a day or longer, else 100,000.
+        Most empty bins in a row; more of them mostly mean a wrong time stamp. By default 100 for
+        bins of a day or longer, else as many as there are in a week, and at least 100.
     format
         "parquet", "arrow", "csv" or "jsonl", should it not be recognised.
 
@@ -169,7 +169,7 @@ def from_events(
         on_late=on_late,
         in_order=True if tables.live or tables.place is not None else in_order,
         close_last=close_last and not (tables.place is not None and tables.place.keeps_open),
-        max_gap=max_gap if max_gap is not None else 1_000 if bins.day_or_longer else 100_000,
+        max_gap=max_gap if max_gap is not None else bins.usual_gap,
         known=_known(known, groups),
         top=_top(top, groups, known, tables),
     )

@@ -55,6 +55,7 @@ class Cells:
         self.aggregation = aggregation
         self.n_events = 0
         self.n_null = 0
+        self.n_rows = 0  # taken in by `add`, null or not
         self._held: list[Entries] = []
         self._n_held = 0
         self._fold_at = _ROWS_BEFORE_FOLDING
@@ -62,6 +63,7 @@ class Cells:
     def add(self, ids: Sequence[Ids], values: Numbers | None) -> None:
         """Take in rows; those with a negative id or a NaN value count as null and are left out."""
         keep: npt.NDArray[np.bool_] | None = None
+        self.n_rows += len(ids[0])
         for part in ids:
             if len(part) and part.min() < 0:
                 keep = part >= 0 if keep is None else keep & (part >= 0)

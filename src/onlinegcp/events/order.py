@@ -68,6 +68,10 @@ def sorted_rows(parts: Sequence[Part], reader: RowReader) -> Iterator[Rows]:
         for keys, ids, values in spill.rows():
             yield Rows(keys, ids, values, _sorted_away, n_outside, n_untimed)
             n_outside = n_untimed = 0
+    if n_outside or n_untimed:  # no row is left to count them with
+        nothing = np.empty(0, dtype=np.int64)
+        ids = tuple(np.empty(0, dtype=np.int32) for _ in reader.modes)
+        yield Rows(nothing, ids, None, _sorted_away, n_outside, n_untimed)
 
 
 def _count(keys: Ticks, counts: Counter[int]) -> None:
@@ -82,6 +86,17 @@ def _count(keys: Ticks, counts: Counter[int]) -> None:
     else:
         found, numbers = np.unique(keys, return_counts=True)
     counts.update(dict(zip(found.tolist(), numbers.tolist(), strict=True)))
+
+
+def all_rows(parts: Sequence[Part], reader: RowReader, in_order: bool | None) -> Iterator[Rows]:
+    """All rows, in order of time if there is a way to have them so."""
+    ordered = in_order_of_time(parts, reader) if in_order is None else list(parts)
+    if ordered is None or in_order is False:
+        yield from sorted_rows(parts, reader)
+        return
+    for part in ordered:
+        for block in part.read(reader.columns):
+            yield reader.read(block)
 
 
 def most_frequent(

@@ -141,23 +141,27 @@ class RowReader:
             values = numbers_of(block.frame[self.value], block.where, "The value of an event")
         if not self._nulls:
             self._refuse_nulls(block, valid, ids, values)
-        if valid is not None and self._last_key is None and not valid.any():
-            return Rows(keys[:0], tuple(ids), values, block.where, n_untimed=len(keys))
-        if valid is not None:
-            # A row without a time is counted as null with the row before it.
-            keys = self._filled(keys, valid)
-            ids = [np.where(valid, part, np.int32(-1)) for part in ids]
-        if len(keys):
-            self._last_key = int(keys[-1])
-        rows = Rows(keys, tuple(ids), values, block.where, row=block.row)
         inside = self._inside(ticks)
+        good = valid if inside is None else inside if valid is None else inside & valid
+        some = len(keys) > 0 if good is None else bool(good.any())
+        if valid is not None:
+            if not some and self._last_key is None:
+                n_untimed = len(valid) - int(np.count_nonzero(valid))
+                rows = Rows(keys, tuple(ids), values, block.where).take(slice(0, 0))
+                n_outside = len(valid) - n_untimed
+                return dataclasses.replace(rows, n_outside=n_outside, n_untimed=n_untimed)
+            # A row without a time is counted as null with the row before it that counts.
+            keys = self._filled(keys, valid if good is None else good, ~valid)
+            ids = [np.where(valid, part, np.int32(-1)) for part in ids]
+        if some:
+            self._last_key = int(keys[-1] if good is None else keys[good][-1])
+        rows = Rows(keys, tuple(ids), values, block.where, row=block.row)
         if inside is None:
             return rows
         if valid is not None:
             inside |= ~valid
         n_outside = len(inside) - int(np.count_nonzero(inside))
-        kept = rows.take(inside) if n_outside else rows
-        return dataclasses.replace(kept, n_outside=n_outside)
+        return dataclasses.replace(rows.take(inside) if n_outside else rows, n_outside=n_outside)
 
     def _ticks(self, block: Block) -> tuple[Ticks, Flags | None]:
         ticks, valid = self.time.read(block.frame[self.time.name], block.where)
@@ -203,13 +207,13 @@ class RowReader:
         codes = mode.of_wall(clock.wall(ticks))
         return codes if valid is None else np.where(valid, codes, np.int32(-1))
 
-    def _filled(self, keys: Ticks, valid: Flags) -> Ticks:
-        """Keys with that of the nearest row before, or else after, where there is none."""
-        before = np.maximum.accumulate(np.where(valid, np.arange(len(keys)), -1))
-        filled = keys[np.where(before < 0, int(np.argmax(valid)), before)]
+    def _filled(self, keys: Ticks, good: Flags, empty: Flags) -> Ticks:
+        """Keys with that of the nearest good row before, or else after, where they are empty."""
+        before = np.maximum.accumulate(np.where(good, np.arange(len(keys)), -1))
+        filled = keys[np.where(before < 0, int(np.argmax(good)), before)]
         if self._last_key is not None:
             filled[before < 0] = self._last_key
-        return filled
+        return np.where(empty, filled, keys)
 
     def _refuse_nulls(
         self,

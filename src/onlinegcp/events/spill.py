@@ -7,8 +7,11 @@ bin with more rows than that has a file of its own, which needs no sorting and i
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +24,7 @@ from onlinegcp.errors import StateError
 from onlinegcp.events.vocabulary import Ids
 
 _STRETCH = 1 << 20
+_PREFIX = "onlinegcp-sort-"  # and the process it belongs to
 Rows = tuple[npt.NDArray[np.int64], tuple[Ids, ...], npt.NDArray[np.float64] | None]
 
 
@@ -46,7 +50,8 @@ class Spill:
     """
 
     def __init__(self, counts: Mapping[int, int], n_modes: int, *, valued: bool) -> None:
-        self._firsts = _stretches(counts)
+        # A row without a time has the key of a row of a block before, perhaps of another source.
+        self._firsts = _stretches(counts) if counts else np.zeros(1, dtype=np.int64)
         self._single = {key for key, count in counts.items() if count >= _STRETCH}
         fields: list[tuple[str, str]] = [("key", "<i8")]
         fields += [(f"id{k}", "<i4") for k in range(n_modes)]
@@ -56,7 +61,8 @@ class Spill:
 
     def __enter__(self) -> Spill:
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix="onlinegcp-"))
+            _sweep()
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         except OSError as error:
             raise self._full(error) from error
         # Also when a stream is dropped half-way, or the program ends.
@@ -79,7 +85,7 @@ class Spill:
             records[f"id{k}"] = part
         if values is not None:
             records["value"] = values
-        stretch = np.searchsorted(self._firsts, keys, side="right") - 1
+        stretch = np.maximum(np.searchsorted(self._firsts, keys, side="right") - 1, 0)
         order = _order(stretch)
         records, stretch = records[order], stretch[order]
         starts = np.flatnonzero(np.diff(stretch, prepend=-1))
@@ -121,6 +127,19 @@ class Spill:
             f"{tempfile.gettempdir()} could not be written: {error.strerror or error}. Free some "
             "space, set TMPDIR to a larger disk, or sort the source by time."
         )
+
+
+def _sweep() -> None:
+    """Remove what programs of this user left behind that were killed while sorting."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        number = folder.name[len(_PREFIX) :].partition("-")[0]
+        with contextlib.suppress(OSError):
+            ours = folder.lstat().st_uid == os.getuid() and folder.is_dir()
+            if ours and number.isdecimal() and not Path(f"/proc/{number}").exists():
+                # Where there is no /proc, only what is a day old.
+                old = time.time() - folder.stat().st_mtime > 86_400
+                if Path("/proc/self").exists() or old:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:

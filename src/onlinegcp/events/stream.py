@@ -8,26 +8,30 @@ number of events.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 
 from onlinegcp.errors import DataError, StateError
+from onlinegcp.events.account import Account
 from onlinegcp.events.cells import Aggregation, Cells, Entries, fold
-from onlinegcp.events.order import in_order_of_time, most_frequent, sorted_rows
+from onlinegcp.events.modes import Mode
+from onlinegcp.events.open_bin import pack_bin, unpack_bin
+from onlinegcp.events.order import all_rows, most_frequent
+from onlinegcp.events.remote.visit import Visit
 from onlinegcp.events.rows import RowReader, Rows
-from onlinegcp.events.tables import Part, Tables
+from onlinegcp.events.seen import LabelMarks, Passing, Print, Seen, print_of, restored
+from onlinegcp.events.tables import Tables
+from onlinegcp.events.time_column import Ticks
 from onlinegcp.events.vocabulary import OnNew, Vocabulary
 from onlinegcp.slices import Slice
-
-if TYPE_CHECKING:
-    from onlinegcp.events.remote.place import Place
 
 OnLate = Literal["drop", "error"]
 Empty = Literal["zero", "missing", "skip"]
@@ -74,29 +78,31 @@ class EventStream:
         Rows dropped because their bin was closed already.
     n_null : int
         Rows dropped because time, key or value was missing.
-    n_outside, n_read, n_rows : int or None
-        Rows of this source: dropped because of `since` and `until`, passed so far, and in all, None
-        if it was not looked through.
+    n_outside, n_again, n_read, n_rows : int or None
+        Rows of this source: dropped because of `since` and `until`, read and learned before, passed
+        so far, and in all, None if it was not looked through.
     source : dict
-        What it reads, so that it can be read again: `kind` ("files", "table", "live", or that of a place), `files`,
-        and the `options` that belong to this source alone.
+        What it reads, so that it can be read again: `kind` ("files", "table", "live", "database" or
+        "log"), `files`, and the `options` that belong to this source alone.
     """
 
     def __init__(self, tables: Tables, reader: RowReader, groups: Groups, options: Options) -> None:
         self._tables, self._reader, self._groups, self._options = tables, reader, groups, options
         self.mode_names = tuple(mode.name for mode in reader.modes)
         self.n_slices = self.n_events = self.n_late = self.n_null = self.n_outside = 0
-        self.n_read = 0
+        self.n_read = self.n_again = 0
         self.source: dict[str, Any] = {}
         self._closed: int | None = None  # key of the last bin handed out or passed over
         self._seen: int | None = None  # rows up to this bin are passed over in silence
         self._latest: int | None = None  # latest bin of any row of this source so far
         self._late: Counter[int] = Counter()  # late rows, by the bin that was open then
-        self._before = (0, 0)  # rows left out of sources before this one
+        self._before = Account()  # of the sources before this one
+        self._fingerprints = Seen()
+        self._passing: Passing | None = None  # while rows up to `_seen` come in
+        self._marks = LabelMarks()
         self._untimed = 0  # rows without a time before the first that has one
         self._open: tuple[int, Cells] | None = None
-        self._positions: dict[str, Any] = {}  # how far places have been read, by name
-        self._brought: dict[str, Any] | None = None  # the open bin of the state that was restored
+        self._visit = Visit(tables.place)
         self._restored = False
         self._slices: Iterator[Slice] | None = None
         self._finished = False
@@ -166,8 +172,9 @@ class EventStream:
             **({"vocabularies": labels} if vocabularies else {}),
             "columns": self._reader.state(),
             "closed": self._closed,
-            "open": self._open_now(),
-            "positions": self._positions_now(),
+            "open": self._visit.open_bin(self._closed, self._packed_bin),
+            "positions": self._visit.positions(self._closed),
+            "seen": self._fingerprints.state(),
             **{name: getattr(self, name) for name in _COUNTERS},
         }
 
@@ -199,55 +206,35 @@ class EventStream:
                     f"A stream can go on only as it began, but {name} was {state[name]!r} and is "
                     f"{wanted!r} now. Use the same settings, or start afresh."
                 )
-        self._positions, self._brought = dict(state.get("positions") or {}), state["open"]
-        # A log goes on after its last row, so that no row comes again.
-        again = again and not (self._place is not None and self._place.continues(self._positions))
+        again = not self._visit.restore(state) and again  # a log goes on after its last row
         self._restored = bool(state["n_slices"] or state["open"])
         self._set_vocabularies(state["vocabularies"])
         self._reader.restore(state["columns"])
         self._closed = state["closed"]
         self._seen = self._closed if again else None
-        self._open = self._opened(state["open"]) if state["open"] else None
+        self._open = None
+        if state["open"]:
+            self._open = unpack_bin(state["open"], self._options.aggregation, *self._names)
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
-        self._before = self._left_out()
+        self._fingerprints = restored(state)
+        if self._seen is not None:
+            cells = functools.partial(Cells, self._options.aggregation)
+            marks = functools.partial(self._marks.of_ids, *self._names)
+            self._passing = Passing(self._fingerprints, cells, marks)
+        self._before = self.account
         return self
 
     def stored(self) -> None:
-        """What `state` told last is stored: a place need not keep rows up to there."""
-        if self._place is not None:
-            self._place.stored()
+        """What `state` told last is stored: a log need not keep rows up to there."""
+        self._visit.stored()
+
+    def _packed_bin(self) -> dict[str, Any] | None:
+        return None if self._open is None else pack_bin(*self._open, *self._names)
 
     @property
-    def _place(self) -> Place | None:
-        return self._tables.place
-
-    def _open_now(self) -> dict[str, Any] | None:
-        """The open bin as the state keeps it: without rows that will be asked for again."""
-        if self._place is None or self._place.keeps_open:
-            return self._open_state()
-        kept, closed = self._brought, self._closed
-        return kept if kept and (closed is None or kept["key"] > closed) else None
-
-    def _positions_now(self) -> dict[str, Any]:
-        if self._place is None or self._slices is None:
-            return dict(self._positions)
-        return {**self._positions, self._place.name: self._place.position(self._closed)}
-
-    def _go_to_place(self) -> None:
-        """Tell a place how far the run has come; it may tell of rows that came late meanwhile."""
-        if self._place is None:
-            return
-        position = self._positions.get(self._place.name)
-        n_late = self._place.begin(self._reader, self._closed, position)
-        if n_late and self._options.on_late == "error":
-            raise DataError(
-                f"Rows must come before their time bin is closed, but {self._place.name} has "
-                f"{n_late:,} new ones in bins up to "
-                f"{self._reader.bins.time(self._closed or 0)}. Use on_late='drop' to leave such "
-                "rows out and count them."
-            )
-        self.n_late += n_late
+    def _names(self) -> tuple[Sequence[Mode], Mapping[str, Vocabulary]]:
+        return self._reader.modes, self._reader.vocabularies
 
     def _settings(self) -> dict[str, Any]:
         """What must be the same when a stream goes on."""
@@ -268,7 +255,9 @@ class EventStream:
 
     def _start(self) -> None:
         """Settle what depends on whether a state was restored."""
-        self._go_to_place()
+        refuse_late = self._options.on_late == "error"
+        n_late = self._visit.begin(self._reader, self._closed, refuse_late=refuse_late)
+        self.n_late, self.n_read = self.n_late + n_late, self.n_read + n_late
         top = {} if self._restored else self._options.top
         if top:
             groups = {group: top[group[0]] for group in self._groups if group[0] in top}
@@ -300,12 +289,12 @@ class EventStream:
         latest = rows.keys if ordered else np.maximum(np.maximum.accumulate(rows.keys), start)
         self._latest = int(latest[-1])
         if self._seen is not None and latest[0] <= self._seen:
-            # Read before: what was kept and what was late then is in the state.
             fresh = latest > self._seen
+            self._pass(rows.take(~fresh), latest[~fresh])
             rows, latest = rows.take(fresh), latest[fresh]
-            self._untimed = 0
             if not len(rows):
                 return rows
+        self._end_passing()
         floor = int(latest[0])
         if self._open is not None:
             floor = self._open[0]
@@ -319,17 +308,62 @@ class EventStream:
             return rows
         if self._options.on_late == "error":
             first = int(np.argmax(late))
-            bins = self._reader.bins
-            raise DataError(
-                f"Rows must come in order of time, but {rows.where(first)} belongs to "
-                f"{bins.time(int(rows.keys[first]))}, which was closed before. Sort the source, or "
-                "use on_late='drop' to leave such rows out and count them."
-            )
+            raise self._late_error(rows.where(first), int(rows.keys[first]))
         self._late.update(latest[late].tolist())
         return rows.take(~late)
 
-    def _left_out(self) -> tuple[int, int]:
-        return self.n_late, self.n_null
+    def _late_error(self, where: str, key: int) -> DataError:
+        return DataError(
+            f"Rows must come in order of time, but {where} belongs to "
+            f"{self._reader.bins.time(key)}, which was closed before. Sort the source, give bins "
+            "that are not complete with close_last=False, or use on_late='drop' to leave such rows "
+            "out and count them."
+        )
+
+    def _pass(self, rows: Rows, latest: Ticks) -> None:
+        """Rows of bins that are closed since before this source: read then, or late."""
+        assert self._passing is not None
+        self.n_again += self._untimed
+        self._untimed = 0
+        changes = np.flatnonzero(np.diff(rows.keys)) + 1
+        for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
+            key = int(rows.keys[start])
+            if key < latest[start]:
+                self._passing.doubt(key, end - start)
+                continue
+            values = None if rows.values is None else rows.values[start:end]
+            self._passing.add(key, [p[start:end] for p in rows.ids], values, rows.where(start))
+
+    def _end_passing(self) -> None:
+        """The first row of a bin that is not closed has come, or the end."""
+        if self._passing is None:
+            return
+        passed, self._passing = self._passing, None
+        passed.finish()
+        self.n_again += passed.n_again
+        if passed.late and self._options.on_late == "error":
+            key, where = passed.first_late or (min(passed.late), "a row of the source")
+            raise self._late_error(where, key)
+        self.n_late += sum(passed.late.values())
+
+    @property
+    def account(self) -> Account:
+        """What became of all rows read so far, of this source and those before."""
+        cells = None if self._open is None else self._open[1]
+        return Account(
+            read=self.n_read,
+            learned=self.n_events,
+            waiting=0 if cells is None else cells.n_events + cells.n_null,
+            late=self.n_late + sum(self._late.values()),
+            dropped=self.n_null + self._untimed,
+            outside=self.n_outside,
+            again=self.n_again,
+        )
+
+    @property
+    def rows(self) -> Account:
+        """What became of the rows of this source."""
+        return self.account.since(self._before)
 
     def _count_late(self, up_to: int | None = None) -> None:
         """Count the late rows that came while bins up to this one were open, or all."""
@@ -344,10 +378,11 @@ class EventStream:
         n_between = bins.between(self._closed, key) - 1
         if n_between > options.max_gap:
             raise DataError(
-                f"Time may jump over at most max_gap={options.max_gap:,} bins, but "
+                f"Time may jump over at most {options.max_gap:,} empty bins, but "
                 f"{rows.where(position)} belongs to {bins.time(key)}, {n_between:,} bins after "
-                f"{bins.time(self._closed)}. Use since=... and until=... to leave out wrong times, "
-                "empty='skip', or a larger max_gap."
+                f"{bins.time(self._closed)}. Is this time right? If not, leave it out with "
+                f"until=... or since=... If it is, use "
+                f"max_gap={n_between} to have that many empty slices, or empty='skip' for none."
             )
 
     def _pass_over(self, key: int) -> bool:
@@ -377,6 +412,7 @@ class EventStream:
         self.n_events += cells.n_events
         self.n_null += cells.n_null
         if cells.empty:
+            self._fingerprints.note(self._closed, Print(cells.n_rows, 0, 0.0))
             return self._empty_slice()
         entries = cells.held()
         vocabularies = self._reader.vocabularies
@@ -388,6 +424,8 @@ class EventStream:
             for mode in self._reader.modes
         )
         found = fold(Entries(codes, entries.total, entries.weight), self._options.aggregation)
+        marks = self._marks.of_codes(self._reader.modes, vocabularies)
+        self._fingerprints.note(self._closed, print_of(found, marks, cells.n_rows))
         value = found.total
         if value is not None and found.weight is not None:
             value = value / found.weight
@@ -401,44 +439,6 @@ class EventStream:
             unlisted="missing" if measured else "zero",
         )
 
-    def _open_state(self) -> dict[str, Any] | None:
-        if self._open is None:
-            return None
-        key, cells = self._open
-        found = {"key": key, "n_events": cells.n_events, "n_null": cells.n_null}
-        if cells.empty:
-            return {**found, "cells": None}
-        entries = cells.fold()
-        columns = []
-        for mode, ids in zip(self._reader.modes, entries.ids, strict=True):
-            vocabulary = self._reader.vocabularies.get(mode.name)
-            columns.append([i if vocabulary is None else vocabulary.name(i) for i in ids.tolist()])
-        total = None if entries.total is None else entries.total.tolist()
-        weight = None if entries.weight is None else entries.weight.tolist()
-        return {**found, "cells": {"labels": columns, "total": total, "weight": weight}}
-
-    def _opened(self, state: Mapping[str, Any]) -> tuple[int, Cells]:
-        """The open bin of a state."""
-        import polars as pl
-
-        cells = Cells(self._options.aggregation)
-        kept = state["cells"]
-        if kept is not None:
-            ids = []
-            for mode, labels in zip(self._reader.modes, kept["labels"], strict=True):
-                vocabulary = self._reader.vocabularies.get(mode.name)
-                column = pl.Series(mode.source, labels)
-                ids.append(
-                    np.array(labels, dtype=np.int32)
-                    if vocabulary is None
-                    else vocabulary.identify(column)
-                )
-            total = None if kept["total"] is None else np.array(kept["total"], dtype=np.float64)
-            weight = None if kept["weight"] is None else np.array(kept["weight"], dtype=np.float64)
-            cells.hold(Entries(tuple(ids), total, weight))
-        cells.n_events, cells.n_null = state["n_events"], state["n_null"]
-        return state["key"], cells
-
 
 def _run(stream: EventStream) -> Iterator[Slice]:
     """The slices of a stream, to which only a weak reference may be given.
@@ -446,7 +446,7 @@ def _run(stream: EventStream) -> Iterator[Slice]:
     A stream that is dropped half-way then is gone at once, with its open files.
     """
     stream._start()
-    for rows in _rows(stream._tables.parts, stream._reader, stream._options.in_order):
+    for rows in all_rows(stream._tables.parts, stream._reader, stream._options.in_order):
         stream.n_read += len(rows) + rows.n_outside + rows.n_untimed
         stream.n_outside += rows.n_outside
         stream._untimed += rows.n_untimed
@@ -456,9 +456,7 @@ def _run(stream: EventStream) -> Iterator[Slice]:
         changes = np.flatnonzero(rows.keys[1:] != rows.keys[:-1]) + 1
         for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
             key = int(rows.keys[start])
-            if stream._place is not None:
-                row = rows.row(start)
-                stream._place.reached(key, row, rows.row(end - 1) - row + 1)
+            stream._visit.reached(rows, start, end)
             if (
                 stream._open is not None
                 and stream._open[0] != key
@@ -478,35 +476,23 @@ def _run(stream: EventStream) -> Iterator[Slice]:
                 [part[start:end] for part in rows.ids],
                 None if rows.values is None else rows.values[start:end],
             )
-    if stream._place is not None:
-        stream._place.ended()
+    stream._visit.ended()
     if (
         stream._open is not None
         and stream._options.close_last
         and (x := stream._close()) is not None
     ):
         yield x
+    stream._end_passing()
     stream._count_late()
     stream.n_null += stream._untimed
-    n_late, n_null = (
-        now - before for now, before in zip(stream._left_out(), stream._before, strict=True)
-    )
-    if n_late:
+    stream._untimed = 0
+    found = stream.rows
+    if found.late:
         logging.getLogger("onlinegcp").warning(
-            "%d rows came after their time bin was closed and were dropped", n_late
+            "%d rows came after their time bin was closed and were dropped", found.late
         )
-    if n_null:
+    if found.dropped:
         logging.getLogger("onlinegcp").warning(
-            "%d rows without a time, a key or a value were dropped", n_null
+            "%d rows without a time, a key or a value were dropped", found.dropped
         )
-
-
-def _rows(parts: Sequence[Part], reader: RowReader, in_order: bool | None) -> Iterator[Rows]:
-    """All rows, in order of time if there is a way to have them so."""
-    ordered = in_order_of_time(parts, reader) if in_order is None else list(parts)
-    if ordered is None or in_order is False:
-        yield from sorted_rows(parts, reader)
-        return
-    for part in ordered:
-        for block in part.read(reader.columns):
-            yield reader.read(block)

@@ -13,6 +13,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.json_array import ArrayLines
 
@@ -167,6 +169,7 @@ class TextTable:
         # Every block gets a header of its own, with the columns numbered.
         header = (separator.join(map(str, range(len(names)))) + "\n").encode()
         positions = {str(names.index(name)): name for name in wanted}
+        last = str(len(names) - 1)
         for chunk in self._chunks():
             if not chunk.strip():
                 continue
@@ -174,17 +177,22 @@ class TextTable:
                 frame = pl.read_csv(
                     io.BytesIO(header + chunk),
                     separator=separator,
-                    columns=list(positions),
+                    columns=list(dict.fromkeys([*positions, last])),
                     infer_schema=False,
                 )
-            except pl.exceptions.PolarsError as error:
+            except (pl.exceptions.PolarsError, OSError) as error:  # it unpacks what looks packed
                 self._blame(chunk, len(names), separator, error)
+            # polars leaves out fields that nobody asked for without a word, and so shifts the rest.
+            if not _even(chunk, separator, frame[last].null_count(), frame.height, len(names)):
+                self._blame(chunk, len(names), separator)
             self._n_rows += frame.height
             # Before version 2 polars gave the columns in the order of the file.
             yield frame.select(list(positions)).rename(positions)
 
-    def _blame(self, chunk: bytes, n_fields: int, separator: str, error: Exception) -> None:
-        """Say which row of a chunk cannot be read."""
+    def _blame(
+        self, chunk: bytes, n_fields: int, separator: str, error: Exception | None = None
+    ) -> None:
+        """Say which row of a chunk cannot be read, or has too many fields."""
         row = self._n_rows
         try:
             lines = io.TextIOWrapper(io.BytesIO(chunk), encoding="utf-8", newline="")
@@ -201,10 +209,11 @@ class TextTable:
                 f"A table of text must be UTF-8, but {self._name} is not, at or after row "
                 f"{row + 1:,}: {found}. Convert it, or is it a binary file?"
             ) from error
-        raise DataError(
-            f"A CSV file with equal rows is needed, but {self._name} cannot be read after row "
-            f"{self._n_rows:,}: {str(error).splitlines()[0]}. Correct it there."
-        ) from error
+        if error is not None:
+            raise DataError(
+                f"A CSV file with equal rows is needed, but {self._name} cannot be read after row "
+                f"{self._n_rows:,}: {str(error).splitlines()[0]}. Correct it there."
+            ) from error
 
     def _json_frames(self, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
         import polars as pl
@@ -215,7 +224,9 @@ class TextTable:
                 continue
             try:
                 frame = pl.read_ndjson(io.BytesIO(chunk), infer_schema_length=None)
-            except pl.exceptions.PolarsError:
+            except (pl.exceptions.PolarsError, OSError):  # it unpacks what looks packed
+                frame = self._one_by_one(chunk, wanted)
+            if any(_inexact(frame[name]) for name in wanted if name in frame.columns):
                 frame = self._one_by_one(chunk, wanted)
             if not seen:
                 # A record may lack a column, but not the whole first block of them.
@@ -268,6 +279,37 @@ def _outside_quotes(text: bytes, cut: int) -> int:
         quotes -= text.count(b'"', before, cut)
         cut = before
     return cut
+
+
+def _even(chunk: bytes, separator: str, n_short: int, n_rows: int, n_fields: int) -> bool:
+    """Whether no row of a chunk has more fields than the header.
+
+    Parameters
+    ----------
+    chunk
+        Whole rows.
+    separator
+        What stands between two fields.
+    n_short
+        Rows whose last field is empty or not there.
+    n_rows, n_fields
+        Rows in the chunk, and fields in the header.
+    """
+    text = np.frombuffer(chunk, dtype=np.uint8)
+    between = text == ord(separator)
+    if not n_short and np.count_nonzero(between) == n_rows * (n_fields - 1):
+        return True  # no row has fewer, so that none has more
+    places = np.flatnonzero(between | (text == ord("\n")) | (text == ord('"')))
+    kinds = np.append(text[places], ord("\n"))
+    plain = np.cumsum(kinds == ord('"')) % 2 == 0
+    fields = np.cumsum(plain & (kinds == ord(separator)))
+    ends = fields[plain & (kinds == ord("\n"))]
+    return int(np.diff(ends, prepend=0).max(initial=0)) < n_fields
+
+
+def _inexact(column: pl.Series) -> bool:
+    """Whether whole numbers may have been read as floats that cannot hold them."""
+    return column.dtype.is_float() and bool((column.abs() >= 2.0**53).any())
 
 
 def check_columns(wanted: Iterable[str], known: Sequence[str], name: str) -> None:

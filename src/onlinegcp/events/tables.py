@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import IO, TYPE_CHECKING, Any, final
 
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.packed import PACKED, is_damage, unpacker
@@ -128,12 +129,22 @@ def open_tables(source: Any, *, format: str | None = None) -> Tables:
     if isinstance(source, (str, os.PathLike)):
         if os.fspath(source) == "-":
             return _live_text(sys.stdin.buffer, "standard input", format)
-        return Tables(tuple(_file_part(path, format) for path in _paths(source)))
+        paths = _paths(source)
+        if any(map(_is_pipe, paths)):
+            if len(paths) > 1:
+                raise DataError(
+                    f"A pipe must be the only source, but {len(paths)} files were found with "
+                    f"{os.fspath(source)!r}. Give it on its own."
+                )
+            return _live_text(_opened(paths[0]), str(paths[0]), format)
+        return Tables(tuple(_file_part(path, format) for path in paths))
     if hasattr(source, "read"):
         return _live_text(source, str(getattr(source, "name", "the open file")), format)
     if _is_table(source):
         return Tables((table_part(source, "the table"),))
     if isinstance(source, (list, tuple)):
+        if len(source) == 1 and isinstance(source[0], (str, os.PathLike)) and source[0] != "-":
+            return open_tables(source[0], format=format)  # which may be a pipe
         if not source:
             raise DataError("A source must be a table or file, but the list is empty. Add some.")
         parts = []
@@ -145,8 +156,8 @@ def open_tables(source: Any, *, format: str | None = None) -> Tables:
                 if inner.live or inner.place or isinstance(item, (list, tuple)):
                     raise DataError(
                         f"A list of sources must hold files and tables, but item {number} is "
-                        f"{redacted(repr(item))}. Give standard input, databases, logs and iterators on "
-                        "their own."
+                        f"{redacted(repr(item))}. Give standard input, databases, logs and "
+                        "iterators on their own."
                     )
                 parts.extend(inner.parts)
         return Tables(tuple(parts))
@@ -176,6 +187,21 @@ def _paths(source: str | os.PathLike[str]) -> list[Path]:
     if not found:
         raise DataError(f"At least one file is needed, but {missing}. Check the path.")
     return sorted(found)
+
+
+def _is_pipe(path: Path) -> bool:
+    """Whether what is read from a path is gone, as with a named pipe or the shell's <(...)."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False  # whoever opens it says it better
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise _unreadable(str(path), error) from error
 
 
 def _suffix(path: Path) -> str | None:

@@ -55,8 +55,9 @@ class TimeBins:
         return str(self.length) + {"day": "d", "week": "w", "month": "mo"}[self.unit]
 
     @property
-    def day_or_longer(self) -> bool:
-        return self.unit in ("day", "week", "month")
+    def usual_gap(self) -> int:
+        """Empty bins in a row that are nothing to wonder at: a week of short ones, and 100."""
+        return max(100, 7 * DAY // self.length) if self.unit == "tick" else 100
 
     def keys(self, ticks: Ticks) -> Ticks:
         """The bin of every tick."""

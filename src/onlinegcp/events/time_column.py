@@ -7,6 +7,7 @@ that tomorrow's files are read the same way.
 
 from __future__ import annotations
 
+import calendar
 import datetime
 import functools
 import re
@@ -28,11 +29,17 @@ Kind = Literal["number", "date", "local", "instant"]
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
-_QUARTER = 900 * SECOND
 EPOCH = datetime.datetime(1970, 1, 1)
 _UNITS = {"y": 0, "d": DAY, "s": SECOND, "ms": 1000, "us": 1, "ns": 0}
 _FIRST, _LAST = -62_135_596_800 * SECOND, 253_402_300_799 * SECOND  # years 1 and 9999
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
+_DAYS = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])"
+_DIGITS = {  # dates that look like numbers
+    "%Y%m%d": _DAYS,
+    "%Y%m%d%H": _DAYS + r"([01]\d|2[0-3])",
+    "%Y%m%d%H%M": _DAYS + r"([01]\d|2[0-3])[0-5]\d",
+    "%Y%m%d%H%M%S": _DAYS + r"([01]\d|2[0-3])[0-5]\d[0-5]\d",
+}
 _KINDS = {
     "number": "plain numbers",
     "date": "dates",
@@ -106,6 +113,8 @@ class TimeColumn:
             column = column.cast(pl.String)
         if dtype == pl.Decimal or (dtype.is_integer() and dtype.is_unsigned_integer()):
             column = column.cast(pl.Float64 if dtype == pl.Decimal else pl.Int64, strict=False)
+        if self.layout is not None and column.dtype.is_integer():
+            column = column.cast(pl.String)  # 20240101 and the like
         if column.dtype == pl.String:
             column = self._from_text(column, where)
         if column.dtype.is_numeric():
@@ -196,8 +205,13 @@ class TimeColumn:
         self._expect("date" if self.unit == "y" else calendar, where)
         if self.unit == "y":
             return self._from_years(column, where)
-        if self.unit == "ns":
+        if self.unit == "ns" and not column.dtype.is_float():
             return column.cast(pl.Int64) // 1000
+        if self.unit == "ns":
+            scaled = (
+                (column / 1000.0).floor().clip(-(2.0**62), 2.0**62)
+            )  # refused with the row later
+            return scaled.cast(pl.Int64)
         scaled = column.cast(pl.Float64) * _UNITS[self.unit]
         if (scaled.abs() > 2.0**62).any():
             return scaled.clip(-(2.0**62), 2.0**62).cast(pl.Int64)  # refused with the row later
@@ -222,6 +236,19 @@ class TimeColumn:
 
     def _guessed_unit(self, column: pl.Series, where: Callable[[int], str]) -> str:
         largest = float(column.abs().max())  # type: ignore[arg-type]
+        if layout := _calendar_digits(column):
+            example = column.drop_nulls()[0]
+            # Formats with an hour need a minute, too.
+            read = (
+                "Write them as 2024-01-31T12:00"
+                if layout[-1] == "H"
+                else (f"Give time_format='{layout}'")
+            )
+            raise DataError(
+                f"Numbers in a time column are counted from 1970, but those of {self.name!r} read "
+                f"like dates written without separators: {where(0)} has {example}. "
+                f"{read} if they are, or time_unit='s' (or 'ms', ...) if not."
+            )
         # A calendar's years; a count of days or seconds hardly keeps to so narrow a range.
         if ((column >= 1000) & (column < 3000) & (column == column.round())).all():
             return "y"
@@ -358,23 +385,60 @@ def _advice(text: str, tried: str | None) -> str:
     return f"Write all of them the same way, or give {formats} if they are written like this one."
 
 
-def _wall(ticks: Ticks, zone: str) -> Ticks:
-    # Clocks are set at quarters of an hour: one conversion per quarter, not per row, will do.
-    first, last = int(ticks.min()) // _QUARTER, int(ticks.max()) // _QUARTER
-    if last - first < len(ticks):
-        starts = np.arange(first, last + 1) * _QUARTER
-        offsets = _converted(starts, zone) - starts
-        ends = starts + (_QUARTER - 1)
-        if np.array_equal(offsets, _converted(ends, zone) - ends):  # not so before 1973
-            return ticks + offsets[ticks // _QUARTER - first]
-    return _converted(ticks, zone)
-
-
-def _converted(ticks: Ticks, zone: str) -> Ticks:
+def _calendar_digits(column: pl.Series) -> str | None:
+    """The format of numbers such as 20240101 or 20240101123000, if all of them are like that."""
     import polars as pl
 
-    instants = pl.Series(ticks, dtype=pl.Datetime("us", "UTC"))
-    return instants.dt.convert_time_zone(zone).dt.replace_time_zone(None).to_physical().to_numpy()
+    numbers = column.drop_nulls()
+    if numbers.dtype.is_float() and not bool((numbers == numbers.round()).all()):
+        return None
+    digits = numbers.cast(pl.Int64, strict=False).cast(pl.String)
+    for layout, pattern in _DIGITS.items():
+        if bool(digits.str.contains(f"^{pattern}$").fill_null(value=False).all()):
+            return layout
+    return None
+
+
+def _wall(ticks: Ticks, zone: str) -> Ticks:
+    # From Python's database, as the starts of days are: polars has one of its own, and of the
+    # years before 1970 the two tell different stories.
+    first, last = (np.array([ticks.min(), ticks.max()]).view("M8[us]")).astype("M8[Y]").view("i8")
+    parts = [_offsets(zone, 1970 + year) for year in range(int(first), int(last) + 1)]
+    starts: Ticks = np.concatenate([part[0] for part in parts])
+    offsets: Ticks = np.concatenate([part[1] for part in parts])
+    found: Ticks = ticks + offsets[np.searchsorted(starts, ticks, side="right") - 1]
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _offsets(zone: str, year: int) -> tuple[Ticks, Ticks]:
+    """When clocks were set in a year of UTC, in ticks, and how far they are ahead from then on."""
+    known = zone_of(zone)
+    begin = (datetime.datetime(year, 1, 1) - EPOCH) // datetime.timedelta(seconds=1)
+    days = 366 if calendar.isleap(year) else 365
+    starts, offsets = [begin], [_ahead(begin, known)]
+    for day in range(1, days + 1):
+        late = begin + 86_400 * day - (day == days)  # the last second of the year at the end
+        if _ahead(late, known) == offsets[-1]:
+            continue
+        early = begin + 86_400 * (day - 1)
+        while late - early > 1:
+            middle = (early + late) // 2
+            early, late = (
+                (middle, late) if _ahead(middle, known) == offsets[-1] else (early, middle)
+            )
+        starts.append(late)
+        offsets.append(_ahead(late, known))
+    return np.array(starts, dtype=np.int64) * SECOND, np.array(offsets, dtype=np.int64)
+
+
+def _ahead(second: int, zone: zoneinfo.ZoneInfo) -> int:
+    """How far local clocks are ahead of UTC, in ticks."""
+    try:
+        local = datetime.datetime.fromtimestamp(second, zone)
+        return (local.utcoffset() or datetime.timedelta()) // datetime.timedelta(microseconds=1)
+    except (OverflowError, ValueError, OSError):  # on the first or last day of the calendar
+        return 0
 
 
 @functools.lru_cache(maxsize=64)

@@ -36,9 +36,9 @@ _TABLE_SPAN = 1 << 22
 class Vocabulary:
     """The labels of a mode, as text, in the order of their codes.
 
-    Whole numbers, text, categories, booleans and dates are all read as text: 7, 7.0 and "7" are
-    one label, so that parquet, CSV and JSON files of the same data agree. Null, NaN and empty text
-    are no labels.
+    Whole numbers, text, categories, booleans and dates are all read as text: 7, 7.0, "7" and "7.0"
+    are one label, so that parquet, CSV and JSON files of the same data agree. Null, NaN and empty
+    text are no labels.
 
     Parameters
     ----------
@@ -78,6 +78,11 @@ class Vocabulary:
         if len(self._labels) != len(self._settled):
             self._labels = tuple(self._settled)
         return self._labels
+
+    @property
+    def arrived(self) -> Sequence[str]:
+        """Labels in the order of their ids."""
+        return self._arrived
 
     @property
     def n_ids(self) -> int:
@@ -178,7 +183,7 @@ class Vocabulary:
                 "the vocabulary, or use on_new='grow' or 'other'."
             )
         if self.on_new == "grow":
-            self._new_ids([labels[n] for n in strangers])
+            self._new_ids(list(dict.fromkeys(labels[n] for n in strangers)))
         # Those that become other are not remembered: they can be many.
         return [self._ids.get(label, self._other) for label in labels]
 
@@ -189,7 +194,7 @@ class Vocabulary:
         labels = column.unique(maintain_order=True)
         labels = labels.filter(labels.is_not_null() & (labels != ""))
         names = labels.to_list()
-        found = np.array(self._look_up(names, names, column, where), dtype=np.int32)
+        found = np.array(self._look_up(_plain_text(labels), names, column, where), dtype=np.int32)
         table = pl.DataFrame({"label": labels, "id": found})
         rows = column.alias("label").to_frame()
         joined = rows.join(table, on="label", how="left", maintain_order="left")
@@ -199,7 +204,7 @@ class Vocabulary:
         import polars as pl
 
         present = column.unique().drop_nulls()
-        labels = present.cast(pl.String).to_list()
+        labels = _plain_text(present.cast(pl.String))
         numbers = present.to_physical().to_numpy()
         lookup = np.full(int(numbers.max(initial=0)) + 1, -1, dtype=np.int32)
         named = [(label, number) for label, number in zip(labels, numbers, strict=True) if label]
@@ -254,6 +259,14 @@ class Vocabulary:
         if absent is not None:
             ids[absent] = -1
         return ids
+
+
+def _plain_text(labels: pl.Series) -> list[str]:
+    """Text as labels: a whole number with a decimal point is the whole number."""
+    pointed = labels.str.ends_with("0") & labels.str.contains(".", literal=True)
+    if pointed.any():
+        labels = labels.str.replace(r"^(-?\d+)\.0+$", "${1}").str.replace(r"^-0$", "0")
+    return labels.to_list()
 
 
 def number_text(number: float) -> str:

@@ -3,18 +3,22 @@
 Compiled code is kept on disk in a folder named by a hash of the kernel sources: Numba notices an
 edit of the file that holds a function, but not of a callee in another file, and would run the old
 code. The folder lies under ``NUMBA_CACHE_DIR`` where that is set, else under
-``~/.cache/onlinegcp``, else (nothing writable) in the temporary directory. Folders of other
-versions are removed once nobody has used them for a while.
+``~/.cache/onlinegcp``, else (nothing writable) in the temporary directory. Whoever can write there
+can have this process run any code, so that it must belong to this user alone; if not, a new folder
+is made that lasts as long as the process. Folders of other versions are removed once nobody has
+used them for a while.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable
@@ -59,9 +63,20 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     before = settings.CACHE_DIR
     settings.CACHE_DIR = str(cache_directory())
     try:
-        return numba.njit(**{**OPTIONS, **options})(function)
+        compiled = numba.njit(**{**OPTIONS, **options})(function)
     finally:
         settings.CACHE_DIR = before
+    store = compiled._cache
+    save = store.save_overload
+
+    def save_if_possible(*arguments: Any) -> None:
+        # A full disk costs the next process the time to compile, and this one nothing.
+        with contextlib.suppress(OSError):
+            save(*arguments)
+
+    if OPTIONS["cache"] and options.get("cache", True):
+        store.save_overload = save_if_possible
+    return compiled
 
 
 @cache
@@ -77,13 +92,35 @@ def cache_directory() -> Path:
     for parent in parents:
         folder = parent / name
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            private = _is_private(folder)
         except OSError:
             continue
-        if os.access(folder, os.W_OK):
+        if private and os.access(folder, os.W_OK):
             _remove_unused(folder)
             return folder
-    return Path(tempfile.mkdtemp(prefix="onlinegcp-"))
+    folder = Path(tempfile.mkdtemp(prefix="onlinegcp-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether nobody but this user, and root, can have put anything into a folder."""
+    if not _HAS_UID:
+        return True
+    user, found = os.getuid(), folder.lstat()
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == user
+    if not ours or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return False
+    for above in folder.resolve().parents:
+        # Whoever owns one of these, or may rename what is in it, can put another in our place.
+        found = above.stat()
+        others_write = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+        if others_write or found.st_uid not in (user, 0):
+            return False
+    folder.chmod(0o700)
+    return True
 
 
 def _remove_unused(current: Path) -> None:

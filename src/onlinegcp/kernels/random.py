@@ -29,6 +29,8 @@ LISTED_ZEROS = 12
 TRIAL_COLUMNS = 13
 TRIAL_CELLS = 14
 TRIAL_ZEROS = 15
+# Other streaming methods: the cells from which weights are solved.
+WEIGHT_SUBSET = 20
 
 # Sample numbers stay below 2^40 and draw numbers below 2^24, so counters never collide.
 DRAW_SHIFT = np.uint64(40)

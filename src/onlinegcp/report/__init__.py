@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from onlinegcp.report.fit import mean_losses
 from onlinegcp.report.global_loss import Progress, measure_global
 from onlinegcp.report.page import render
-from onlinegcp.report.payload import build
+from onlinegcp.report.payload import MOST_DETAILS, build
 from onlinegcp.runlog import RunView, Step, read_run
 from onlinegcp.storage.atomic import replacing
 
@@ -47,7 +47,8 @@ class Report:
         target = Path(out) if out is not None else self.view.path / "report.html"
         payload = build(self.view, missing=self.missing)
         text = render(payload, title=f"{payload['name']} · onlinegcp")
-        with replacing(target) as file:
+        own = target.resolve() == (self.view.path / "report.html").resolve()
+        with replacing(target, of_run=own) as file:
             file.write(text.encode())
         return target
 
@@ -76,7 +77,7 @@ def make_report(
     progress
         Called after every slice with the number of slices done and of all.
     """
-    view = read_run(run_path)
+    view = read_run(run_path, details=MOST_DETAILS)
     if not global_loss:
         return Report(view)
     found = measure_global(view, slices=slices, loss=loss, progress=progress)

@@ -212,5 +212,5 @@ def _write_cache(folder: Path, digest: str, losses: FloatArray) -> None:
     known = [value if math.isfinite(value) else None for value in losses.tolist()]
     text = json.dumps({"checkpoint": digest, "losses": known}, separators=(",", ":"))
     # Where nothing can be written the next report measures again.
-    with contextlib.suppress(StateError), replacing(folder / CACHE) as file:
+    with contextlib.suppress(StateError), replacing(folder / CACHE, of_run=True) as file:
         file.write(text.encode() + b"\n")

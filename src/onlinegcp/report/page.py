@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -11,7 +14,13 @@ from typing import Any
 
 from onlinegcp import __version__
 
-_SCRIPTS = ("charts.js", "timeline.js", "page.js")
+# Modules, each after those it imports.
+_SCRIPTS = (
+    *("charts.js", "timeline.js", "state.js", "patterns.js", "overtime.js"),
+    *("unusual.js", "settings.js", "page.js"),
+)
+_IMPORT = re.compile(r'^import \{[^}]*\} from "[^"]+";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let)\b)", re.MULTILINE)
 
 
 def render(payload: dict[str, Any] | None, *, title: str, scripts: Sequence[str] = ()) -> str:
@@ -24,10 +33,11 @@ def render(payload: dict[str, Any] | None, *, title: str, scripts: Sequence[str]
     title
         Title of the browser window.
     scripts
-        Further scripts, run after the page's own.
+        Further modules, run after the page's own.
     """
-    code = "\n".join([*map(_static, _SCRIPTS), *scripts])
+    code = bundle([*map(_static, _SCRIPTS), *scripts])
     parts = {
+        "policy": html.escape(_policy([code])),
         "version": __version__,
         "title": html.escape(title),
         "css": _static("page.css"),
@@ -43,6 +53,31 @@ def render(payload: dict[str, Any] | None, *, title: str, scripts: Sequence[str]
         name, rest = piece.split("}}", 1)
         out += [parts[name], rest]
     return "".join(out)
+
+
+def bundle(modules: Sequence[str]) -> str:
+    """Modules put into one script: their imports and exports mean nothing within one scope.
+
+    Examples
+    --------
+    >>> bundle(["export const a = 1;\\n", 'import { a } from "./a.js";\\nlet b = a;\\n'])
+    '"use strict";\\nconst a = 1;\\n\\nlet b = a;\\n'
+    """
+    return "\n".join(['"use strict";', *(_EXPORT.sub("", _IMPORT.sub("", m)) for m in modules)])
+
+
+def content_policy(page: str) -> str:
+    """The content policy of a page made by `render`: its own script and nothing else may run."""
+    return _policy([page.rpartition("<script>")[2].partition("</script>")[0]])
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; img-src data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'"
+    )
 
 
 def embed(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from onlinegcp.report.summary import summarize
 from onlinegcp.report.words import Pattern, describe
 from onlinegcp.runlog import COUNTS, Cell, Number, RunView, Step, anomaly_of, smallest_p
 from onlinegcp.storage.older import todays_parameters
+from onlinegcp.storage.printable import all_short, presentable, short, without_folders
 
 # Points a page draws per series at most, numbers per matrix, and slices whose cells it keeps:
 # with 50 components together under 4 MB.
@@ -47,8 +49,8 @@ def build(view: RunView, *, live: bool = False, missing: str = "") -> Json:
     """
     return {
         "live": live,
-        "name": view.path.resolve().name,
-        "run": {**describe_run(view), "no_global": missing},
+        "name": short(view.path.resolve().name),
+        "run": presentable({**describe_run(view), "no_global": without_folders(missing)}),
         "model": build_model(view),
         "steps": build_steps(view),
     }
@@ -65,7 +67,7 @@ def describe_run(view: RunView) -> Json:
         "method": model.get("method"),
         "parameters": _parameters(model),
         "events": info.get("events") or {},
-        "command": info.get("command"),
+        "command": [without_folders(str(word)) for word in info.get("command") or ()] or None,
         "loss": loss_name(view),
         "level": (info.get("anomaly") or {}).get("level", 0.01),
     }
@@ -97,6 +99,7 @@ def _written(value: Any) -> Any:
 
 def build_model(view: RunView) -> Json:
     """What changes with every slice: components, words and the summary."""
+    view = _readable(view)
     modes = mode_profiles(view)
     active = activations(view) if view.factors else np.zeros((len(view.steps), 0))
     found = describe(modes, active, view.times) if modes else []
@@ -114,6 +117,12 @@ def build_model(view: RunView) -> Json:
         "fit": {"unit": fit.unit, "figure": fit.figure, "caption": fit.caption},
         "summary": summarize(view, found, fit, active),
     }
+
+
+def _readable(view: RunView) -> RunView:
+    """The run with names that can be shown."""
+    labels = tuple(all_short(names) for names in view.labels)
+    return dataclasses.replace(view, labels=labels, modes=all_short(view.modes))
 
 
 def build_steps(view: RunView) -> Json:
@@ -177,7 +186,7 @@ def row(group: Sequence[Step], kept: Collection[int], unit: str) -> Json:
         if odd.get("number") in kept:
             out["a"]["cells"] = [_cell(cell) for cell in anomaly.get("cells") or ()]
             out["a"]["modes"] = [
-                [[str(entry["label"]), _short(entry["share"])] for entry in mode]
+                [[short(str(entry["label"])), _short(entry["share"])] for entry in mode]
                 for mode in anomaly.get("modes") or ()
             ]
             out["a"]["components"] = [_short(v) for v in anomaly.get("components") or ()]
@@ -233,7 +242,7 @@ def _component(pattern: Pattern, modes: Sequence[ModeProfile]) -> Json:
 def _cell(cell: Cell) -> list[Any]:
     names = cell.get("labels") or cell.get("index") or ()
     numbers = (cell.get("observed"), cell.get("expected"), cell.get("p"), cell.get("share"))
-    return [[str(name) for name in names], *map(_short, numbers)]
+    return [[short(str(name)) for name in names], *map(_short, numbers)]
 
 
 def _loss(group: Sequence[Step], name: Number, unit: str) -> Any:

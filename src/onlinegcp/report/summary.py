@@ -11,6 +11,7 @@ from onlinegcp.drawing.text import and_list, number, percent, plural, say_interv
 from onlinegcp.report.fit import Fit, loss_name, loss_traits, say_means
 from onlinegcp.report.words import Pattern
 from onlinegcp.runlog import RunView, Step, anomaly_of, smallest_p
+from onlinegcp.storage.printable import short
 
 
 def summarize(
@@ -109,7 +110,9 @@ def _why(step: Step) -> str:
     if not cells:
         return "an unusual pattern"
     best = cells[0]
-    names = ", ".join(str(name) for name in best.get("labels") or best.get("index") or ())
+    names = ", ".join(
+        short(str(name), 60) for name in best.get("labels") or best.get("index") or ()
+    )
     return (
         f"{names}: {number(best.get('observed'))} where {number(best.get('expected'), 2)} "
         "were expected"

@@ -91,7 +91,7 @@ def write_checkpoint(folder: Path, point: Checkpoint) -> None:
         "last_time": pack_time(point.last_time, or_text=True),
         "last_step": point.last_lines,
     }
-    write_archive(folder / CHECKPOINT, CHECKPOINT_KIND, arrays, record, durable=False)
+    write_archive(folder / CHECKPOINT, CHECKPOINT_KIND, arrays, record, durable=False, of_run=True)
 
 
 def open_checkpoint(

@@ -23,7 +23,7 @@ def learned_line(
     old: Sequence[FloatArray] | None,
     anomaly: dict[str, Any] | None,
 ) -> Step:
-    """The line of a slice the model has just learned.
+    """The line of a slice the model has just learned, or gathered to learn it later.
 
     Parameters
     ----------
@@ -38,6 +38,11 @@ def learned_line(
     anomaly
         What was found before learning.
     """
+    if model.n_waiting_:
+        weights, loss = seen(x, model)
+        line = _line(x, number, loss, loss, weights)
+        line["anomaly"] = cast("Anomaly | None", anomaly)
+        return line
     record = model.last_
     assert record is not None
     moved = np.zeros(model.rank) if old is None else drift(old, model.factors_)

@@ -23,6 +23,7 @@ from onlinegcp.anomaly import AnomalyTracker, score_slice
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events.stream import EventStream
 from onlinegcp.losses import Loss
+from onlinegcp.run import making
 from onlinegcp.run.checkpoint import (
     Checkpoint,
     Labels,
@@ -33,13 +34,9 @@ from onlinegcp.run.checkpoint import (
 from onlinegcp.run.disk import DiskSync
 from onlinegcp.run.lines import held_line, learned_line, warm_lines, written
 from onlinegcp.run.settings import event_settings, model_settings
-from onlinegcp.run.sources import SOURCES, Source, describe, note
-from onlinegcp.runlog.labels import LABELS
+from onlinegcp.run.sources import Source, describe, note
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming import StreamingModel
-
-# In this order whatever is left when they are removed can be opened.
-_FILES = (runlog.STEPS, SOURCES, runlog.SYNCED, runlog.CHECKPOINT, LABELS, runlog.RUN)
 
 
 @dataclass(frozen=True)
@@ -173,6 +170,11 @@ class Run:
         overwrite
             Whether a run that is there already may go, once the first new slice is learned.
         """
+        if model.changes_rank:
+            raise DataError(
+                f"a run directory holds the same components from its first slice to its last, but "
+                f"{type(model).__name__} changes its rank. Use it in Python, or another method."
+            )
         folder = Path(path)
         runlog.check_new(folder, overwrite)
         info: dict[str, Any] = {
@@ -182,12 +184,7 @@ class Run:
             "model": model_settings(model),
             "modes": list(modes),
             "events": None if events is None else event_settings(events),
-            "anomaly": {
-                "level": level,
-                "top": top,
-                "period": period,
-                "hold_flagged": hold_flagged,
-            },
+            "anomaly": making.anomaly_options(level, top, period, hold_flagged, model),
             "command": None if command is None else list(command),
         }
         point = Checkpoint(model, AnomalyTracker(period))
@@ -221,8 +218,12 @@ class Run:
         lock = runlog.Lock(folder)
         lock.acquire()
         try:
+            if not (folder / runlog.CHECKPOINT).exists():
+                making.put_back(folder)  # replacing it was cut off
+                info = runlog.read_run_json(folder)
             run = cls(folder, open_checkpoint(folder, info, loss, repair=True), info)
-            _sweep(folder)
+            making.sweep(folder)
+            making.drop(folder)
         except BaseException:
             lock.release()
             raise
@@ -259,7 +260,7 @@ class Run:
         source
             Anything `from_events` takes. Rows of time bins that were learned are passed over.
         **options
-            Settings of this source alone: since, until, in_order, close_last, format.
+            Settings of this source alone: since, until, in_order, close_last, format, max_gap.
         """
         from onlinegcp.events import from_events
 
@@ -269,7 +270,7 @@ class Run:
                 f"{self.path} must be a run on events to read a table, but it was made from "
                 "slices. Open it in Python, Run.open(path).learn(slices)."
             )
-        stream = from_events(source, **settings, **options)
+        stream = from_events(source, **{**settings, **options})
         if self._point.events is not None:
             state = with_vocabularies(self._point.events, self._point.labels)
             stream.restore(state, again=True)
@@ -329,10 +330,15 @@ class Run:
         n_slices, total = 0, 0.0
         for x in self._unseen(stream, skip=events is None):
             self.busy = True
+            kept = self._point.labels
             try:
                 if events is not None:
                     self._point.labels = events.labels
-                lines = self._advance(x, hold)
+                try:
+                    lines = self._advance(x, hold)
+                except BaseException:
+                    self._point.labels = kept
+                    raise
                 if events is not None:
                     self._point.events = events.state(vocabularies=False)
                 self._store(lines)
@@ -385,9 +391,14 @@ class Run:
         try:
             lines = self._lines(x, hold)
         except DataError as error:
-            if x.time is None:
+            cell, labels = getattr(error, "cell", None), self._point.labels
+            named = "" if x.time is None else f"In the slice of {written(x.time)}: "
+            if cell is not None and labels is not None:
+                names = (of[i] for of, i in zip(labels, cell, strict=True))
+                named += f"in the cell of {', '.join(map(repr, names))}: "
+            if not named:
                 raise
-            raise DataError(f"In the slice of {written(x.time)}: {error}") from error
+            raise DataError(f"{named}{error}") from error
         self._point.last_time = x.time
         seconds = time.perf_counter() - start
         return [{**line, "seconds": round(seconds / len(lines), 6)} for line in lines]
@@ -429,6 +440,19 @@ class Run:
         self._begin()
         if self.info["format"] != runlog.FORMAT:
             self.info = runlog.upgrade_run_json(self.path, self.info)
+        try:
+            self._write(lines)
+        except BaseException:
+            if self._overwrite:
+                making.put_back(self.path)
+            raise
+        if self._overwrite:
+            making.drop(self.path)
+            self._overwrite = False
+        self._disk.written()
+        self._broken = False
+
+    def _write(self, lines: list[runlog.Step]) -> None:
         point = self._point
         if self._source is not None:
             point.n_sources = note(self.path, point.n_sources, self._source)
@@ -440,22 +464,13 @@ class Run:
         write_checkpoint(self.path, point)
         if texts:
             runlog.append_lines(self.path, texts)
-        self._disk.written()
-        self._broken = False
 
     def _begin(self) -> None:
         """Make the directory of a new run, once there is something to keep."""
         if self._begun:
             return
-        if self._overwrite and (self.path / runlog.RUN).exists():
-            with runlog.Lock(self.path):
-                for name in _FILES:
-                    (self.path / name).unlink(missing_ok=True)
-        runlog.write_run_json(self.path, self.info)
+        self._lock = making.begin(self.path, self.info, overwrite=self._overwrite)
         self.info = runlog.read_run_json(self.path)
-        self._lock = runlog.Lock(self.path)
-        self._lock.acquire()
-        _sweep(self.path)
         self._begun = True
 
     def _check_usable(self) -> None:
@@ -468,14 +483,6 @@ class Run:
             raise StateError(
                 f"{self.path} must be open for writing to learn, but it is not. Use Run.open(path)."
             )
-
-
-def _sweep(folder: Path) -> None:
-    """Remove the half-written files a kill leaves. Hold the lock."""
-    for name in _FILES:
-        for stray in folder.glob(f".{name}.*.tmp"):
-            with contextlib.suppress(OSError):
-                stray.unlink()
 
 
 def _buffer(model: StreamingModel) -> tuple[Slice, ...] | None:

@@ -20,6 +20,7 @@ from onlinegcp.events.remote import is_database
 from onlinegcp.events.stream import EventStream
 from onlinegcp.slices import Slice
 from onlinegcp.storage.atomic import replacing
+from onlinegcp.storage.sealed import unseal
 from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def note(folder: Path, n_kept: int, source: Source) -> int:
     if kept and {**kept[-1], "after": source["after"]} == source:
         return n_kept
     kept.append(source)
-    with replacing(folder / SOURCES) as file:
-        file.writelines(map(runlog.encode_step, kept))
+    with replacing(folder / SOURCES, of_run=True) as file:
+        file.writelines(runlog.sealed(runlog.encode_step(line)) for line in kept)
     return len(kept)
 
 
@@ -92,7 +93,7 @@ def read_sources(folder: str | os.PathLike[str], n_kept: int) -> list[Source]:
     path = Path(folder) / SOURCES
     try:
         lines = path.read_bytes().splitlines()[:n_kept]
-        found = [dict(json.loads(line)) for line in lines]
+        found = [unseal(line)[0] for line in lines]
     except (OSError, ValueError) as error:
         raise StateError(
             f"the sources of a run must be in {path}, but it cannot be read: {error}. Restore it "

@@ -17,6 +17,7 @@ checkpoint; `recover` puts it back.
 
 from __future__ import annotations
 
+from onlinegcp.runlog.details import Details
 from onlinegcp.runlog.files import CHECKPOINT, CHECKPOINT_KIND, FORMAT, RUN, STEPS, SYNCED
 from onlinegcp.runlog.line import (
     COUNTS,
@@ -27,6 +28,7 @@ from onlinegcp.runlog.line import (
     Vector,
     anomaly_of,
     encode_step,
+    sealed,
     smallest_p,
 )
 from onlinegcp.runlog.lock import LOCK, Lock, is_locked
@@ -40,6 +42,7 @@ from onlinegcp.runlog.reading import (
     read_run_json,
     tail,
 )
+from onlinegcp.runlog.verifying import Verdict, verify
 from onlinegcp.runlog.writing import (
     append_lines,
     append_step,
@@ -52,8 +55,8 @@ from onlinegcp.runlog.writing import (
 
 __all__ = [
     "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED",
-    "Anomaly", "Cell", "Lock", "Number", "Position", "RunView", "Step", "Tail", "Vector",
-    "anomaly_of", "append_lines", "append_step", "check_new", "encode_step", "environment",
-    "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json", "recover",
-    "smallest_p", "tail", "upgrade_run_json", "write_run_json",
+    "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "RunView", "Step", "Tail", "Vector",
+    "Verdict", "anomaly_of", "append_lines", "append_step", "check_new", "encode_step",
+    "environment", "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json",
+    "recover", "sealed", "smallest_p", "tail", "upgrade_run_json", "verify", "write_run_json",
 ]  # fmt: skip

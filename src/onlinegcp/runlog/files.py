@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from onlinegcp.storage.atomic import RUN as RUN
+
 FORMAT = 2  # 1 had all labels in every checkpoint
-RUN, STEPS = "run.json", "steps.jsonl"
+STEPS = "steps.jsonl"
 CHECKPOINT, SYNCED = "checkpoint.npz", "checkpoint.synced.npz"
 CHECKPOINT_KIND = "run checkpoint"
 

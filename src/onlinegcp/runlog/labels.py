@@ -14,6 +14,7 @@ from typing import Any
 
 from onlinegcp.storage.appending import append, unreadable, unwritable
 from onlinegcp.storage.archive import DamagedFile
+from onlinegcp.storage.sealed import seal, unseal
 
 LABELS = "labels.jsonl"
 
@@ -47,7 +48,7 @@ def append_labels(
     lines = []
     for name, labels in grown.items():
         record = {"name": name, "labels": labels[counts.get(name, 0) :]}
-        lines.append(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        lines.append(seal(json.dumps(record, separators=(",", ":")).encode()) + b"\n")
         counts[name] = len(labels)
     try:
         if file.exists() and file.stat().st_size > end:
@@ -73,7 +74,7 @@ def read_labels(folder: Path, kept: Kept) -> dict[str, list[str]]:
             raise unreadable(file, error) from error
     try:
         for line in content.splitlines():
-            record = json.loads(line)
+            record, _ = unseal(line)
             found[record["name"]] += record["labels"]
         whole = {name: len(labels) for name, labels in found.items()} == kept["counts"]
     except (ValueError, KeyError, TypeError):

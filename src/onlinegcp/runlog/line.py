@@ -1,18 +1,20 @@
-"""Lines of steps.jsonl: one record of JSON per slice, to and from bytes."""
+"""Lines of steps.jsonl: one record of JSON per slice, to and from bytes, each with a checksum."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import IO, Any, Literal, TypedDict, cast
 
 import numpy as np
 
 from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import STEPS
-from onlinegcp.storage.appending import unreadable
+from onlinegcp.runlog.shapes import check_step
+from onlinegcp.storage.sealed import seal, unseal
 
 
 class Cell(TypedDict):
@@ -118,35 +120,37 @@ def encode_step(step: Mapping[str, Any]) -> bytes:
     return text.encode() + b"\n"
 
 
-def read_steps(folder: Path) -> bytes:
-    try:
-        return (folder / STEPS).read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise unreadable(folder / STEPS, error) from error
+def sealed(line: bytes) -> bytes:
+    """A line from `encode_step` with its checksum, as it is stored."""
+    return seal(line.rstrip(b"\n")) + b"\n"
 
 
-def whole_lines(content: bytes) -> list[bytes]:
-    """The lines that have their end."""
-    return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
-
-
-def parse(lines: Sequence[bytes], folder: Path) -> Iterator[Step]:
-    for number, line in enumerate(lines, start=1):
+def parse_file(stream: IO[bytes], folder: Path) -> Iterator[tuple[Step, bytes]]:
+    """The records of a file from where it stands, with their lines; one is held at a time."""
+    for number, line in enumerate(stream, start=1):
+        if not line.endswith(b"\n"):
+            return
         try:
-            step = json.loads(line)
-            if not isinstance(step, dict):
-                raise ValueError("no record")
+            step, own = unseal(line)
+            if not own:  # an older version's, which may have been edited since
+                check_step(step)
         except ValueError as error:
             # After a power cut the last block can be on disk by length only.
-            if number == len(lines):
+            if not stream.readline().endswith(b"\n"):
                 return
             raise StateError(
                 f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
-                f"none ({error}). The file is damaged; restore it from a copy."
+                f"none of a run ({error}). The file is damaged; restore it from a copy."
             ) from error
-        yield cast(Step, step)
+        yield cast(Step, _shared(step)), line
+
+
+def _shared(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with names that all records share: its own would take half of its memory."""
+    anomaly = record.get("anomaly")
+    if anomaly:
+        record["anomaly"] = {sys.intern(name): value for name, value in anomaly.items()}
+    return {sys.intern(name): value for name, value in record.items()}
 
 
 def plain(value: Any) -> Any:

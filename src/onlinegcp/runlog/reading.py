@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import StateError
+from onlinegcp.runlog.details import Details
 from onlinegcp.runlog.files import (
     CHECKPOINT,
     CHECKPOINT_KIND,
@@ -22,9 +22,11 @@ from onlinegcp.runlog.files import (
     PathLike,
 )
 from onlinegcp.runlog.labels import read_labels
-from onlinegcp.runlog.line import Step, parse, read_steps, whole_lines
+from onlinegcp.runlog.line import Step, parse_file
+from onlinegcp.runlog.shapes import check_info
 from onlinegcp.storage.appending import unreadable
 from onlinegcp.storage.archive import DamagedFile, read_archive
+from onlinegcp.storage.sealed import unseal
 
 FloatArray = NDArray[np.float64]
 Model = tuple[tuple[FloatArray, ...], FloatArray, tuple[tuple[str, ...], ...]]
@@ -104,17 +106,17 @@ def read_run_json(path: PathLike) -> dict[str, Any]:
     folder = Path(path)
     source = folder / RUN
     try:
-        text = source.read_text(encoding="utf-8")
+        text = source.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         here = "is no directory" if not folder.is_dir() else f"has no {RUN}"
         raise StateError(
             f"a run directory was needed, but {folder} {here}. Give the directory that fit wrote "
             "with -o."
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise unreadable(source, error) from error
     try:
-        info = json.loads(text)
+        info, _ = unseal(text)
         version = int(info["format"])
     except (ValueError, KeyError, TypeError) as error:
         raise StateError(
@@ -126,20 +128,29 @@ def read_run_json(path: PathLike) -> dict[str, Any]:
             f"this version of onlinegcp reads run directories of format {FORMAT} and older, but "
             f"{folder} has format {version}. Upgrade onlinegcp to read it."
         )
-    return dict(info)
+    try:
+        check_info(info)
+    except ValueError as error:
+        raise StateError(
+            f"{source} must be the settings of a run, but {error}. The file is damaged; restore it "
+            "from a copy."
+        ) from error
+    return info
 
 
-def read_run(path: PathLike) -> RunView:
+def read_run(path: PathLike, *, details: int | None = None) -> RunView:
     """Everything a run directory holds; it may be written to meanwhile.
 
     Parameters
     ----------
     path
         The directory. A last line that is not whole yet is left out.
+    details
+        How many slices, the oddest, keep the cells that stood out; all of them by default.
     """
     folder = Path(path)
     info = read_run_json(folder)
-    steps = list(parse(whole_lines(read_steps(folder)), folder))
+    steps = tail(folder, each=None if details is None else Details(details).take).steps
     factors, weights, labels = read_model(folder)
     names = [str(name) for name in info.get("modes") or ()]
     names += [f"mode {k + 1}" for k in range(len(names), len(factors))]
@@ -196,26 +207,41 @@ def read_checkpoint(
     return arrays, record
 
 
-def tail(path: PathLike, position: Position | None = None) -> Tail:
-    """The records that came since `position`; no directory or file yet counts as none."""
+def tail(
+    path: PathLike,
+    position: Position | None = None,
+    each: Callable[[Step], object] | None = None,
+) -> Tail:
+    """The records that came since `position`; no directory or file yet counts as none.
+
+    Parameters
+    ----------
+    path
+        The run directory.
+    position
+        Where the last one ended.
+    each
+        Called with every record as it is read, to take from it what need not be held.
+    """
     position = position or Position()
     file = Path(path) / STEPS
+    steps: list[Step] = []
     try:
         with file.open("rb") as stream:
-            start = position.offset - len(position.last)
-            stream.seek(start)
+            stream.seek(position.offset - len(position.last))
             # A run that was killed and resumed drops lines, and may have grown again meanwhile.
             restarted = stream.read(len(position.last)) != position.last
             if restarted:
                 stream.seek(0)
-            content = stream.read()
+            before = Position() if restarted else position
+            end, last = before.offset, before.last
+            for step, line in parse_file(stream, Path(path)):
+                if each is not None:
+                    each(step)
+                steps.append(step)
+                end, last = end + len(line), line
     except FileNotFoundError:
         return Tail([], Position(), restarted=position.offset > 0)
     except OSError as error:
         raise unreadable(file, error) from error
-    steps = list(parse(lines := whole_lines(content), Path(path)))
-    lines = lines[: len(steps)]
-    before = Position() if restarted else position
-    end = before.offset + sum(map(len, lines))
-    after = Position(end, lines[-1] if lines else before.last)
-    return Tail(steps, after, restarted)
+    return Tail(steps, Position(end, last), restarted)

@@ -7,16 +7,17 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import FORMAT, RUN, STEPS, PathLike
-from onlinegcp.runlog.line import Step, encode_step, parse, plain, read_steps, whole_lines
-from onlinegcp.storage.appending import append, unwritable
+from onlinegcp.runlog.line import encode_step, parse_file, plain, sealed
+from onlinegcp.storage.appending import append, unreadable, unwritable
 from onlinegcp.storage.archive import DamagedFile
 from onlinegcp.storage.atomic import replacing
+from onlinegcp.storage.sealed import seal
 
 
 def check_new(folder: Path, overwrite: bool) -> None:
@@ -67,8 +68,8 @@ def upgrade_run_json(path: PathLike, record: Mapping[str, Any]) -> dict[str, Any
     """Replace run.json by these settings in the present format, before anything else is in it."""
     found = {**record, "format": FORMAT}
     text = json.dumps(plain(found), indent=1, allow_nan=False)
-    with replacing(Path(path) / RUN) as file:
-        file.write(text.encode() + b"\n")
+    with replacing(Path(path) / RUN, of_run=True) as file:
+        file.write(seal(text.encode()) + b"\n")
     return found
 
 
@@ -88,16 +89,16 @@ def append_step(path: PathLike, step: Mapping[str, Any]) -> None:
 
 def append_lines(path: PathLike, lines: Sequence[bytes]) -> None:
     """Add lines from `encode_step` to steps.jsonl, all or none."""
-    append(Path(path) / STEPS, b"".join(lines))
+    append(Path(path) / STEPS, b"".join(map(sealed, lines)))
 
 
 def recover(
     path: PathLike, n_steps: int, last_step: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-) -> list[Step]:
+) -> None:
     """Make steps.jsonl agree with the checkpoint after any interruption. Hold the lock.
 
     A last line that is not whole is cut, lines numbered beyond `n_steps` are dropped, and the
-    lines of the checkpoint are appended where the file lacks them.
+    lines of the checkpoint are appended where the file lacks them. One line is held at a time.
 
     Parameters
     ----------
@@ -107,38 +108,43 @@ def recover(
         Slices the checkpoint has learned; lines are numbered from 1 to this.
     last_step
         The line, or lines, written together with the checkpoint.
-
-    Returns
-    -------
-    steps
-        All records.
     """
     folder = Path(path)
     file = folder / STEPS
     ours = [last_step] if isinstance(last_step, Mapping) else list(last_step or ())
-    content = read_steps(folder)
-    lines = whole_lines(content)
-    steps = list(parse(lines, folder))
-    for position, step in enumerate(steps[:n_steps], start=1):
-        if step.get("number") != position:
-            raise StateError(
-                f"{file} must hold slices 1, 2, 3, ..., but line {position} is number "
-                f"{step.get('number')!r}. The file was edited; restore it from a copy."
-            )
-    steps = steps[:n_steps]
-    missing = [step for step in ours if len(steps) < step["number"] <= n_steps]
-    if len(steps) + len(missing) != n_steps:
+    n_found, end = _count(file, n_steps)
+    missing = [step for step in ours if n_found < step["number"] <= n_steps]
+    if n_found + len(missing) != n_steps:
         raise DamagedFile(
             f"the checkpoint of {folder} has learned {n_steps} slices, but {STEPS} holds "
-            f"{len(steps)} and the checkpoint itself only {len(missing)} more. Lines were lost; "
+            f"{n_found} and the checkpoint itself only {len(missing)} more. Lines were lost; "
             "restore the directory from a copy, or fit again."
         )
-    end = sum(len(line) for line in lines[: len(steps)])
-    if end != len(content):
+    if file.exists() and file.stat().st_size != end:
         try:
             os.truncate(file, end)
         except OSError as error:
             raise unwritable(file, error) from error
     if missing or not file.exists():
         append_lines(folder, [encode_step(step) for step in missing])
-    return steps + [cast(Step, plain(step)) for step in missing]
+
+
+def _count(file: Path, n_steps: int) -> tuple[int, int]:
+    """How many of the first lines are whole and in order, and where they end."""
+    n_found = end = 0
+    try:
+        with file.open("rb") as stream:
+            for step, line in parse_file(stream, file.parent):
+                if n_found == n_steps:
+                    break
+                if step.get("number") != n_found + 1:
+                    raise StateError(
+                        f"{file} must hold slices 1, 2, 3, ..., but line {n_found + 1} is number "
+                        f"{step.get('number')!r}. The file was edited; restore it from a copy."
+                    )
+                n_found, end = n_found + 1, end + len(line)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise unreadable(file, error) from error
+    return n_found, end

@@ -11,14 +11,14 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from onlinegcp.kernels import get_kernels
-from onlinegcp.kernels.layout import pad_vector, stack_factors
+from onlinegcp.kernels.auto.arguments import ByRow
+from onlinegcp.kernels.auto.fisher_sums import model_values, row_sums, weight_sums
+from onlinegcp.kernels.layout import Blocks, pad_vector, stack_factors
 from onlinegcp.kernels.static.mttkrp import dense_mttkrp
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-# Rows of the Khatri-Rao product formed at a time: the block stays in the second-level cache.
-BLOCK = 1024
 # Relative ridge that keeps a singular normal matrix (duplicate or dead components) solvable.
 TINY = 1e-12
 
@@ -56,15 +56,70 @@ def gram(factors: Sequence[FloatArray], *, skip: int | None = None) -> FloatArra
     return product
 
 
-def observed_gram(x: Slice, factors: Sequence[FloatArray]) -> FloatArray:
-    """Z'Z over the observed cells."""
-    if x.unlisted == "zero" or x.n_listed == x.size:
-        return gram(factors)
-    total = np.zeros((factors[0].shape[1],) * 2)
-    for start in range(0, x.n_listed, BLOCK):
-        rows = _rows(x, factors, start)
-        total += rows.T @ rows
-    return total
+def error_slopes(
+    x: Slice, factors: Sequence[FloatArray], weights: FloatArray, modes: Sequence[int]
+) -> list[FloatArray]:
+    """E_(k) Z_k diag(s) for each of several modes, E = x - m on the observed cells."""
+    if x.n_observed == x.size:
+        outer = np.outer(weights, weights)
+        return [
+            weighted_mttkrp(x, factors, weights, k) - factors[k] @ (gram(factors, skip=k) * outer)
+            for k in modes
+        ]
+    blocks, padded = stack_factors(factors), pad_vector(weights)
+    error = _error(x, blocks, padded)
+    slopes, _ = get_kernels("cpu").scatter_gradient(blocks, padded, x.index, error, modes)
+    return [np.ascontiguousarray(slopes.views()[k]) for k in modes]
+
+
+def row_systems(
+    x: Slice,
+    factors: Sequence[FloatArray],
+    weights: FloatArray,
+    mode: int,
+    *,
+    diagonal: bool = False,
+) -> tuple[FloatArray, FloatArray]:
+    """N'N and N'(x - m) over the listed cells of every row of a mode, N the weighted other rows.
+
+    Parameters
+    ----------
+    x
+        A slice with missing cells; in one without, all rows share N'N.
+    factors, weights
+        The model m of the slice.
+    mode
+        The mode.
+    diagonal
+        Only the diagonals of N'N.
+
+    Returns
+    -------
+    matrices, slopes
+        (I_k, R, R), or (I_k, R) where only diagonals were asked for; and (I_k, R).
+    """
+    blocks, rank = stack_factors(factors), len(weights)
+    rows, column = x.shape[mode], x.index[:, mode]
+    order = np.argsort(column, kind="stable")
+    starts = np.zeros(rows + 1, dtype=np.int64)
+    np.cumsum(np.bincount(column, minlength=rows), out=starts[1:])
+    padded = pad_vector(weights)
+    slopes = np.zeros((rows, blocks.width))
+    matrices = np.zeros((rows, blocks.width, 1 if diagonal else blocks.width))
+    row_sums(
+        blocks.data,
+        blocks.offsets,
+        x.index,
+        padded,
+        _error(x, blocks, padded),
+        np.ones(x.n_listed),
+        mode,
+        ByRow(order, starts),
+        slopes,
+        matrices,
+    )
+    shown = matrices[:, :rank, 0] if diagonal else matrices[:, :rank, :rank]
+    return shown, slopes[:, :rank]
 
 
 def solve_normal(matrix: FloatArray, right: FloatArray) -> FloatArray:
@@ -76,6 +131,18 @@ def solve_normal(matrix: FloatArray, right: FloatArray) -> FloatArray:
     except np.linalg.LinAlgError:
         return np.asarray(right @ np.linalg.pinv(matrix, hermitian=True))
     return np.asarray(scipy.linalg.cho_solve(factor, right.T, check_finite=False).T)
+
+
+def solve_rows(matrices: FloatArray, rights: FloatArray) -> FloatArray:
+    """One solve per row: (I, R, R) and (I, R) to (I, R)."""
+    try:
+        return np.asarray(np.linalg.solve(matrices, rights[..., None])[..., 0], np.float64)
+    except np.linalg.LinAlgError:
+        # A row of which nothing is known, or nothing any more: it stays where it is.
+        identity = np.eye(matrices.shape[-1])
+        sizes = np.trace(matrices, axis1=1, axis2=2) / len(identity)
+        spare = TINY * sizes + np.finfo(float).tiny / TINY
+        return solve_rows(matrices + spare[:, None, None] * identity, rights)
 
 
 def solve_weights(
@@ -94,8 +161,11 @@ def solve_weights(
     lower
         Bound on the weights, -inf or a finite number.
     """
-    matrix = observed_gram(x, factors) + 0.5 * penalty * np.eye(factors[0].shape[1])
-    right = cross_products(x, factors)
+    if x.n_observed < x.size:
+        matrix, right = _listed_sums(x, factors)
+    else:
+        matrix, right = gram(factors), cross_products(x, factors)
+    matrix = matrix + 0.5 * penalty * np.eye(factors[0].shape[1])
     if lower == -np.inf:
         return solve_normal(matrix, right)
     return bounded_least_squares(matrix, right, lower)
@@ -112,10 +182,18 @@ def bounded_least_squares(matrix: FloatArray, right: FloatArray, lower: float) -
     return np.asarray(scipy.optimize.nnls(upper, target)[0] + lower)
 
 
-def _rows(x: Slice, factors: Sequence[FloatArray], start: int) -> FloatArray:
-    """Products of the factor rows that a block of listed cells touches."""
-    index = x.index[start : start + BLOCK]
-    rows = factors[0][index[:, 0]].copy()
-    for k in range(1, len(factors)):
-        rows *= factors[k][index[:, k]]
-    return rows
+def _listed_sums(x: Slice, factors: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Z'Z and Z'x over the listed cells, in one pass."""
+    blocks, rank = stack_factors(factors), factors[0].shape[1]
+    right, lower = np.empty(blocks.width), np.empty((blocks.width, blocks.width))
+    ones = np.ones(x.n_listed)
+    weight_sums(blocks.data, blocks.offsets, x.index, x.value, ones, right, lower)
+    half = np.tril(lower[:rank, :rank], -1)
+    return half + half.T + np.diag(np.diagonal(lower)[:rank]), right[:rank]
+
+
+def _error(x: Slice, blocks: Blocks, weights: FloatArray) -> FloatArray:
+    """x - m at the listed cells."""
+    error = np.empty(x.n_listed)
+    model_values(blocks.data, blocks.offsets, x.index, weights, error)
+    return np.subtract(x.value, error, out=error)

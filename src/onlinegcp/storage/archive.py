@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError, MissingFileError, StateError
 from onlinegcp.storage.atomic import replacing
+from onlinegcp.storage.unpacking import check_zip
 
 FORMAT_VERSION = 2  # 1 had its record as an array of characters, four bytes each
 _META = "onlinegcp_meta"
@@ -39,6 +40,7 @@ def write_archive(
     record: Mapping[str, Any],
     *,
     durable: bool = True,
+    of_run: bool = False,
 ) -> None:
     """Store named arrays and a JSON-able record in one file, atomically.
 
@@ -52,8 +54,8 @@ def write_archive(
         Arrays of numbers, booleans or strings. Objects are refused.
     record
         Anything `json.dumps` takes.
-    durable
-        Whether to wait for the disk; see `replacing`.
+    durable, of_run
+        Whether to wait for the disk, and whether the file is part of a run; see `replacing`.
     """
     for name, array in arrays.items():
         if array.dtype.hasobject:
@@ -72,7 +74,7 @@ def write_archive(
         }
     )
     parts = {_META: np.frombuffer(meta.encode(), dtype=np.uint8), **arrays}
-    with replacing(path, durable=durable) as file:
+    with replacing(path, durable=durable, of_run=of_run) as file:
         records = any(part.dtype.kind == "V" for part in parts.values())
         if records or sum(part.nbytes for part in parts.values()) > _SMALL:
             # NumPy before 2.2 takes allow_pickle for an array; objects were refused above.
@@ -102,14 +104,16 @@ def read_archive(
     try:
         # Opened here, because np.load leaves a damaged file open when it is given a path.
         file = opened(source, f"a saved {kind}")
-        with file, np.load(file, allow_pickle=False) as stored:
+        with file:
+            check_zip(source, file)
+            stored = np.load(file, allow_pickle=False)
             arrays = {name: stored[name] for name in stored.files}
         packed = arrays.pop(_META)
         meta = json.loads(packed.tobytes() if packed.dtype == np.uint8 else str(packed))
         found, version, record = meta["kind"], int(meta["format"]), dict(meta["record"])
         if meta.get("arrays", sorted(arrays)) != sorted(arrays):
             raise ValueError("some of its arrays are not there")
-    except StateError:
+    except (StateError, DataError):
         raise
     except Exception as error:  # damaged bytes make the zip and array readers raise anything
         raise DamagedFile(

@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from onlinegcp.errors import StateError
+from onlinegcp.errors import DataError, StateError
+
+# The file that makes a directory a run.
+RUN = "run.json"
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[IO[bytes]]:
+def replacing(
+    path: str | os.PathLike[str], *, durable: bool = True, of_run: bool = False
+) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the place of `path` when the block ends well.
 
     The bytes go to a temporary name in the same directory, are flushed to disk, and the file is
@@ -27,6 +32,8 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
     durable
         Whether to wait for the disk. Without, a power cut within the next seconds may leave `path`
         in pieces; a kill still may not.
+    of_run
+        Whether the file is part of a run. Others may not be written into the directory of one.
 
     Examples
     --------
@@ -38,6 +45,11 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
     'hello'
     """
     target = Path(path)
+    if not of_run and (target.resolve().parent / RUN).exists():
+        raise DataError(
+            f"A file must lie outside the directories of runs, but {target} is in one, and might "
+            "take the place of a part of it. Choose another directory."
+        )
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with beside.open("xb") as file:

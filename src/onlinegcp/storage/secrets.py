@@ -6,7 +6,8 @@ import re
 
 HIDDEN = "***"
 
-# user:password@ of an address. A password may hold an @ or a slash: rather too much than too little.
+# user:password@ of an address. A password may hold an @ or a slash: better too much than too
+# little.
 _IN_ADDRESS = re.compile(r"(?P<start>\b[a-zA-Z][\w+.-]*://[^\s/:@?#]*:)(?P<secret>\S*)(?=@)")
 # password=..., in an address or in the words of a driver, perhaps in quotes.
 _NAMED = re.compile(

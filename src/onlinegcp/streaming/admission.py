@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice, widen
+from onlinegcp.streaming.keeping import check_values
 
 if TYPE_CHECKING:
     from onlinegcp.streaming.model import StreamingModel
@@ -58,6 +59,7 @@ def admit(
                 f"missing cells."
             )
         _check_size(model, x)
+        check_values(x, where)
         # A dense slice's own shape names the place; its index is better never built.
         values, index = (x.value, x.index) if x.array is None else (x.array, None)
         loss.check(values, index, unlisted_zeros=x.n_unlisted_zeros)

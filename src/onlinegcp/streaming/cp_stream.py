@@ -6,14 +6,14 @@ from typing import final
 
 import numpy as np
 
-from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights, weighted_mttkrp
+from onlinegcp.solvers.least_squares import solve_normal, solve_weights, weighted_mttkrp
 from onlinegcp.streaming.model import StreamingModel
-from onlinegcp.streaming.options import check_number, check_whole
+from onlinegcp.streaming.options import check_number, check_truth, check_whole
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.row_sparse import Block, compress, expand
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
@@ -41,6 +41,13 @@ class CPStream(StreamingModel):
         relative to their norm and summed over modes, or after `max_passes`.
     nonnegative
         Keep factors and weights >= 0 (by ADMM).
+    column_bound
+        Keep the columns of every factor at a norm of at most 1 (by ADMM), as the paper does to
+        settle their scale. Otherwise they are scaled to norm 1 after every slice, which needs no
+        inner passes.
+    inner_passes, inner_tolerance
+        ADMM ends when the squared distance between its two copies, and the squared step, are
+        below this share of the squared norms, or after so many passes.
     init, init_slices, init_starts
         Start from this model, or from CP-ALS on the first `init_slices` slices, best of
         `init_starts`.
@@ -74,6 +81,9 @@ class CPStream(StreamingModel):
         max_passes: int = 20,
         tolerance: float = 1e-3,
         nonnegative: bool = False,
+        column_bound: bool = False,
+        inner_passes: int = 100,
+        inner_tolerance: float = 1e-12,
         init: KTensor | None = None,
         init_slices: int = 10,
         init_starts: int = 3,
@@ -85,6 +95,9 @@ class CPStream(StreamingModel):
         self.max_passes = max_passes
         self.tolerance = tolerance
         self.nonnegative = nonnegative
+        self.column_bound = column_bound
+        self.inner_passes = inner_passes
+        self.inner_tolerance = inner_tolerance
         self.init = init
         self.init_slices = init_slices
         self.init_starts = init_starts
@@ -97,19 +110,18 @@ class CPStream(StreamingModel):
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "[0, 1]", "Use 1 to never forget.")
-        for name in ("ridge", "tolerance"):
+        for name in ("ridge", "tolerance", "inner_tolerance"):
             check_number(name, getattr(self, name), "[0, inf)", "Use 0 for none.")
-        check_whole("max_passes", self.max_passes, 1)
-        if not isinstance(self.nonnegative, bool | np.bool):
-            raise DataError(
-                f"nonnegative must be True or False, but got {self.nonnegative!r}. Choose one."
-            )
+        for name in ("max_passes", "inner_passes"):
+            check_whole(name, getattr(self, name), 1)
+        for name in ("nonnegative", "column_bound"):
+            check_truth(name, getattr(self, name))
 
     def _get_lower(self) -> float:
         return 0.0 if self.nonnegative else -np.inf
 
     def _may_grow(self) -> bool:
-        return False
+        return True
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         factors, rows = start.factors, start.rows
@@ -123,40 +135,33 @@ class CPStream(StreamingModel):
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()
-        old = state.factors
-        s = self._weigh(state, x, seed, None)
+        # A new row has been zero so far, which is what the pseudo-slices of the past say of it.
+        old = tuple(
+            np.vstack([a, np.zeros((n - len(a), self.rank))]) if n > len(a) else a
+            for a, n in zip(state.factors, x.shape, strict=True)
+        )
+        s = solve_weights(x, old, penalty=2.0 * self.ridge, lower=self._get_lower())
         watch.lap("weights")
 
         past = self.forget * state.arrays["past"]
-        factors = [a.copy() for a in old]
-        for _ in range(self.max_passes):
-            change = 0.0
-            for k in range(len(factors)):
-                cross = past.copy()
-                for j, (a, b) in enumerate(zip(factors, old, strict=True)):
-                    if j != k:
-                        cross *= b.T @ a
-                right = weighted_mttkrp(x, factors, s, k) + old[k] @ cross
-                matrix = gram(factors, skip=k) * (np.outer(s, s) + past)
-                new = (
-                    _admm(matrix, right, factors[k])
-                    if self.nonnegative
-                    else solve_normal(matrix, right)
-                )
-                change += float(np.linalg.norm(new - factors[k]) / (np.linalg.norm(new) + 1e-300))
-                factors[k] = new
-            if change < self.tolerance:
-                break
+        # Clipping at zero is not linear, so that rows without data must be kept one by one.
+        few, blocks = (x, [Block(a) for a in old]) if self.nonnegative else compress(x, old)
+        self._alternate(few, blocks, s, past)
+        factors = expand(blocks, old)
 
-        # Unit columns, the scale into the weights and into the stored past alike.
-        scale = np.ones(self.rank)
-        for k, a in enumerate(factors):
-            norms = np.linalg.norm(a, axis=0)
-            norms[norms == 0] = 1.0
-            factors[k] = a / norms
-            scale *= norms
-        s_new = s * scale
-        past = past * np.outer(scale, scale) + np.outer(s_new, s_new)
+        if not self.column_bound:
+            # Unit columns, the scale into the weights and into the stored past alike.
+            scale = np.ones(self.rank)
+            for k, a in enumerate(factors):
+                norms = np.linalg.norm(a, axis=0)
+                norms[norms == 0] = 1.0
+                factors[k] = a / norms
+                scale *= norms
+            s_new = s * scale
+            past = past * np.outer(scale, scale)
+        else:
+            s_new = s
+        past = past + np.outer(s_new, s_new)
         watch.lap("factors")
         record = write_record(
             x,
@@ -175,18 +180,60 @@ class CPStream(StreamingModel):
         penalty = 2.0 * self.ridge
         return solve_weights(x, state.factors, penalty=penalty, lower=self._get_lower())
 
+    def _alternate(self, x: Slice, blocks: list[Block], s: FloatArray, past: FloatArray) -> None:
+        """Passes over the modes until the factors rest; moves the rows of the blocks."""
+        grams = [b.counted.T @ b.counted for b in blocks]
+        cross = [b.old[: b.n].T @ b.counted for b in blocks]
+        now = np.outer(s, s) + past
+        for _ in range(self.max_passes):
+            change = 0.0
+            for k, block in enumerate(blocks):
+                matrix, pull = np.ones_like(now), past.copy()
+                for j in range(len(blocks)):
+                    if j != k:
+                        matrix *= grams[j]
+                        pull *= cross[j]
+                matrix *= now
+                right = block.old @ pull
+                right[: block.n] += weighted_mttkrp(x, [b.counted for b in blocks], s, k)
+                before = block.counted
+                if self.nonnegative or self.column_bound:
+                    block.rows = self._admm(matrix, right, block)
+                else:
+                    block.rows = solve_normal(matrix, right)
+                moved = float(np.linalg.norm(block.counted - before))
+                change += moved / (float(np.linalg.norm(block.counted)) + 1e-300)
+                grams[k] = block.counted.T @ block.counted
+                cross[k] = block.old[: block.n].T @ block.counted
+            if change < self.tolerance:
+                break
 
-def _admm(matrix: FloatArray, right: FloatArray, start: FloatArray) -> FloatArray:
-    """Nonnegative rows a of min a'Ma/2 - b'a, warm from `start`."""
-    step = max(float(np.trace(matrix)) / len(matrix), np.finfo(float).tiny)
-    a, dual = np.maximum(start, 0.0), np.zeros_like(start)
-    inverse = np.linalg.inv(matrix + step * np.eye(len(matrix)))  # condition at most 1 + R
-    for _ in range(100):
-        free = (right + step * (a + dual)) @ inverse
-        new = np.maximum(free - dual, 0.0)
-        dual += new - free
-        gap = np.linalg.norm(new - free) + np.linalg.norm(new - a)
-        a = new
-        if gap <= 1e-6 * (np.linalg.norm(a) + 1e-300):
-            break
-    return a
+    def _admm(self, matrix: FloatArray, right: FloatArray, block: Block) -> FloatArray:
+        """Rows a of min a'Ma/2 - b'a that keep the bounds, warm from the block's own."""
+        step = max(float(np.trace(matrix)) / len(matrix), np.finfo(float).tiny)
+        inverse = np.linalg.inv(matrix + step * np.eye(len(matrix)))  # condition at most 1 + R
+        a, dual, n = self._bounded(block.rows, block.n), np.zeros_like(block.rows), block.n
+        for _ in range(self.inner_passes):
+            free = (right + step * (a + dual)) @ inverse
+            new = self._bounded(free - dual, n)
+            dual += new - free
+            apart, moved = _square(new[:n] - free[:n]), _square(new[:n] - a[:n])
+            a = new
+            size = _square(a[:n])
+            # Where no bound is active the dual is zero: steps of rounding size end it there.
+            rest = self.inner_tolerance * _square(dual[:n]) + 1e-26 * size
+            if apart <= self.inner_tolerance * size and moved <= rest:
+                break
+        return a
+
+    def _bounded(self, rows: FloatArray, n: int) -> FloatArray:
+        """The nearest rows within the bounds; only the first n count towards a column's norm."""
+        if self.nonnegative:
+            rows = np.maximum(rows, 0.0)
+        if self.column_bound:
+            rows = rows / np.maximum(np.linalg.norm(rows[:n], axis=0), 1.0)
+        return rows
+
+
+def _square(a: FloatArray) -> float:
+    return float(np.sum(a * a))

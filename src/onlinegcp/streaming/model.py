@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import abc
 import math
-import os
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -20,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from onlinegcp.errors import DataError, StateError
+from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -28,8 +27,11 @@ from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.objective import least_loss, slice_loss
 from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
-from onlinegcp.streaming.options import check_whole
+from onlinegcp.streaming.keeping import is_finite, learned, not_learned
+from onlinegcp.streaming.options import check_common
+from onlinegcp.streaming.plotting import Plotting
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
@@ -42,7 +44,14 @@ def _predicts_cells(model: Any) -> bool:
     return not hasattr(model, "n_features_in_")
 
 
-class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
+class StreamingModel(
+    Plotting,
+    Keeping,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+    abc.ABC,
+):
     """A CP model that is kept up to date while slices arrive.
 
     Subclasses define the parameters; `rank`, `init`, `init_slices`, `init_starts` and
@@ -121,6 +130,8 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def fit(self, stream: Any, y: Any = None) -> Self:
         """Forget everything and learn a whole stream.
 
+        An error or Ctrl-C leaves a model of the slices before.
+
         Parameters
         ----------
         stream
@@ -133,9 +144,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._reset()
         if is_stream(stream):
             for x in stream:
-                self._absorb([as_slice(x)])
+                with undone_on_error(self):
+                    self._absorb([as_slice(x)])
         else:
-            self._absorb(read_slices(self, stream)[0])
+            with undone_on_error(self):
+                self._absorb(read_slices(self, stream)[0])
         if self.n_slices_ == 0:
             raise DataError(
                 "a stream of at least one slice was needed, but it was empty. Check its source."
@@ -169,15 +182,13 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def start_from(self, init: KTensor, slices: Any) -> Self:
         """Forget everything and begin from a given model of the first slices.
 
-        Nothing is rescaled or solved again. With the parameter ``init`` those slices are gone, and
-        what the model makes of them stands in for them; here the methods that need more than the
-        model (OnlineCP, RLST, SDT) see the data, as in their authors' codes.
+        Nothing is rescaled. With the parameter ``init`` those slices are gone; here methods that
+        need more than the model (OnlineCP, RLST, SDT) see the data, as their authors' codes do.
 
         Parameters
         ----------
         init
-            A model with one mode more than the slices: row t of its last factor, times its
-            weights, holds the weights of slice t.
+            A model with a last mode of time: its row t, times the weights, is for slice t.
         slices
             The slices, as for `partial_fit`.
         """
@@ -335,80 +346,17 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         return len(self._buffer)
 
-    @property
-    def state_bytes_(self) -> int:
-        """Memory the model takes between slices, waiting slices included."""
-        check_is_fitted(self)
-        waiting = sum(x.value.nbytes for x in self._buffer)
-        return waiting + (0 if self._state is None else self._state.nbytes)
-
     def to_ktensor(self, labels: Any = None) -> KTensor:
         """The model of the newest slice; `labels` names the rows of each mode."""
         state = self._ready()
         return KTensor(state.weights, state.factors, labels)
 
-    def plot_components(self, labels: Any = None, **options: Any) -> Any:
-        """The patterns as a plotly figure; see `onlinegcp.drawing.charts.plot_components`."""
-        from onlinegcp.drawing.charts import plot_components
-
-        return plot_components(self.to_ktensor(labels), **options)
-
-    def plot_activations(self, x: Any, times: Any = None) -> Any:
-        """How strong each pattern is in each of several slices, as a plotly figure."""
-        from onlinegcp.drawing.charts import plot_activations
-
-        return plot_activations(np.atleast_2d(self.transform(x)), times)
-
     # ---- keeping it
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Store parameters and state in one file, all or nothing."""
-        from onlinegcp.streaming.storage import save_model
-
-        save_model(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, loss: Loss | None = None) -> Self:
-        """The model stored by `save`; it goes on exactly where the saved one stood.
-
-        Parameters
-        ----------
-        path
-            The file.
-        loss
-            The loss the model was saved with, where you made it yourself: files hold numbers, no
-            functions.
-        """
-        from onlinegcp.streaming.storage import load_model
-
-        model = load_model(path, loss)
-        if not isinstance(model, cls):
-            raise StateError(
-                f"a saved {cls.__name__} was needed, but {path} holds a {type(model).__name__}. "
-                f"Use {type(model).__name__}.load."
-            )
-        return model
-
-    def get_state(self) -> dict[str, Any]:
-        """Everything the next step depends on, and the last step's record."""
-        check_is_fitted(self)
-        return {
-            "n_slices": self.n_slices_,
-            "seed": self._seed,
-            "state": self._state,
-            "buffer": self._buffer,
-            "last": self.last_,
-        }
-
-    def set_state(self, saved: dict[str, Any]) -> Self:
-        """Go on from what `get_state` returned, on a model with the same parameters."""
-        self._reset()
-        self.n_slices_ = int(saved["n_slices"])
-        self._seed = int(saved["seed"])
-        self._state = saved["state"]
-        self._buffer = tuple(saved["buffer"])
-        self.last_ = saved["last"]
-        return self
+    def check_parameters(self) -> None:
+        """Refuse parameters that no data could make right; the first slice does the same."""
+        check_common(self, self.gathers)
+        self._check_parameters()
 
     # ---- scikit-learn's contract
 
@@ -430,14 +378,11 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     # ---- inner workings
 
     def _reset(self) -> None:
-        for name in ("rank", "init_slices", "init_starts", self.gathers):
-            if name is not None:
-                check_whole(name, getattr(self, name), 1)
-        self._check_parameters()
+        self.check_parameters()
         if self.random_state is None:
             self._seed = int(np.random.SeedSequence().generate_state(1)[0])
         else:
-            self._seed = check_whole("random_state", self.random_state, 0)
+            self._seed = int(self.random_state)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         self.n_slices_ = 0
@@ -492,8 +437,7 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 self._start_given(self.init, x.shape)
             if self._state is not None and enough == 1:
                 number = self.n_slices_ + 1
-                with blas_threads():
-                    self._state, self.last_ = self._learn(self._state, x, number, self._seed)
+                self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
                 self.n_slices_ = number
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
@@ -522,8 +466,8 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Learn the slices that wait, be they a whole batch or what is left of the stream."""
         if self._state is not None and self._buffer:
             batch, number = self._buffer, self.n_slices_
-            with blas_threads():
-                self._state, self.last_ = self._learn_batch(self._state, batch, number, self._seed)
+            learn = self._learn_batch
+            self._state, self.last_ = learned(learn, self._state, batch, number, self._seed)
             self._buffer = ()
 
     def _ready(self) -> ModelState:
@@ -540,5 +484,8 @@ class StreamingModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 starts=self.init_starts,
                 seed=self._seed,
             )
-            self._provisional = self._begin(start, self._seed)
+            found = self._begin(start, self._seed)
+            if not is_finite(found):
+                raise not_learned(self._buffer)
+            self._provisional = found
         return self._provisional

@@ -1,7 +1,8 @@
-"""OnlineCP: one alternating least-squares update per slice from accumulated products."""
+"""OnlineCP: one alternating least-squares update per batch from accumulated products."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, final
 
 import numpy as np
@@ -23,7 +24,7 @@ class OnlineCP(StreamingModel):
     """Incremental least squares for factors that hardly change (Zhou et al. 2016).
 
     Keeps P_k = sum_t X_t(k) Z_k diag(s_t) and Q_k = sum_t (s_t s_t') * (Z_k'Z_k), each term with
-    the factors of its time, and sets A_k = P_k / Q_k once per slice.
+    the factors of its time, and sets A_k = P_k / Q_k once per slice, or once per batch of slices.
 
     Parameters
     ----------
@@ -34,9 +35,12 @@ class OnlineCP(StreamingModel):
         authors' C++ code; "jacobi": it sees the factors from before the slice, as published.
     forget
         Factor on P and Q per slice; 1 never forgets.
+    batch
+        Slices learned together, all weighed with the factors from before the batch.
     init, init_slices, init_starts
         Start from this model, or from CP-ALS on the first `init_slices` slices, best of
-        `init_starts`.
+        `init_starts`. A model given as `init` stands in for the data it was fitted to; with
+        `start_from` P and Q are made from the data, as the authors' code makes them.
     random_state
         Seed of the warm start.
 
@@ -57,6 +61,7 @@ class OnlineCP(StreamingModel):
     """
 
     takes_missing = False
+    gathers = "batch"
 
     def __init__(
         self,
@@ -64,6 +69,7 @@ class OnlineCP(StreamingModel):
         *,
         order: Literal["gauss_seidel", "jacobi"] = "gauss_seidel",
         forget: float = 1.0,
+        batch: int = 1,
         init: KTensor | None = None,
         init_slices: int = 10,
         init_starts: int = 3,
@@ -72,6 +78,7 @@ class OnlineCP(StreamingModel):
         self.rank = rank
         self.order = order
         self.forget = forget
+        self.batch = batch
         self.init = init
         self.init_slices = init_slices
         self.init_starts = init_starts
@@ -109,28 +116,47 @@ class OnlineCP(StreamingModel):
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
+        return self._update(state, (x,), number, seed)
+
+    def _learn_batch(
+        self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
+    ) -> tuple[ModelState, StepRecord]:
+        return self._update(state, batch, number, seed)
+
+    def _update(
+        self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
+    ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()
-        s = self._weigh(state, x, seed, None)
+        # The first mode's product serves the weights and, in either order, that mode's update.
+        firsts = [weighted_mttkrp(x, state.factors, np.ones(self.rank), 0) for x in batch]
+        cross = np.array([np.sum(first * state.factors[0], axis=0) for first in firsts])
+        rows = solve_normal(gram(state.factors), cross)
         watch.lap("weights")
         factors, arrays = list(state.factors), {}
+        # Slices of one batch have not aged against each other.
+        kept, outer = self.forget ** len(batch), rows.T @ rows
         for k in range(len(factors)):
             seen = factors if self.order == "gauss_seidel" else state.factors
-            p = self.forget * state.arrays[f"p{k}"] + weighted_mttkrp(x, seen, s, k)
-            q = self.forget * state.arrays[f"q{k}"] + gram(seen, skip=k) * np.outer(s, s)
+            p = kept * state.arrays[f"p{k}"]
+            for x, s, first in zip(batch, rows, firsts, strict=True):
+                p = p + (first * s if k == 0 else weighted_mttkrp(x, seen, s, k))
+            q = kept * state.arrays[f"q{k}"] + gram(seen, skip=k) * outer
             arrays[f"p{k}"], arrays[f"q{k}"] = p, q
             factors[k] = solve_normal(q, p)
         watch.lap("factors")
         record = write_record(
-            x,
+            batch[-1],
             number,
             self.loss_,
-            before=(state.factors, s),
-            after=(factors, s),
+            before=(state.factors, rows[-1]),
+            after=(factors, rows[-1]),
             watch=watch,
             seed=seed,
         )
-        mean = running_mean(state.mean_weights, s)
-        return ModelState(tuple(factors), s, mean, arrays), record
+        mean = state.mean_weights
+        for s in rows:
+            mean = running_mean(mean, s)
+        return ModelState(tuple(factors), rows[-1].copy(), mean, arrays), record
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return solve_weights(x, state.factors)

@@ -12,7 +12,7 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_weights
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
 from onlinegcp.streaming.model import StreamingModel
-from onlinegcp.streaming.options import check_number
+from onlinegcp.streaming.options import check_choice, check_number
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState
@@ -28,22 +28,32 @@ class OnlineSGD(StreamingModel):
     rank
         Number of components.
     rate
-        Step length on the squared error sum (x - m)^2, or "auto": ``relative_rate`` over the
-        largest curvature of the slice's problem, which makes the method indifferent to the units
-        of the data.
+        Step length on the squared error sum (x - m)^2, the same for every slice, or "auto" for the
+        adaptive rule: ``relative_rate`` over the largest curvature of the slice's problem, which
+        makes the method indifferent to the units of the data.
     relative_rate
-        Share of the largest stable step that "auto" takes; it falls as 1 / (1 + decay t).
+        Share of the largest stable step that "auto" takes.
     decay
-        How fast the step shrinks with the slice number t; 0 keeps it.
+        How fast either step shrinks with the slice number t, as 1 / (1 + decay t); 0 keeps it.
     ridge
         Penalty lambda / 2 |s|^2 on the weights.
     factor_penalty
-        Penalty on the factors at slice t, lambda_t / 2 ||A_k||^2 with lambda_t = this / t.
+        Penalty lambda_t / 2 ||A_k||^2 on the factors at slice t, with lambda_t = this / t.
+    variant
+        "paper", or "tecpsgd" for what the authors' code of that name does: the penalty on the
+        factors stays the same, every step is kept even if it raises the loss of the slice, and
+        the weights are fitted once more after it.
     init, init_slices, init_starts
         Start from this model, or from CP-ALS on the first `init_slices` slices, best of
         `init_starts`.
     random_state
         Seed of the warm start.
+
+    Notes
+    -----
+    TeCPSGD takes lambda and a first step eta on half the squared error: the same as
+    ``variant="tecpsgd"`` with ``rate=eta / 2``, ``decay=lambda * eta`` and
+    ``ridge=factor_penalty=2 * lambda``.
 
     References
     ----------
@@ -72,6 +82,7 @@ class OnlineSGD(StreamingModel):
         decay: float = 0.0,
         ridge: float = 0.0,
         factor_penalty: float = 0.0,
+        variant: Literal["paper", "tecpsgd"] = "paper",
         init: KTensor | None = None,
         init_slices: int = 10,
         init_starts: int = 3,
@@ -83,6 +94,7 @@ class OnlineSGD(StreamingModel):
         self.decay = decay
         self.ridge = ridge
         self.factor_penalty = factor_penalty
+        self.variant = variant
         self.init = init
         self.init_slices = init_slices
         self.init_starts = init_starts
@@ -99,6 +111,7 @@ class OnlineSGD(StreamingModel):
         check_number("relative_rate", self.relative_rate, "(0, 1]")
         for name in ("decay", "ridge", "factor_penalty"):
             check_number(name, getattr(self, name), "[0, inf)", "Use 0 for none.")
+        check_choice("variant", self.variant, ("paper", "tecpsgd"))
 
     def _get_lower(self) -> float:
         return -np.inf
@@ -122,18 +135,22 @@ class OnlineSGD(StreamingModel):
             epochs=1,
             iterations=1,
             sampler="dense" if x.n_observed == x.size else "all",
-            ridge=self.factor_penalty / number,
+            ridge=self.factor_penalty / (number if self.variant == "paper" else 1),
+            take_back=self.variant == "paper",
         )
         moved = solve_sgd(
             x, state.factors, weights, loss, settings, update=("factors",), slice_number=number
         )
+        factors, fitted = tuple(moved.factors), weights
         watch.lap("factors")
-        factors = tuple(moved.factors)
+        if self.variant == "tecpsgd":
+            weights = solve_weights(x, factors, penalty=self.ridge)
+            watch.lap("weights")
         record = write_record(
             x,
             number,
             loss,
-            before=(state.factors, weights),
+            before=(state.factors, fitted),
             after=(factors, weights),
             watch=watch,
             seed=seed,

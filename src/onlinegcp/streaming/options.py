@@ -10,6 +10,9 @@ import numpy as np
 
 from onlinegcp.errors import DataError, closest
 
+# More patterns than this are a slip of the finger, and would take all memory there is.
+LARGEST_RANK = 10_000
+
 
 def check_choice(name: str, value: Any, known: Collection[str], other: str = "") -> None:
     """Refuse anything but one of the known words; a misspelt one is told what was meant.
@@ -32,14 +35,39 @@ Did you mean 'reservoir'?
     )
 
 
-def check_whole(name: str, value: Any, least: int) -> int:
-    """The value as an int; refuses anything but a whole number >= least."""
+def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """The value as an int; refuses anything but a whole number from least to most."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
+    if not whole or value < least or (most is not None and value > most):
+        limits = f">= {least}" if most is None else f"from {least} to {most:,}"
         raise DataError(
-            f"{name} must be a whole number >= {least}, but got {value!r}. Pass an integer."
+            f"{name} must be a whole number {limits}, but got {value!r}. Pass an integer."
         )
     return int(value)
+
+
+def check_truth(name: str, value: Any) -> None:
+    """Refuse anything but True or False."""
+    if not isinstance(value, bool | np.bool):
+        raise DataError(f"{name} must be True or False, but got {value!r}. Choose one.")
+
+
+def check_common(model: Any, gathers: str | None) -> None:
+    """Refuse values of the parameters that all streaming models have.
+
+    Parameters
+    ----------
+    model
+        The model.
+    gathers
+        Its parameter that says how many slices are learned together, if it has one.
+    """
+    check_whole("rank", model.rank, 1, LARGEST_RANK)
+    for name in ("init_slices", "init_starts", gathers):
+        if name is not None:
+            check_whole(name, getattr(model, name), 1)
+    if model.random_state is not None:
+        check_whole("random_state", model.random_state, 0)
 
 
 def check_number(name: str, value: Any, interval: str, advice: str = "Change it.") -> float:

@@ -241,13 +241,13 @@ def test_a_file_is_only_read(tmp_path):
     for name in ("rides.db", "rides.duckdb"):
         opened = Database(str(tmp_path / name), QUERY)
         for statement in ("drop table rides", "insert into rides select * from rides"):
-            with pytest.raises(DataError, match=r"(?i)read.?only"), opened._connected() as at:
-                opened_cursor = at.cursor()
-                try:
-                    with opened._named("it cannot be changed"):
-                        opened_cursor.execute(statement)
-                finally:
-                    opened_cursor.close()
+            with pytest.raises(DataError, match=r"(?i)read.?only"):
+                change(opened, statement)
+
+
+def change(opened, statement):
+    with opened._connected() as at, opened._asked(at, statement):
+        pass
 
 
 def test_the_command_line_asks_a_database_again_without_the_query(tmp_path, capsys):

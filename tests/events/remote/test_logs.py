@@ -13,6 +13,7 @@ from onlinegcp.errors import DataError
 from onlinegcp.events import from_events
 from onlinegcp.events.remote.logs import EventLog, LogBatch
 from onlinegcp.run import Run
+from onlinegcp.run.checkpoint import write_checkpoint
 
 SETTINGS = {"time": "when", "every": "1d", "modes": ["pu", "do"]}
 
@@ -49,7 +50,11 @@ def rows_of_days(n_days=9, seed=0):
         for _ in range(0 if day == 4 else rng.integers(3, 15)):
             late = rng.random() < 0.1 and day
             date = run_tools.START + datetime.timedelta(days=int(day - late))
-            row = {"when": f"{date}T08:00", "pu": f"z{rng.integers(4)}", "do": f"z{rng.integers(4)}"}
+            row = {
+                "when": f"{date}T08:00",
+                "pu": f"z{rng.integers(4)}",
+                "do": f"z{rng.integers(4)}",
+            }
             if rng.random() < 0.1:
                 row["when" if rng.random() < 0.5 else "do"] = None
             rows.append(row)
@@ -61,12 +66,19 @@ def counters(stream):
     return {name: state[name] for name in ("n_slices", "n_events", "n_late", "n_null", "closed")}
 
 
+def open_cells(stream):
+    kept = stream.state()["open"]
+    cells = zip(*kept["cells"]["labels"], kept["cells"]["total"], strict=True)
+    return {**kept, "cells": sorted(cells)}
+
+
 def content(slices):
     return [(x.time, x.shape, x.index.tolist(), x.value.tolist()) for x in slices]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("batch", [1, 7, 1000])
+@pytest.mark.parametrize("batch", [2, 7, 1000])
 def test_a_log_goes_on_after_any_slice_without_losing_or_repeating_a_row(seed, batch):
     rows = rows_of_days(seed=seed)
     whole = from_events(ListLog(rows, batch), **SETTINGS)
@@ -83,15 +95,16 @@ def test_a_log_goes_on_after_any_slice_without_losing_or_repeating_a_row(seed, b
         assert first + content(rest) == wanted
         assert counters(rest) == counters(whole)
         # The open bin is kept, and the log done with.
-        assert rest.state()["open"] == whole.state()["open"] is not None
+        assert open_cells(rest) == open_cells(whole)
         assert rest.state()["positions"] == {"a list": len(rows)}
         assert cut == 0 or log.asked[0] > 0
 
 
+@pytest.mark.slow
 def test_rows_that_come_in_pieces_make_the_run_they_make_at_once(tmp_path):
-    rows = rows_of_days(20, seed=5)
-    log = ListLog(rows)
-    assert isinstance(log, EventLog)
+    # One row in the last bin: its cells are kept in the order in which they came.
+    rows = [*rows_of_days(20, seed=5), {"when": "2018-02-01T00:00", "pu": "z0", "do": "z1"}]
+    assert isinstance(ListLog(rows), EventLog)
     for path, ends in (("pieces", [60, 61, 100, len(rows)]), ("whole", [len(rows)])):
         log = ListLog([])
         for end in ends:
@@ -112,9 +125,9 @@ def test_nothing_is_acknowledged_before_it_is_stored(tmp_path, monkeypatch):
     log = ListLog(rows_of_days())
     stored = []
 
-    def write(folder, point, real=__import__("onlinegcp.run.loop").run.loop.write_checkpoint):
+    def write(folder, point):
         assert len(log.acknowledged) == len(stored)
-        real(folder, point)
+        write_checkpoint(folder, point)
         stored.append(point.events["positions"]["a list"])
 
     monkeypatch.setattr("onlinegcp.run.loop.write_checkpoint", write)
@@ -139,5 +152,5 @@ def test_a_log_is_a_source_of_its_own(tmp_path):
     rows = rows_of_days()
     with pytest.raises(DataError, match="on their own"):
         from_events([ListLog(rows), ListLog(rows)], **SETTINGS)
-    with pytest.raises(DataError, match="read twice|twice"):
+    with pytest.raises(DataError, match="twice"):
         from_events(ListLog(rows), **SETTINGS, top=3)

@@ -1,6 +1,6 @@
 """Names of the columns of an Arrow stream, whatever their types.
 
-Polars has them, too, but only where it knows all types; a column that nobody asks for may be of any.
+Polars has them, too, but only where it knows all types; a column nobody asks for may be of any.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -81,6 +82,7 @@ class Database:
         self._conditions: list[str] = []
         self._rows: dict[int, int] = {}  # rows by bin, of the last ones
         self._columns: list[str] | None = None
+        self._numeric: set[str] = set()  # columns of numbers that come as text
 
     @property
     def described(self) -> dict[str, Any]:
@@ -142,6 +144,8 @@ class Database:
         columns = []
         for column in rows.iter_columns():
             if isinstance(column.dtype, pl.Extension):
+                if '"numeric"' in (column.dtype.ext_metadata() or ""):
+                    self._numeric.add(column.name)
                 column = column.ext.storage()  # numbers of any length are text
             if column.dtype == pl.Binary:
                 raise DataError(
@@ -216,11 +220,17 @@ class Database:
 
     def _literal(self, reader: RowReader) -> TimeLiteral | None:
         """How times are written in a query, by one of them."""
+        import polars as pl
+
         assert self._time is not None
         time = _quoted(self._time)
         asking = f"{self._asking(time, [f'{time} is not null'])} limit 1"
-        found = self._table(asking)
-        return TimeLiteral(found.to_series(), reader.time, self.name) if found.height else None
+        found = self._table(asking).to_series()
+        if not len(found):
+            return None
+        if self._time in self._numeric:
+            found = found.cast(pl.Float64)
+        return TimeLiteral(found, reader.time, self.name)
 
     def _late(self, starts: Sequence[str]) -> int:
         """Rows that have come to bins since they were closed; they then count as known."""
@@ -228,8 +238,8 @@ class Database:
             return 0
         time = _quoted(str(self._time))
         sums = ", ".join(
-            f"sum(case when {time} >= {one} and {time} < {two} then 1 else 0 end)"
-            for one, two in zip(starts, starts[1:], strict=False)
+            f"sum(case when {time} >= {one} and {time} < {two} then 1 else 0 end) as n{position}"
+            for position, (one, two) in enumerate(itertools.pairwise(starts))
         )
         asking = self._asking(sums, [f"{time} >= {starts[0]}", f"{time} < {starts[-1]}"])
         found = [int(n or 0) for n in self._table(asking).row(0)]

@@ -1,4 +1,4 @@
-"""Packages that not everybody needs: imported when asked for, or an error that says how to get them."""
+"""Packages that not everybody needs: imported when asked for, or an error says how to get them."""
 
 from __future__ import annotations
 

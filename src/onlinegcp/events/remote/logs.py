@@ -1,8 +1,8 @@
 """Logs: rows that are appended and read in order, each batch with its position.
 
 The position is stored in the run together with what was learned, and given back when the run goes
-on. So a kill neither loses a row nor repeats one, whatever the log itself remembers. The log hears of
-a position only when it is stored.
+on. So a kill neither loses a row nor repeats one, whatever the log itself remembers. The log hears
+of a position only when it is stored.
 
 `RedisStream` is one; Kafka and its relatives need an object with the two methods of `EventLog`.
 """
@@ -112,7 +112,10 @@ class LogPlace:
             if new:  # later a row without some column is one with a null
                 check_columns(wanted, known, self.name)
                 new = False
-            frame = pl.concat(part.frames([name for name in wanted if name in known]))
+            frames = list(part.frames(known))
+            if not frames:
+                continue
+            frame = pl.concat(frames)
             absent = [pl.lit(None).alias(name) for name in wanted if name not in known]
             self._batch, self._first_row = batch, self._next_row
             self._next_row += frame.height

@@ -83,10 +83,12 @@ class RedisStream:
         with self._named():
             last = _START if position is None else str(position["id"])
             self._join(position, last)
+            # Entries ever added up to the last one read; some are gone before the first reading.
+            n_passed = self._n_gone() if position is None else int(position["n"])
             follow = self._options.get("follow", "").lower() in ("yes", "true", "1")
             while True:
                 if last != _START:
-                    self._check_lost(last)
+                    n_passed = self._check_lost(last, n_passed)
                 found = self._server.xreadgroup(
                     self._group,
                     "onlinegcp",
@@ -96,8 +98,8 @@ class RedisStream:
                 )
                 entries = [entry for _, some in _pairs(found) for entry in some]
                 if entries:
-                    yield self._batch(entries, last)
-                    last = entries[-1][0].decode()
+                    yield self._batch(entries, last, n_passed)
+                    last, n_passed = entries[-1][0].decode(), n_passed + len(entries)
                 elif not follow:
                     return
 
@@ -134,32 +136,44 @@ class RedisStream:
         while pending := self._server.xpending_range(self._stream, self._group, "-", last, 1000):
             self._server.xack(self._stream, self._group, *(one["message_id"] for one in pending))
 
-    def _check_lost(self, last: str) -> None:
-        """Refuse to go on where entries after the last one read are gone."""
-        # Servers before version 7 do not tell.
-        deleted = self._server.xinfo_stream(self._stream).get("max-deleted-entry-id", _START)
+    def _n_gone(self) -> int:
+        """Entries that were deleted so far; 0 where the server, before version 7, does not tell."""
+        told = self._server.xinfo_stream(self._stream)
+        return max(0, int(told.get("entries-added", 0)) - int(told["length"]))
+
+    def _check_lost(self, last: str, n_passed: int) -> int:
+        """Refuse to go on where entries after the last one read are gone; how many were passed.
+
+        Trimming deletes from the start, so that more are gone than were passed. One that was
+        deleted by itself is known by its id.
+        """
+        told = self._server.xinfo_stream(self._stream)
+        deleted = told.get("max-deleted-entry-id", _START)
         deleted = deleted.decode() if isinstance(deleted, bytes) else str(deleted)
-        if _order(deleted) <= _order(last):
-            return
+        n_gone = self._n_gone()
+        n_lost = max(n_gone - n_passed, int(_order(deleted) > _order(last)))
+        if n_lost <= 0:
+            return n_passed
         found = (
-            f"entries up to {deleted} were deleted from {self.name} before they were read, which "
-            f"was up to {last}"
+            f"at least {n_lost:,} were deleted from {self.name} after the entry {last}, which was "
+            "the last one read"
         )
         if self._options.get("lost") != "accept":
             raise DataError(
                 f"Entries must be kept until they are read, but {found}. Let the stream keep "
                 "more; add lost=accept to its address to go on without them."
             )
-        logging.getLogger("onlinegcp").warning(found)
+        logging.getLogger("onlinegcp").warning("%s", found)
         self._options.pop("lost")  # it is said of what is gone now, not of what will be
+        return max(n_gone, n_passed)
 
-    def _batch(self, entries: Sequence[Entry], before: str) -> LogBatch:
+    def _batch(self, entries: Sequence[Entry], before: str, n_before: int) -> LogBatch:
         ids = [identity.decode() for identity, _ in entries]
         self._unacknowledged.extend(ids)
         group = self._group
 
-        def position(n: int) -> dict[str, str]:
-            return {"group": group, "id": ids[n - 1] if n else before}
+        def position(n: int) -> dict[str, Any]:
+            return {"group": group, "id": ids[n - 1] if n else before, "n": n_before + n}
 
         return LogBatch(self._table(entries), position)
 

@@ -262,8 +262,11 @@ def newton_poisson(
         if worst <= tolerance or steps == max_steps:
             break
         if exact:
-            # A rejected trial overwrites `hessian`.
-            kept[:] = hessian
+            # A rejected trial overwrites `hessian`. Row by row: Numba takes seconds to compile an
+            # assignment of whole arrays, for the sake of its error message.
+            for r in range(width):
+                for c in range(width):
+                    kept[r, c] = hessian[r, c]
         top = 0.0
         for r in range(rank):
             top = max(top, weights[r])

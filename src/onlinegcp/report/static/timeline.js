@@ -1,32 +1,60 @@
 // Charts along time. All of them share one clock: dragging over one zooms them all, and the one
 // slice under the pointer is marked in every chart.
 
-const clock = {
-  rows: [], x: [], kind: "number", domain: null, charts: new Set(), paper: 0,
+import { draw, known, make, niceTicks, say, tip } from "./charts.js";
+
+export const clock = {
+  rows: [],
+  x: [],
+  kind: "number",
+  domain: null,
+  charts: new Set(),
+  paper: 0,
   load(rows) {
     this.rows = rows;
     const parsed = rows.map((row) => (typeof row.t === "string" ? parseTime(row.t) : NaN));
-    if (rows.length && parsed.every((v) => !Number.isNaN(v))) { this.kind = "date"; this.x = parsed; }
-    else if (rows.length && rows.every((row) => typeof row.t === "number")) { this.kind = "number"; this.x = rows.map((row) => row.t); }
-    else { this.kind = "order"; this.x = rows.map((row) => row.n); }
+    if (rows.length && parsed.every((v) => !Number.isNaN(v))) {
+      this.kind = "date";
+      this.x = parsed;
+    } else if (rows.length && rows.every((row) => typeof row.t === "number")) {
+      this.kind = "number";
+      this.x = rows.map((row) => row.t);
+    } else {
+      this.kind = "order";
+      this.x = rows.map((row) => row.n);
+    }
   },
   full() {
-    const first = this.x[0] ?? 0, last = this.x[this.x.length - 1] ?? 1;
+    const first = this.x[0] ?? 0,
+      last = this.x[this.x.length - 1] ?? 1;
     const half = this.x.length > 1 ? (last - first) / (this.x.length - 1) / 2 : 0.5;
     return [first - half, last + half];
   },
-  range() { return this.domain ?? this.full(); },
-  zoom(domain) { this.domain = domain; this.redraw(); },
-  redraw() { for (const chart of this.charts) chart(); },
+  range() {
+    return this.domain ?? this.full();
+  },
+  zoom(domain) {
+    this.domain = domain;
+    this.redraw();
+  },
+  redraw() {
+    for (const chart of this.charts) chart();
+  },
   nearest(value) {
-    let low = 0, high = this.x.length - 1;
-    while (high - low > 1) { const mid = (low + high) >> 1; if (this.x[mid] < value) low = mid; else high = mid; }
+    let low = 0,
+      high = this.x.length - 1;
+    while (high - low > 1) {
+      const mid = (low + high) >> 1;
+      if (this.x[mid] < value) low = mid;
+      else high = mid;
+    }
     return value - this.x[low] < this.x[high] - value ? low : high;
   },
   // The rows in view, with one more on either side so that lines leave the frame.
   visible() {
     const [low, high] = this.range();
-    let first = this.x.findIndex((v) => v >= low), last = this.x.length - 1;
+    let first = this.x.findIndex((v) => v >= low),
+      last = this.x.length - 1;
     if (first < 0) first = this.x.length;
     while (last > first && this.x[last] > high) last--;
     return [Math.max(0, first - 1), Math.min(this.x.length - 1, last + 1)];
@@ -34,7 +62,7 @@ const clock = {
 };
 
 // ISO text read as it stands: the calendar of the data is shown, not that of the reader.
-function parseTime(text) {
+export function parseTime(text) {
   const found = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?/.exec(text);
   if (!found) return NaN;
   const [, year, month, day, hour = 0, minute = 0, second = 0] = found;
@@ -44,7 +72,7 @@ function parseTime(text) {
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-function sayTime(row, { long = false } = {}) {
+export function sayTime(row, { long = false } = {}) {
   if (row.t === null || row.t === undefined) return `slice ${row.n}`;
   const ms = typeof row.t === "string" ? parseTime(row.t) : NaN;
   if (Number.isNaN(ms)) return String(row.t);
@@ -55,8 +83,13 @@ function sayTime(row, { long = false } = {}) {
 }
 
 function timeTicks(low, high, count) {
-  if (clock.kind !== "date") return niceTicks(low, high, count).filter((v) => clock.kind === "number" || Number.isInteger(v)).map((v) => [v, say(v)]);
-  const day = 864e5, span = high - low, ticks = [];
+  if (clock.kind !== "date")
+    return niceTicks(low, high, count)
+      .filter((v) => clock.kind === "number" || Number.isInteger(v))
+      .map((v) => [v, say(v)]);
+  const day = 864e5,
+    span = high - low,
+    ticks = [];
   const months = span / (30.44 * day);
   if (months / count > 0.7) {
     const step = [1, 2, 3, 6, 12, 24, 60, 120].find((s) => months / s <= count) ?? 240;
@@ -70,29 +103,67 @@ function timeTicks(low, high, count) {
     return ticks;
   }
   const hour = 36e5;
-  const step = [hour / 60, hour / 12, hour / 4, hour, 3 * hour, 6 * hour, 12 * hour, day, 2 * day, 7 * day, 14 * day].find((s) => span / s <= count) ?? 14 * day;
+  const step =
+    [
+      hour / 60,
+      hour / 12,
+      hour / 4,
+      hour,
+      3 * hour,
+      6 * hour,
+      12 * hour,
+      day,
+      2 * day,
+      7 * day,
+      14 * day,
+    ].find((s) => span / s <= count) ?? 14 * day;
   for (let ms = Math.ceil(low / step) * step; ms <= high; ms += step) {
     const date = new Date(ms);
-    ticks.push([ms, step < day && ms % day ? date.toISOString().slice(11, 16) : `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`]);
+    ticks.push([
+      ms,
+      step < day && ms % day
+        ? date.toISOString().slice(11, 16)
+        : `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`,
+    ]);
   }
   return ticks;
 }
 
 /* A frame with axes, a warm-start band, hover and zoom. `paint` adds the marks.
    y: [low, high]; yTicks: [[value, text]]; lines(i): what the tooltip says about row i. */
-function frame(holder, { height = 220, y, yTicks, label, legend, paint, lines, onpick, left = 52, band = true }) {
+export function frame(
+  holder,
+  { height = 220, y, yTicks, label, legend, paint, lines, onpick, left = 52, band = true },
+) {
   const width = clock.paper || Math.max(holder.clientWidth - 24, 280);
   const small = width < 520;
-  const top = 12, bottom = height - 26, right = width - 8;
+  const top = 12,
+    bottom = height - 26,
+    right = width - 8;
   const [low, high] = clock.range();
-  const X = (v) => left + (v - low) / (high - low || 1) * (right - left);
-  const Y = (v) => bottom - (v - y[0]) / (y[1] - y[0] || 1) * (bottom - top);
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, tabindex: 0 });
+  const X = (v) => left + ((v - low) / (high - low || 1)) * (right - left);
+  const Y = (v) => bottom - ((v - y[0]) / (y[1] - y[0] || 1)) * (bottom - top);
+  const svg = draw("svg", {
+    viewBox: `0 0 ${width} ${height}`,
+    role: "img",
+    "aria-label": label,
+    tabindex: 0,
+  });
   const id = `clip-${holder.id}`;
-  svg.append(draw("clipPath", { id }, draw("rect", { x: left, y: 0, width: right - left, height })));
+  svg.append(
+    draw("clipPath", { id }, draw("rect", { x: left, y: 0, width: right - left, height })),
+  );
   for (const [value, text] of yTicks) {
-    svg.append(draw("line", { x1: left, x2: right, y1: Y(value), y2: Y(value), style: "stroke:var(--line)" }),
-      draw("text", { x: left - 8, y: Y(value) + 4, "text-anchor": "end", "font-size": 12 }, text));
+    svg.append(
+      draw("line", {
+        x1: left,
+        x2: right,
+        y1: Y(value),
+        y2: Y(value),
+        style: "stroke:var(--line)",
+      }),
+      draw("text", { x: left - 8, y: Y(value) + 4, "text-anchor": "end", "font-size": 12 }, text),
+    );
   }
   const inner = draw("g", { "clip-path": `url(#${id})` });
   const warm = clock.rows.findIndex((row) => !row.warm);
@@ -101,50 +172,119 @@ function frame(holder, { height = 220, y, yTicks, label, legend, paint, lines, o
   if (end > 0 && band) {
     const edge = end < clock.x.length ? (clock.x[end - 1] + clock.x[end]) / 2 : high;
     if (X(edge) > left) {
-      inner.append(draw("rect", { x: left, y: top - 6, width: Math.max(X(edge) - left, 0), height: bottom - top + 6, style: "fill:var(--wash)" }),
-        draw("line", { x1: X(edge), x2: X(edge), y1: top - 6, y2: bottom, style: "stroke:var(--faint);stroke-dasharray:3 3" }));
+      inner.append(
+        draw("rect", {
+          x: left,
+          y: top - 6,
+          width: Math.max(X(edge) - left, 0),
+          height: bottom - top + 6,
+          style: "fill:var(--wash)",
+        }),
+        draw("line", {
+          x1: X(edge),
+          x2: X(edge),
+          y1: top - 6,
+          y2: bottom,
+          style: "stroke:var(--faint);stroke-dasharray:3 3",
+        }),
+      );
       const late = X(edge) > right - 110;
-      mark = draw("text", { x: X(edge) + (late ? -6 : 6), y: top + 5, "font-size": 11.5, "text-anchor": late ? "end" : "start", class: "halo" }, "warm start ends");
+      mark = draw(
+        "text",
+        {
+          x: X(edge) + (late ? -6 : 6),
+          y: top + 5,
+          "font-size": 11.5,
+          "text-anchor": late ? "end" : "start",
+          class: "halo",
+        },
+        "warm start ends",
+      );
     }
   }
   svg.append(inner);
   for (const [value, text] of timeTicks(low, high, small ? 4 : 9)) {
     if (X(value) < left || X(value) > right) continue;
-    svg.append(draw("line", { x1: X(value), x2: X(value), y1: bottom, y2: bottom + 4, style: "stroke:var(--faint)" }),
-      draw("text", { x: Math.min(X(value), right - 12), y: height - 8, "text-anchor": "middle", "font-size": 12 }, text));
+    svg.append(
+      draw("line", {
+        x1: X(value),
+        x2: X(value),
+        y1: bottom,
+        y2: bottom + 4,
+        style: "stroke:var(--faint)",
+      }),
+      draw(
+        "text",
+        {
+          x: Math.min(X(value), right - 12),
+          y: height - 8,
+          "text-anchor": "middle",
+          "font-size": 12,
+        },
+        text,
+      ),
+    );
   }
-  svg.append(draw("line", { x1: left, x2: right, y1: bottom, y2: bottom, style: "stroke:var(--faint)" }));
+  svg.append(
+    draw("line", { x1: left, x2: right, y1: bottom, y2: bottom, style: "stroke:var(--faint)" }),
+  );
   paint(inner, X, Y, { left, right, top, bottom, width });
   if (mark) svg.append(mark);
-  const cross = draw("line", { y1: top - 6, y2: bottom, style: "stroke:var(--ink);opacity:.45;display:none" });
-  const brush = draw("rect", { y: top - 6, height: bottom - top + 6, style: "fill:var(--accent);opacity:.15;display:none" });
+  const cross = draw("line", {
+    y1: top - 6,
+    y2: bottom,
+    style: "stroke:var(--ink);opacity:.45;display:none",
+  });
+  const brush = draw("rect", {
+    y: top - 6,
+    height: bottom - top + 6,
+    style: "fill:var(--accent);opacity:.15;display:none",
+  });
   svg.append(brush, cross);
 
-  const at = (event) => { const box = svg.getBoundingClientRect(); return (event.clientX - box.left) / box.width * width; };
-  const invert = (px) => low + (Math.max(left, Math.min(right, px)) - left) / (right - left) * (high - low);
+  const at = (event) => {
+    const box = svg.getBoundingClientRect();
+    return ((event.clientX - box.left) / box.width) * width;
+  };
+  const invert = (px) =>
+    low + ((Math.max(left, Math.min(right, px)) - left) / (right - left)) * (high - low);
   const point = (i, event) => {
-    cross.setAttribute("x1", X(clock.x[i])); cross.setAttribute("x2", X(clock.x[i])); cross.style.display = "";
+    cross.setAttribute("x1", X(clock.x[i]));
+    cross.setAttribute("x2", X(clock.x[i]));
+    cross.style.display = "";
     const text = lines(i, event);
     tip.show(event, sayTime(clock.rows[i], { long: true }), text);
   };
-  let from = null, cursor = null;
-  svg.addEventListener("pointerdown", (event) => { if (event.button === 0 && event.pointerType !== "touch") from = at(event); });
+  let from = null,
+    cursor = null;
+  svg.addEventListener("pointerdown", (event) => {
+    if (event.button === 0 && event.pointerType !== "touch") from = at(event);
+  });
   svg.addEventListener("pointermove", (event) => {
     if (!clock.x.length) return;
     const px = at(event);
     if (from !== null && Math.abs(px - from) > 6) {
-      brush.setAttribute("x", Math.max(left, Math.min(px, from))); brush.setAttribute("width", Math.abs(px - from)); brush.style.display = "";
+      brush.setAttribute("x", Math.max(left, Math.min(px, from)));
+      brush.setAttribute("width", Math.abs(px - from));
+      brush.style.display = "";
     }
     cursor = clock.nearest(invert(px));
     point(cursor, event);
   });
   svg.addEventListener("pointerup", (event) => {
-    const start = from; from = null;
+    const start = from;
+    from = null;
     const px = at(event);
-    if (start !== null && Math.abs(px - start) > 6) { tip.hide(); clock.zoom([invert(Math.min(px, start)), invert(Math.max(px, start))]); }
-    else if (onpick && clock.x.length) onpick(clock.nearest(invert(px)));
+    if (start !== null && Math.abs(px - start) > 6) {
+      tip.hide();
+      clock.zoom([invert(Math.min(px, start)), invert(Math.max(px, start))]);
+    } else if (onpick && clock.x.length) onpick(clock.nearest(invert(px)));
   });
-  svg.addEventListener("pointerleave", () => { from = null; cross.style.display = brush.style.display = "none"; tip.hide(); });
+  svg.addEventListener("pointerleave", () => {
+    from = null;
+    cross.style.display = brush.style.display = "none";
+    tip.hide();
+  });
   svg.addEventListener("dblclick", () => clock.zoom(null));
   svg.addEventListener("keydown", (event) => {
     if (event.key === "Escape") return clock.zoom(null);
@@ -154,22 +294,36 @@ function frame(holder, { height = 220, y, yTicks, label, legend, paint, lines, o
     event.preventDefault();
     cursor = Math.max(0, Math.min(clock.x.length - 1, (cursor ?? 0) + move));
     const box = svg.getBoundingClientRect();
-    point(cursor, { clientX: box.left + X(clock.x[cursor]) / width * box.width, clientY: box.top + box.height / 3 });
+    point(cursor, {
+      clientX: box.left + (X(clock.x[cursor]) / width) * box.width,
+      clientY: box.top + box.height / 3,
+    });
   });
   const parts = [];
   if (legend) parts.push(make("div", { class: "legend" }, ...legend));
   parts.push(svg);
-  if (clock.domain) parts.push(make("button", { type: "button", class: "reset", onclick: () => clock.zoom(null) }, "Show all"));
+  if (clock.domain)
+    parts.push(
+      make(
+        "button",
+        { type: "button", class: "reset", onclick: () => clock.zoom(null) },
+        "Show all",
+      ),
+    );
   holder.replaceChildren(...parts);
   return svg;
 }
 
 // A path through the values in view, with gaps where they are unknown.
-function linePath(values, X, Y) {
+export function linePath(values, X, Y) {
   const [first, last] = clock.visible();
-  let path = "", pen = false;
+  let path = "",
+    pen = false;
   for (let i = first; i <= last; i++) {
-    if (!known(values[i])) { pen = false; continue; }
+    if (!known(values[i])) {
+      pen = false;
+      continue;
+    }
     path += `${pen ? "L" : "M"}${X(clock.x[i]).toFixed(1)},${Y(values[i]).toFixed(1)}`;
     pen = true;
   }
@@ -177,8 +331,9 @@ function linePath(values, X, Y) {
 }
 
 // The mean over a week of days, a day of hours, or about a fiftieth of the run.
-function trendWindow() {
-  const n = clock.x.length, step = n > 1 ? (clock.x[n - 1] - clock.x[0]) / (n - 1) : 0;
+export function trendWindow() {
+  const n = clock.x.length,
+    step = n > 1 ? (clock.x[n - 1] - clock.x[0]) / (n - 1) : 0;
   const hours = clock.kind === "date" ? step / 36e5 : 0;
   if (n < 40) return 1;
   const cycle = Math.abs(hours - 24) < 1 ? 7 : Math.abs(hours - 1) < 0.1 ? 24 : 1;
@@ -186,24 +341,37 @@ function trendWindow() {
 }
 
 // A centred running mean; it stays inside what is known.
-function smooth(values, window) {
+export function smooth(values, window) {
   if (window <= 1) return values;
-  const sums = [0], counts = [0], half = Math.floor(window / 2);
-  values.forEach((v, i) => { sums.push(sums[i] + (known(v) ? v : 0)); counts.push(counts[i] + (known(v) ? 1 : 0)); });
+  const sums = [0],
+    counts = [0],
+    half = Math.floor(window / 2);
+  values.forEach((v, i) => {
+    sums.push(sums[i] + (known(v) ? v : 0));
+    counts.push(counts[i] + (known(v) ? 1 : 0));
+  });
   return values.map((v, i) => {
     if (!known(v)) return null;
-    const a = Math.max(0, i - half), b = Math.min(values.length, i + window - half);
+    const a = Math.max(0, i - half),
+      b = Math.min(values.length, i + window - half);
     return (sums[b] - sums[a]) / (counts[b] - counts[a]);
   });
 }
 
-function extent(lists, { zero = false } = {}) {
+export function extent(lists, { zero = false } = {}) {
   const [first, last] = clock.visible();
-  let low = zero ? 0 : Infinity, high = zero ? 0 : -Infinity;
-  for (const values of lists) for (let i = first; i <= last; i++) if (known(values[i])) { low = Math.min(low, values[i]); high = Math.max(high, values[i]); }
+  let low = zero ? 0 : Infinity,
+    high = zero ? 0 : -Infinity;
+  for (const values of lists)
+    for (let i = first; i <= last; i++)
+      if (known(values[i])) {
+        low = Math.min(low, values[i]);
+        high = Math.max(high, values[i]);
+      }
   if (!(high >= low)) return [0, 1];
   const room = (high - low) * 0.06 || Math.abs(high) * 0.1 || 1;
   return [zero && low === 0 ? 0 : low - room, high + room];
 }
 
-const swatch = (color, name, style = "") => make("span", {}, make("i", { class: `swatch ${style}`, style: `--c:${color}` }), name);
+export const swatch = (color, name, style = "") =>
+  make("span", {}, make("i", { class: `swatch ${style}`, style: `--c:${color}` }), name);

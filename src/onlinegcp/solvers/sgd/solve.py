@@ -56,6 +56,8 @@ class SgdSettings:
         (errata row 7).
     max_fails
         Stop after more than this many failed epochs; None never stops.
+    take_back
+        Undo epochs that raise the objective; False keeps all of them.
     dtype
         "float64" or "float32".
     """
@@ -71,6 +73,7 @@ class SgdSettings:
     lower: float | None = None
     tolerance: float = 0.0
     max_fails: int | None = None
+    take_back: bool = True
     dtype: str = "float64"
 
     def __post_init__(self) -> None:
@@ -230,6 +233,7 @@ def solve_sgd(
         candidate = engine.objective(objective_key)
         # Written so that NaN fails, too; a start that is itself NaN accepts any number.
         kept = candidate <= objective or (math.isnan(objective) and not math.isnan(candidate))
+        kept = kept or not settings.take_back
         decrease = objective - candidate
         if kept:
             descent.accept()

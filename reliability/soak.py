@@ -1,0 +1,192 @@
+"""A run killed a hundred times and out of disk twice equals one that nobody touched.
+
+    python -m reliability.soak --slices 1000000 --kills 100
+
+Each slice is small, so that a million of them take an hour or two rather than a week; what is
+tested is the run, not the solver. The result is told as a table: time per slice and memory in each
+tenth of the stream, and whether both runs are equal to the last bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from onlinegcp import runlog
+from onlinegcp.errors import StateError
+from onlinegcp.run import Run
+from onlinegcp.slices import Slice
+from onlinegcp.storage.archive import read_archive
+from onlinegcp.streaming import OnlineGCP
+
+SHAPE = (4, 3)
+FLAT = 1.25  # how much more the last tenth may take than the third
+
+
+def slices(first: int, last: int) -> Iterator[Slice]:
+    """Slices by number: any process makes the same ones."""
+    for number in range(first, last):
+        rng = np.random.default_rng(number)
+        level = 3.0 + 2.0 * np.sin(number / 7.0)
+        yield Slice.dense(rng.poisson(level, SHAPE).astype(float), time=number)
+
+
+def learn(folder: Path, n_slices: int, limit: int | None) -> None:
+    """What the process does that is killed: begin a run or go on with it."""
+    if limit is not None:
+        # A disk that is full refuses to make a file longer; so does this.
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    if (folder / runlog.RUN).exists():
+        run = Run.open(folder)
+    else:
+        run = Run.create(folder, OnlineGCP(2, "poisson", init_slices=5), modes=["a", "b"])
+    with run:
+        first = 0 if run.last_time is None else int(run.last_time) + 1
+        every = max(1, n_slices // 100)
+        began = time.process_time()
+
+        def tell(news: object) -> None:
+            nonlocal began
+            if (run.n_steps + run.warming_up) % every == 0:
+                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+                now = time.process_time()
+                print(json.dumps([run.n_steps, now - began, peak]), flush=True)
+                began = now
+
+        run.learn(slices(first, n_slices), progress=tell)
+
+
+def main() -> int:
+    """Run the soak test; 0 if all of it held."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--slices", type=int, default=1_000_000)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--full", type=int, default=2, help="times that the disk is full")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="where to work; a temporary one by default")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--limit", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child is not None:
+        try:
+            learn(given.child, given.slices, given.limit)
+        except StateError as error:
+            print(error, file=sys.stderr)
+            return 3
+        return 0
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="soak-"))
+    try:
+        return _soak(folder, given)
+    finally:
+        if given.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _soak(folder: Path, given: argparse.Namespace) -> int:
+    _child(folder / "warm", 10)  # compiles
+    began = time.monotonic()
+    _child(folder / "start", 10)
+    startup = time.monotonic() - began
+    began = time.monotonic()
+    whole, marks = _child(folder / "whole", given.slices)
+    assert whole == 0, "the run that nobody touches failed"
+    took = time.monotonic() - began
+    print(f"untouched: {given.slices:,} slices in {took:,.0f} s")
+    rng = random.Random(given.seed)
+    events = ["kill"] * given.kills + ["full"] * given.full
+    rng.shuffle(events)
+    for number, event in enumerate(events, 1):
+        target = folder / "touched"
+        if event == "kill":
+            # Mostly while slices are learned, now and then before the first of them.
+            share = 2.0 * max(0.0, took - startup) / max(1, len(events))
+            early = rng.random() < 0.1
+            patience = rng.uniform(0.0, startup) if early else startup + rng.uniform(0.0, share)
+            code, _ = _child(target, given.slices, patience=patience)
+            assert code in (0, -signal.SIGKILL), f"a run that was killed ended with {code}"
+        else:
+            size = (target / runlog.STEPS).stat().st_size if target.exists() else 0
+            code, _ = _child(target, given.slices, limit=max(size, 4096) + rng.randrange(2000))
+            assert code in (0, 3), f"a run with a full disk ended with {code}"
+        print(f"{number:>4} {event}: {_n_steps(target):,} slices are kept", flush=True)
+    code, _ = _child(folder / "touched", given.slices)
+    assert code == 0, f"the last run ended with {code}"
+    damaged = [v for v in runlog.verify(folder / "touched") if not v.whole]
+    assert not damaged, damaged
+    _compare(folder / "touched", folder / "whole")
+    print(f"{given.kills} kills and {given.full} full disks later: equal to the last bit")
+    return _flat(marks)
+
+
+def _child(
+    folder: Path, n_slices: int, patience: float | None = None, limit: int | None = None
+) -> tuple[int, list[list[float]]]:
+    words = [sys.executable, "-m", "reliability.soak", "--child", str(folder)]
+    words += ["--slices", str(n_slices), *([] if limit is None else ["--limit", str(limit)])]
+    with tempfile.TemporaryFile("w+") as told:
+        process = subprocess.Popen(words, stdout=told, stderr=subprocess.DEVNULL, env=os.environ)
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        told.seek(0)
+        lines = [line for line in told.read().splitlines() if line.endswith("]")]
+    return process.returncode, [json.loads(line) for line in lines]
+
+
+def _n_steps(folder: Path) -> int:
+    try:
+        return sum(line.endswith(b"\n") for line in (folder / runlog.STEPS).open("rb"))
+    except OSError:
+        return 0
+
+
+def _compare(touched: Path, whole: Path) -> None:
+    own = ("seconds", "crc")
+    with (touched / runlog.STEPS).open("rb") as ours, (whole / runlog.STEPS).open("rb") as theirs:
+        for number, (one, two) in enumerate(zip(ours, theirs, strict=True), 1):
+            first, second = (
+                {k: v for k, v in json.loads(line).items() if k not in own} for line in (one, two)
+            )
+            assert first == second, f"line {number} differs"
+    kind = runlog.CHECKPOINT_KIND
+    arrays, _ = read_archive(touched / runlog.CHECKPOINT, kind)
+    wanted, _ = read_archive(whole / runlog.CHECKPOINT, kind)
+    assert arrays.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert arrays[name].tobytes() == array.tobytes(), f"{name} differs"
+
+
+def _flat(marks: list[list[float]]) -> int:
+    """Whether neither time per slice nor memory grows along the stream."""
+    tenth = max(1, len(marks) // 10)
+    rows = []
+    for start in range(0, len(marks), tenth):
+        part = marks[start : start + tenth]
+        seconds = sorted(seconds for _, seconds, _ in part)
+        rows.append((part[-1][0], seconds[len(seconds) // 2], part[-1][2]))
+    for n_steps, seconds, peak in rows:
+        print(f"{n_steps:>12,.0f} slices  {seconds:8.3f} s per hundredth  {peak:6,.0f} MB at most")
+    early, late = rows[min(2, len(rows) - 1)], rows[-1]
+    flat = late[1] <= FLAT * early[1] and late[2] <= FLAT * early[2]
+    print("time and memory are flat" if flat else "time or memory GROWS")
+    return 0 if flat else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,242 @@
+"""Telling rows that were read before from rows that come late.
+
+A source that is given again, as after an interruption, starts with rows of bins that are closed.
+Those were learned, and are passed over. But a file may also hold the rest of a day whose first half
+was learned, and those rows are lost unless somebody says so. What tells the two apart is a
+fingerprint of each of the bins closed last: number of rows, which cells, and their sum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from onlinegcp.events.cells import Cells, Entries
+from onlinegcp.events.modes import Mode
+from onlinegcp.events.vocabulary import Ids, Vocabulary
+
+Marks = npt.NDArray[np.uint64]
+Mark = Marks | None
+
+# Bins that are remembered. Rows of earlier ones are judged by what was found of these.
+KEPT = 32
+# What was offered for one bin, the rows that were learned first.
+OFFERS = 4
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: spreads what it multiplies
+
+
+@final
+@dataclass(frozen=True)
+class Print:
+    """Fingerprint of the rows of a bin: it does not depend on their order."""
+
+    n_rows: int
+    cells: int
+    total: float
+
+    def is_of(self, other: Print) -> bool:
+        """Whether two are of the same rows; sums may differ by rounding."""
+        same = (self.n_rows, self.cells) == (other.n_rows, other.cells)
+        return same and math.isclose(self.total, other.total, rel_tol=1e-9, abs_tol=1e-300)
+
+
+def print_of(entries: Entries, marks: Sequence[Mark], n_rows: int) -> Print:
+    """Fingerprint of one entry per cell.
+
+    Parameters
+    ----------
+    entries
+        The cells, by id or code.
+    marks
+        A number per id or code of each mode, from `LabelMarks`.
+    n_rows
+        Rows they were made of.
+    """
+    mixed = np.zeros(len(entries), dtype=np.uint64)
+    for ids, known in zip(entries.ids, marks, strict=True):
+        mixed = (mixed ^ (ids.astype(np.uint64) if known is None else known[ids])) * _ODD
+        mixed ^= mixed >> np.uint64(29)
+    total = 0.0 if entries.total is None else float(entries.total.sum())
+    return Print(n_rows, int(mixed.sum()), total)
+
+
+@final
+class LabelMarks:
+    """A number for each label that does not change between programs, by id or by code."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bool], Marks] = {}
+
+    def of_ids(self, modes: Sequence[Mode], vocabularies: Mapping[str, Vocabulary]) -> list[Mark]:
+        """The numbers of the ids of every mode; None where a code means the same always."""
+        return [self._of(mode, vocabularies.get(mode.name), by_id=True) for mode in modes]
+
+    def of_codes(self, modes: Sequence[Mode], vocabularies: Mapping[str, Vocabulary]) -> list[Mark]:
+        """The numbers of the codes of every mode."""
+        return [self._of(mode, vocabularies.get(mode.name), by_id=False) for mode in modes]
+
+    def _of(self, mode: Mode, vocabulary: Vocabulary | None, *, by_id: bool) -> Mark:
+        if vocabulary is None:
+            return None
+        labels = vocabulary.arrived if by_id else vocabulary.labels
+        known = self._known.get((mode.name, by_id), np.empty(0, dtype=np.uint64))
+        if len(known) != len(labels):
+            new = b"".join(
+                hashlib.blake2b(label.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+                for label in labels[len(known) :]
+            )
+            known = np.concatenate([known, np.frombuffer(new, dtype="<u8").astype(np.uint64)])
+            self._known[mode.name, by_id] = known
+        return known
+
+
+@final
+class Seen:
+    """Fingerprints of the bins closed last.
+
+    For each bin it holds what was learned and what was offered and found late since, so that
+    rows count as late once, however often their source is read.
+    """
+
+    def __init__(self) -> None:
+        self.offers: dict[int, list[Print]] = {}
+
+    def note(self, key: int, found: Print) -> None:
+        """Remember a bin that has just been closed, or what was offered for it later."""
+        self.offers.setdefault(key, []).append(found)
+        del self.offers[key][OFFERS:]
+        while len(self.offers) > KEPT:
+            del self.offers[min(self.offers)]
+
+    def state(self) -> list[list[Any]]:
+        """What must be kept, ready for JSON."""
+        return [
+            [key, [[one.n_rows, f"{one.cells:016x}", one.total] for one in prints]]
+            for key, prints in self.offers.items()
+        ]
+
+    def restore(self, state: Sequence[Sequence[Any]]) -> None:
+        self.offers = {
+            int(key): [Print(int(n), int(cells, 16), float(total)) for n, cells, total in prints]
+            for key, prints in state
+        }
+
+
+@final
+class Passing:
+    """The rows at the start of a source whose bins are closed, while they are passed over.
+
+    Parameters
+    ----------
+    seen
+        What is known of the bins.
+    cells
+        Makes an empty bin.
+    marks
+        Numbers for the ids of every mode, from `LabelMarks`.
+
+    Attributes
+    ----------
+    n_again
+        Rows that were read before.
+    late
+        Rows that were not, by bin.
+    first_late
+        Where the first of them is.
+    """
+
+    def __init__(
+        self,
+        seen: Seen,
+        cells: Callable[[], Cells],
+        marks: Callable[[], list[Mark]],
+    ) -> None:
+        self.n_again = 0
+        self.late: dict[int, int] = {}
+        self.first_late: tuple[int, str] | None = None
+        self._seen, self._cells, self._marks = seen, cells, marks
+        self._known = bool(seen.offers)  # states of older versions know nothing
+        self._from = min(seen.offers, default=0)
+        self._key: int | None = None
+        self._whole = cells()  # all rows of the bin
+        self._first: list[tuple[Print, Cells]] = []  # as many as each of the offers has
+        self._where = ""
+        self._doubtful: dict[int, int] = {}  # rows that are judged by the others
+        self._n_same = 0
+
+    def add(
+        self,
+        key: int,
+        ids: Sequence[Ids],
+        values: npt.NDArray[np.float64] | None,
+        where: str,
+    ) -> None:
+        """Rows of one bin, in the order they come."""
+        if self._key is not None and self._key != key:
+            self._judge()
+        if key < self._from or not self._known:
+            self.doubt(key, len(ids[0]))
+            return
+        if self._key is None:
+            self._key, self._where = key, where
+            self._whole = self._cells()
+            self._first = [(offer, self._cells()) for offer in self._seen.offers.get(key, ())]
+        self._whole.add(ids, values)
+        for offer, cells in self._first:
+            if room := max(0, offer.n_rows - cells.n_rows):
+                cells.add([part[:room] for part in ids], None if values is None else values[:room])
+
+    def doubt(self, key: int, n_rows: int) -> None:
+        """Rows of a bin that is not remembered, or that came out of order."""
+        self._doubtful[key] = self._doubtful.get(key, 0) + n_rows
+
+    def finish(self) -> None:
+        """Judge what is left: the bins have been passed, or the source is at its end."""
+        self._judge()
+        # Who brought the same rows of the latest bins brings the same rows of earlier ones.
+        again = not self._known or (self._n_same and not self.late)
+        for key, n_rows in self._doubtful.items():
+            if again:
+                self.n_again += n_rows
+            else:
+                self.late[key] = self.late.get(key, 0) + n_rows
+        self._doubtful = {}
+
+    def _judge(self) -> None:
+        if self._key is None:
+            return
+        key, self._key = self._key, None
+        marks, n_rows = self._marks(), self._whole.n_rows
+        same = [offer.n_rows for offer, cells in self._first if offer.is_of(_print(cells, marks))]
+        learned = bool(self._first) and self._first[0][0].n_rows in same
+        if n_rows in same:
+            self.n_again += n_rows
+            self._n_same += 1
+            return
+        # A file that has grown since brings the rows that were learned once more.
+        n_again = self._first[0][0].n_rows if learned else 0
+        self.n_again += n_again
+        self._n_same += learned
+        self.late[key] = self.late.get(key, 0) + n_rows - n_again
+        if self.first_late is None:
+            self.first_late = key, self._where
+        self._seen.note(key, _print(self._whole, marks))
+
+
+def _print(cells: Cells, marks: Sequence[Mark]) -> Print:
+    if cells.empty:
+        return Print(cells.n_rows, 0, 0.0)
+    return print_of(cells.fold(), marks, cells.n_rows)
+
+
+def restored(state: Mapping[str, Any]) -> Seen:
+    """What the state of a stream knows; nothing where an older version wrote it."""
+    seen = Seen()
+    seen.restore(state.get("seen", ()))
+    return seen

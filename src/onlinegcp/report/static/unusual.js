@@ -1,0 +1,339 @@
+// Odd slices: their chart, the list, and why one is odd.
+
+import {
+  bars,
+  byId,
+  compact,
+  draw,
+  known,
+  make,
+  niceTicks,
+  percent,
+  say,
+  saySmall,
+  superscript,
+} from "./charts.js";
+import { page, picked, setPicked } from "./state.js";
+import { clock, extent, frame, linePath, sayTime, swatch } from "./timeline.js";
+
+const surprise = (p) => (known(p) ? Math.min(-Math.log10(Math.max(p, 1e-320)), 16) : 0);
+export const worst = (row) => (row.a ? Math.min(row.a.p ?? 1, row.a.volume_p ?? 1) : 1);
+
+export function renderUnusual() {
+  const rows = page.steps.rows,
+    holder = byId("timeline");
+  const scored = rows.some((row) => row.a);
+  if (!scored) {
+    holder.replaceChildren(make("p", { class: "empty" }, "No slice has been scored yet."));
+    byId("volume").hidden = true;
+    byId("ranking").replaceChildren();
+    return;
+  }
+  byId("volume").hidden = false;
+  const high = Math.max(4, ...rows.map((row) => surprise(worst(row)))) * 1.08;
+  frame(holder, {
+    height: 240,
+    y: [0, high],
+    yTicks: niceTicks(0, high, 5)
+      .map((v) => [v, v === 0 ? "1" : `10${superscript(-Math.round(v * 10) / 10)}`])
+      .filter(([v]) => Number.isInteger(v)),
+    label: "How unlikely each slice was",
+    legend: [
+      swatch("var(--alert)", "Pattern", "dot"),
+      swatch("var(--volume)", "Volume", "square"),
+      swatch("var(--faint)", "Not flagged", "dot"),
+      make("span", {}, "Height: p-value, the chance of a slice this odd"),
+    ],
+    lines: (i) =>
+      rows[i].a
+        ? [
+            ["Pattern p", saySmall(rows[i].a.p)],
+            ["Volume p", saySmall(rows[i].a.volume_p)],
+            ["Total", say(rows[i].a.total)],
+            ["Expected", say(rows[i].a.expected_total)],
+          ]
+        : [["Warm start", "not scored"]],
+    onpick: (i) => nearbyPick(i),
+    paint(group, X, Y, { left, right }) {
+      const level = Y(surprise(page.run.level));
+      group.append(
+        draw("line", {
+          x1: left,
+          x2: right,
+          y1: level,
+          y2: level,
+          style: "stroke:var(--soft);stroke-dasharray:4 3",
+        }),
+        draw(
+          "text",
+          { x: right - 4, y: level - 5, "text-anchor": "end", "font-size": 11.5 },
+          `level ${percent(page.run.level)}`,
+        ),
+      );
+      const [first, last] = clock.visible(),
+        flagged = [];
+      let grey = "";
+      for (let i = first; i <= last; i++) {
+        const row = rows[i];
+        if (!row.a) continue;
+        if (row.a.flagged) flagged.push(i);
+        else grey += `M${X(clock.x[i]).toFixed(1)},${Y(surprise(worst(row))).toFixed(1)}h0`;
+      }
+      group.append(
+        draw("path", {
+          d: grey,
+          style: "stroke:var(--faint);stroke-width:4;stroke-linecap:round;opacity:.65",
+        }),
+      );
+      for (const i of flagged) {
+        const row = rows[i],
+          x = X(clock.x[i]),
+          y = Y(surprise(worst(row)));
+        const volume = row.a.kind === "volume";
+        const mark = volume
+          ? draw("rect", {
+              x: x - 4,
+              y: y - 4,
+              width: 8,
+              height: 8,
+              transform: `rotate(45 ${x} ${y})`,
+            })
+          : draw("circle", { cx: x, cy: y, r: 5 });
+        mark.setAttribute("class", "flag");
+        mark.setAttribute("data-number", row.n);
+        const fill = volume ? "var(--volume)" : "var(--alert)";
+        mark.style.cssText = `fill:${fill};stroke:var(--card);stroke-width:1.2;cursor:pointer`;
+        group.append(mark);
+        if (row.n === picked)
+          group.append(
+            draw("circle", {
+              cx: x,
+              cy: y,
+              r: 9,
+              style: "fill:none;stroke:var(--ink);stroke-width:1.5",
+            }),
+          );
+      }
+    },
+  });
+  const total = rows.map((row) => row.total),
+    expected = rows.map((row) => row.a?.expected_total);
+  const y = extent([total, expected], { zero: true });
+  frame(byId("volume"), {
+    height: 170,
+    y,
+    yTicks: niceTicks(y[0], y[1], 3).map((v) => [v, compact(v)]),
+    label: "Total of each slice and the total expected",
+    legend: [
+      swatch("var(--c7)", "Total of the slice"),
+      swatch("var(--volume)", "Expected", "dash"),
+    ],
+    lines: (i) => [
+      ["Total", say(total[i])],
+      ["Expected", say(expected[i])],
+    ],
+    onpick: (i) => nearbyPick(i),
+    paint(group, X, Y) {
+      group.append(
+        draw("path", {
+          d: linePath(total, X, Y),
+          class: "series",
+          style: "fill:none;stroke:var(--c7);stroke-width:1.4",
+        }),
+        draw("path", {
+          d: linePath(expected, X, Y),
+          class: "series",
+          style: "fill:none;stroke:var(--volume);stroke-width:1.4;stroke-dasharray:2 2.5",
+        }),
+      );
+    },
+  });
+  const order = rows
+    .filter((row) => row.a)
+    .sort((a, b) => b.a.flagged - a.a.flagged || worst(a) - worst(b))
+    .slice(0, 10);
+  const focused = document.activeElement?.closest("#ranking button")?.dataset.number;
+  byId("ranking").replaceChildren(
+    ...order.map((row) =>
+      make(
+        "li",
+        {},
+        make(
+          "button",
+          {
+            type: "button",
+            "data-number": row.n,
+            "aria-current": String(row.n === picked),
+            onclick: () => pick(row.n, true),
+          },
+          make("i", {
+            class: `swatch ${row.a.kind === "volume" ? "square" : "dot"}`,
+            style: `--c:var(--${!row.a.flagged ? "faint" : row.a.kind === "volume" ? "volume" : "alert"})`,
+          }),
+          make("span", {}, sayTime(row)),
+          make("em", {}, `p ${saySmall(worst(row))}`),
+          make("small", {}, reason(row)),
+        ),
+      ),
+    ),
+  );
+  if (focused)
+    byId("ranking").querySelector(`[data-number="${focused}"]`)?.focus({ preventScroll: true });
+  renderDetail();
+}
+
+// A click near a flagged slice means that one.
+function nearbyPick(i) {
+  const [low, high] = clock.range(),
+    reach = (high - low) * 0.012;
+  let best = i;
+  page.steps.rows.forEach((row, j) => {
+    if (
+      row.a?.flagged &&
+      Math.abs(clock.x[j] - clock.x[i]) <= reach &&
+      (!page.steps.rows[best].a?.flagged ||
+        Math.abs(clock.x[j] - clock.x[i]) < Math.abs(clock.x[best] - clock.x[i]))
+    )
+      best = j;
+  });
+  pick(page.steps.rows[best].n);
+}
+
+function pick(number, scroll = false) {
+  setPicked(number);
+  renderUnusual();
+  if (scroll) byId("detail").scrollIntoView({ block: "nearest" });
+}
+
+function reason(row) {
+  const { a } = row;
+  const volume = a.kind ? a.kind === "volume" : (a.volume_p ?? 1) <= (a.p ?? 1);
+  if (volume || !a.cells?.length) {
+    const gap = a.expected_total ? a.total / a.expected_total - 1 : null;
+    const change = gap === null ? "" : ` (${gap > 0 ? "+" : "−"}${percent(Math.abs(gap))})`;
+    return `${say(a.total)}, expected ${say(Math.round(a.expected_total))}${change}`;
+  }
+  const [labels, observed, wanted] = a.cells[0];
+  return `${labels.join(", ")}: ${say(observed)}, expected ${say(wanted, 2)}`;
+}
+
+function renderDetail() {
+  const box = byId("detail");
+  const row = page.steps.rows.find((r) => r.n === picked);
+  if (!row) {
+    box.replaceChildren();
+    return;
+  }
+  const parts = [
+    make(
+      "header",
+      {},
+      make("h3", {}, sayTime(row, { long: true })),
+      row.a?.flagged
+        ? make(
+            "span",
+            { class: `tag ${row.a.kind ?? ""}` },
+            row.a.kind === "volume" ? "Unusual volume" : "Unusual pattern",
+          )
+        : make("span", { class: "tag" }, row.a ? "Not flagged" : "Not scored"),
+      row.held ? make("span", { class: "tag" }, "Not learned") : null,
+    ),
+  ];
+  if (row.a) {
+    parts.push(
+      make(
+        "p",
+        { class: "note" },
+        `Total ${say(row.a.total)}, expected ${say(row.a.expected_total)}. ` +
+          `Volume p ${saySmall(row.a.volume_p)} (z ${say(row.a.volume_z, 2)}), ` +
+          `pattern p ${saySmall(row.a.p)} (z ${say(row.a.z, 2)}).`,
+      ),
+    );
+    if (row.a.cells?.length) {
+      const modes = page.model.modes;
+      // On a phone the labels of a cell share one column.
+      const head = [
+        make("th", { class: "small", scope: "col" }, modes.map((mode) => mode.name).join(", ")),
+        ...modes.map((mode) => make("th", { class: "large", scope: "col" }, mode.name)),
+        ...["Observed", "Expected", "Ratio", "p"].map((text) =>
+          make("th", { class: text === "Ratio" ? "num large" : "num", scope: "col" }, text),
+        ),
+      ];
+      parts.push(
+        make("h4", {}, "Cells that stand out"),
+        make(
+          "div",
+          { class: "scroll", tabindex: 0, role: "group", "aria-label": "Cells that stand out" },
+          make(
+            "table",
+            {},
+            make("thead", {}, make("tr", {}, ...head)),
+            make(
+              "tbody",
+              {},
+              ...row.a.cells.map(([labels, observed, wanted, p]) =>
+                make(
+                  "tr",
+                  {},
+                  make("td", { class: "small" }, labels.join(", ")),
+                  ...labels.map((label) => make("td", { class: "large" }, label)),
+                  make("td", { class: "num" }, say(observed)),
+                  make("td", { class: "num" }, say(wanted, 2)),
+                  make(
+                    "td",
+                    { class: "num large" },
+                    wanted > 0 ? `${say(observed / wanted, 2)}×` : "–",
+                  ),
+                  make("td", { class: "num" }, saySmall(p)),
+                ),
+              ),
+            ),
+          ),
+        ),
+      );
+    } else if (!row.a.cells)
+      parts.push(
+        make(
+          "p",
+          { class: "note" },
+          "The cells of this slice are not in this report, which keeps those of the oddest " +
+            "slices; the run directory has them all.",
+        ),
+      );
+    const why = (row.a.modes ?? []).map((mode, k) =>
+      make(
+        "div",
+        { class: "cell", style: "--c:var(--c7)" },
+        make("h4", {}, `Where it differs: ${page.model.modes[k]?.name ?? k + 1}`),
+        bars(
+          mode.map((entry) => entry[0]),
+          mode.map((entry) => entry[1]),
+        ),
+      ),
+    );
+    if (row.a.components?.some((change) => change)) {
+      const ranked = row.a.components
+        .map((change, r) => [change, page.model.components.findIndex((c) => c.id === r)])
+        .filter(([change, place]) => known(change) && change !== 0 && place >= 0)
+        .sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]))
+        .slice(0, 5);
+      why.push(
+        make(
+          "div",
+          { class: "cell", style: "--c:var(--c7)" },
+          make("h4", {}, "Patterns against their recent mean, in standard deviations"),
+          bars(
+            ranked.map(([, place]) => `Pattern ${place + 1}`),
+            ranked.map(([change]) => change),
+            { format: (change) => (change > 0 ? "+" : "") + say(change, 2) },
+          ),
+        ),
+      );
+    }
+    if (why.length) parts.push(make("div", { class: "why" }, ...why));
+  } else
+    parts.push(
+      make("p", { class: "note" }, "Slices of the warm start are learned together and not scored."),
+    );
+  box.replaceChildren(...parts);
+}

@@ -1,0 +1,95 @@
+"""Making the directory of a run: options are checked first, the lock comes before any file, and a
+run that is to be replaced goes only when the new one has stored its first slice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+from onlinegcp import runlog
+from onlinegcp.errors import StateError
+from onlinegcp.run.sources import SOURCES
+from onlinegcp.runlog.labels import LABELS
+from onlinegcp.streaming import StreamingModel
+from onlinegcp.streaming.options import check_number, check_whole
+
+# In this order whatever is left when they are moved can be opened.
+FILES = (runlog.STEPS, SOURCES, runlog.SYNCED, runlog.CHECKPOINT, LABELS, runlog.RUN)
+# Where the old run waits until the new one has its first slice.
+REPLACED = ".replaced"
+
+
+def anomaly_options(
+    level: float, top: int, period: int, hold_flagged: bool, model: StreamingModel
+) -> dict[str, Any]:
+    """Options of a run, once they and those of its model are known to be possible."""
+    model.check_parameters()
+    return {
+        "level": check_number("level", level, "(0, 1)", "It is a share of slices, such as 0.01."),
+        "top": check_whole("top", top, 0),
+        "period": check_whole("period", period, 1),
+        "hold_flagged": bool(hold_flagged),
+    }
+
+
+def begin(folder: Path, info: dict[str, Any], *, overwrite: bool) -> runlog.Lock:
+    """Make the directory, take its lock, put an old run aside, and write run.json."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateError(
+            f"a run directory was to be made at {folder}, but that failed: "
+            f"{error.strerror or error}. Choose a directory you may write to."
+        ) from error
+    lock = runlog.Lock(folder)
+    lock.acquire()
+    try:
+        if overwrite and (folder / runlog.RUN).exists():
+            _put_aside(folder)
+        try:
+            runlog.write_run_json(folder, info)
+        except BaseException:
+            put_back(folder)
+            raise
+        sweep(folder)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def put_back(folder: Path) -> None:
+    """Make the run that was put aside the one of the directory again, if there is one."""
+    aside = folder / REPLACED
+    if not aside.is_dir():
+        return
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+    for name in FILES:
+        if (aside / name).exists():
+            (aside / name).replace(folder / name)
+    drop(folder)
+
+
+def drop(folder: Path) -> None:
+    """Remove the run that was put aside."""
+    shutil.rmtree(folder / REPLACED, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the half-written files a kill leaves. Hold the lock."""
+    for name in FILES:
+        for stray in folder.glob(f".{name}.*.tmp"):
+            with contextlib.suppress(OSError):
+                stray.unlink()
+
+
+def _put_aside(folder: Path) -> None:
+    drop(folder)
+    (folder / REPLACED).mkdir()
+    for name in FILES:
+        if (folder / name).exists():
+            (folder / name).replace(folder / REPLACED / name)

@@ -1,0 +1,94 @@
+"""Reading every byte of a run once, to say which files are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from onlinegcp.errors import StateError
+from onlinegcp.runlog.files import CHECKPOINT, RUN, STEPS, SYNCED, PathLike
+from onlinegcp.runlog.labels import LABELS
+from onlinegcp.runlog.reading import read_checkpoint, read_run_json
+from onlinegcp.runlog.shapes import check_step
+from onlinegcp.storage.sealed import unseal
+
+SOURCES = "sources.jsonl"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found out about one file.
+
+    Attributes
+    ----------
+    file
+        Its name.
+    whole
+        Whether nothing is wrong with it.
+    text
+        What was found, in words.
+    """
+
+    file: str
+    whole: bool
+    text: str
+
+
+def verify(path: PathLike) -> list[Verdict]:
+    """Check every file of a run against its checksums.
+
+    Parameters
+    ----------
+    path
+        The directory. While it is being written the last line may not be whole yet.
+    """
+    folder = Path(path)
+    readers = {
+        RUN: _settings,
+        **dict.fromkeys((STEPS, LABELS, SOURCES), _lines),
+        **dict.fromkeys((CHECKPOINT, SYNCED), _checkpoint),
+    }
+    present = [name for name in readers if name == RUN or (folder / name).exists()]
+    return [_verdict(folder, name, readers[name]) for name in present]
+
+
+def _verdict(folder: Path, name: str, look: Callable[[Path, str], str]) -> Verdict:
+    try:
+        return Verdict(name, True, look(folder, name))
+    except (StateError, ValueError, OSError) as error:
+        return Verdict(name, False, str(error))
+
+
+def _settings(folder: Path, name: str) -> str:
+    read_run_json(folder)
+    _, sealed = unseal((folder / name).read_bytes())
+    return "whole" if sealed else "readable; written before there were checksums"
+
+
+def _lines(folder: Path, name: str) -> str:
+    n_lines = n_sealed = 0
+    with (folder / name).open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                raise ValueError(f"line {number} has no end")
+            try:
+                record, sealed = unseal(line)
+                if name == STEPS:
+                    check_step(record)
+                    if record.get("number") != number:
+                        raise ValueError(f"it is number {record.get('number')!r}")
+            except ValueError as error:
+                raise ValueError(f"line {number} is damaged: {error}") from error
+            n_lines += 1
+            n_sealed += sealed
+    rest = n_lines - n_sealed
+    old = f", {rest:,} of them written before there were checksums" if rest else ""
+    return f"whole, {n_lines:,} lines{old}"
+
+
+def _checkpoint(folder: Path, name: str) -> str:
+    found = read_checkpoint(folder, name)
+    assert found is not None
+    steps = found[1].get("n_steps")
+    return f"whole, after {steps:,} slices" if isinstance(steps, int) else "whole"

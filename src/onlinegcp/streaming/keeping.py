@@ -1,0 +1,141 @@
+"""What may become a model's state: data of a size that can be learned, and finite numbers only.
+
+Every method and loss goes through here. A slice is looked at before it is learned, and the state
+that a step would leave behind before it takes the place of the old one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.errors import DataError
+from onlinegcp.kernels.blas import blas_threads
+from onlinegcp.slices import Slice
+from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.state import ModelState
+
+# Solvers form fourth powers of values and add up many of them, which must stay below 1e308. A value
+# beyond does not spoil its own step only, but the memory of it, and with it every step after.
+LARGEST = 1e70
+# Numbers up to which arrays are added up together.
+SHORT = 4096
+_PLAIN = frozenset({float, int, str, bool, type(None)})
+
+
+def check_values(x: Slice, where: str) -> None:
+    """Refuse a slice with a value that no method can learn.
+
+    Parameters
+    ----------
+    x
+        The slice.
+    where
+        What to call it.
+    """
+    values = x.value if x.array is None else x.array
+    # Both ends, so that no array of absolute values is made.
+    if not values.size or (values.max() <= LARGEST and values.min() >= -LARGEST):
+        return
+    cell, value = largest_cell(x)
+    raise CellError(
+        f"values of at most {LARGEST:.0e} were needed, but {where} holds {value:.6g} in cell "
+        f"{cell}. Correct it, or scale the data down.",
+        cell,
+    )
+
+
+def learned(
+    learn: Callable[..., tuple[ModelState, StepRecord]],
+    state: ModelState,
+    data: Slice | Sequence[Slice],
+    number: int,
+    seed: int,
+) -> tuple[ModelState, StepRecord]:
+    """What a method's step comes to, if it may be kept.
+
+    Parameters
+    ----------
+    learn
+        The step, called with the other arguments.
+    state, data, number, seed
+        See `StreamingModel._learn`; `data` are several slices for a method that gathers them.
+    """
+    slices = [data] if isinstance(data, Slice) else data
+    try:
+        # What NumPy would only warn of is refused below.
+        with blas_threads(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            found, record = learn(state, data, number, seed)
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        raise not_learned(slices, f"the solver failed ({error})") from error
+    if not is_finite(found):
+        raise not_learned(slices)
+    return found, record
+
+
+def is_finite(state: ModelState) -> bool:
+    """Whether every number of a state is finite."""
+    arrays = [*state.factors, state.weights, state.mean_weights]
+    arrays += [array for array in state.arrays.values() if array.dtype.kind == "f"]
+    if state.live is not None:
+        _gather(state.live, arrays)
+    return all_finite(arrays)
+
+
+def _gather(record: Any, arrays: list[NDArray[Any]]) -> None:
+    """Arrays of a dataclass and of those in it."""
+    for value in vars(record).values():
+        kind = type(value)
+        if kind is np.ndarray:
+            if value.size and value.dtype.kind == "f":
+                arrays.append(value)
+        elif kind not in _PLAIN and hasattr(value, "__dataclass_fields__"):
+            _gather(value, arrays)
+
+
+def all_finite(arrays: Sequence[NDArray[Any]]) -> bool:
+    """Whether arrays hold finite numbers only."""
+    # One sum over all that is short: many calls would cost more than the additions.
+    short = [array.reshape(-1) for array in arrays if array.size <= SHORT]
+    sums = [np.add.reduce(array, axis=None) for array in arrays if array.size > SHORT]
+    if short:
+        sums.append(np.add.reduce(np.concatenate(short)))
+    # A sum can overflow where no number does.
+    return all(map(math.isfinite, sums)) or all(bool(np.isfinite(a).all()) for a in arrays)
+
+
+def not_learned(
+    slices: Sequence[Slice], why: str = "the model would no longer be finite"
+) -> CellError:
+    """The error for slices that no step could take in; names the largest of their cells."""
+    cell, value = max((largest_cell(x) for x in slices), key=lambda found: abs(found[1]))
+    which = "the slice" if len(slices) == 1 else f"the {len(slices)} slices at hand"
+    return CellError(
+        f"data that can be learned were needed, but with {which} {why}. The largest of their "
+        f"values is {value:.6g} in cell {cell}: correct it, scale the data, or choose another "
+        f"loss. The model is as it was before.",
+        cell,
+    )
+
+
+class CellError(DataError):
+    """A slice was refused because of one of its cells, which `cell` names."""
+
+    def __init__(self, message: str, cell: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.cell = cell
+
+
+def largest_cell(x: Slice) -> tuple[tuple[int, ...], float]:
+    """The cell with the largest absolute value, and the value; zeros where nothing is listed."""
+    if x.array is not None:
+        cell = np.unravel_index(int(np.abs(x.array).argmax()), x.array.shape)
+        return tuple(int(i) for i in cell), float(x.array[cell])
+    if not len(x.value):
+        return (0,) * x.ndim, 0.0
+    entry = int(np.abs(x.value).argmax())
+    return tuple(int(i) for i in x.index[entry]), float(x.value[entry])

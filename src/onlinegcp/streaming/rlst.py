@@ -1,0 +1,274 @@
+"""RLST: a basis for whole slices by recursive least squares, then the nearest rank-one patterns."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import numpy as np
+
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import Loss, get_loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers.least_squares import solve_weights
+from onlinegcp.solvers.rank_one import khatri_rao, power_sweep
+from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.options import check_number, check_whole
+from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.warm_start import WarmStart
+
+# Recursive inverses are computed anew when they are this far from being inverses.
+DRIFT = 1e-7
+FAINT = 1e-10  # share of the mean weight that such a repair adds
+# Start weights with a condition beyond this say nothing about some components.
+WORST_CONDITION = 1e10
+
+
+@final
+class RLST(StreamingModel):
+    """Recursive least-squares tracking of complete slices (Nion and Sidiropoulos 2009).
+
+    Fits sum_h forget^(t-h) ||x_h - H s_h||^2 with any H (cells, R), updating H and the pseudo-
+    inverse of its normal equations by one rank-one step per slice, and then takes every column of
+    H for a pattern of rank one by a single power iteration from the old factors. Fast and accurate
+    where factors drift slowly. Needs complete slices, memory for 2 R numbers per cell, and a good
+    start: H is never told that its columns should have rank one, so that what is mixed at the start
+    stays mixed.
+
+    More than two modes are our generalisation: the power iteration runs over all of them.
+
+    Parameters
+    ----------
+    rank
+        Number of components, at most as many as a slice has cells.
+    forget
+        Weight of the past, per slice, in (0, 1].
+    window
+        Slices after which the past is dropped altogether (these slices are kept); None never does.
+    repeats
+        How often a slice is added again, as an option of the authors' code does: it counts it
+        several times.
+    state_limit
+        Most bytes the state may take, about 16 R per cell; twice as much while a slice is learned.
+    init, init_slices, init_starts
+        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
+        `init_starts`.
+    random_state
+        Seed of the warm start.
+
+    References
+    ----------
+    D. Nion, N. Sidiropoulos, Adaptive algorithms to track the PARAFAC decomposition of a
+    third-order tensor, IEEE TSP 2009.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.random((6, 2)), rng.random((5, 2))
+    >>> model = RLST(2, init_slices=4)
+    >>> for _ in range(8):
+    ...     _ = model.partial_fit(Slice.dense(a * rng.random(2) @ b.T))
+    >>> model.n_slices_, model.last_.prequential < 1e-4 * model.last_.norm_squared
+    (8, True)
+    """
+
+    takes_missing = False
+    dense_only = True
+
+    def __init__(
+        self,
+        rank: int,
+        *,
+        forget: float = 0.9,
+        window: int | None = None,
+        repeats: int = 0,
+        state_limit: int = 2**30,
+        init: KTensor | None = None,
+        init_slices: int = 10,
+        init_starts: int = 3,
+        random_state: int | None = 0,
+    ) -> None:
+        self.rank = rank
+        self.forget = forget
+        self.window = window
+        self.repeats = repeats
+        self.state_limit = state_limit
+        self.init = init
+        self.init_slices = init_slices
+        self.init_starts = init_starts
+        self.random_state = random_state
+
+    @property
+    def loss_(self) -> Loss:
+        """The loss the model minimises: gaussian."""
+        return get_loss("gaussian")
+
+    def _check_parameters(self) -> None:
+        check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
+        check_whole("repeats", self.repeats, 0)
+        check_whole("state_limit", self.state_limit, 1)
+        if self.window is not None:
+            check_whole("window", self.window, 2)
+
+    def _get_lower(self) -> float:
+        return -np.inf
+
+    def _may_grow(self) -> bool:
+        return False
+
+    def _largest_state(self, shape: tuple[int, ...]) -> int:
+        cells, window = math.prod(shape), self.window or 0
+        numbers = 2 * cells * self.rank + window * (cells + self.rank)
+        return 8 * (numbers + self.rank * (sum(shape) + 2 * self.rank + 2))
+
+    def _begin(self, start: WarmStart, seed: int) -> ModelState:
+        basis, slices, rows = khatri_rao(start.factors), start.slices, start.rows
+        if self.window is not None:
+            slices, rows = slices[-self.window :], rows[-self.window :]
+        if start.slices:
+            data = np.array([x.to_dense().reshape(-1) for x in slices])
+        else:
+            data = rows @ basis
+        products, sums = rows.T @ data, rows.T @ rows
+        if len(rows) == 0 or np.linalg.cond(sums) > WORST_CONDITION:
+            # As if every component had once been seen alone, faintly.
+            scale = float(np.trace(sums)) / self.rank
+            faint = 0.01 * scale if scale > 0.0 else float(np.mean(start.mean**2)) or 1.0
+            products, sums = products + faint * basis, sums + faint * np.eye(self.rank)
+        arrays = {"sums": sums, "inverse_sums": np.linalg.inv(sums)}
+        arrays["basis"] = arrays["inverse_sums"] @ products
+        arrays["inverse"] = _pseudo_inverse(products)
+        if self.window is not None:
+            arrays["rows"] = rows
+            if not start.slices:
+                shape = tuple(len(a) for a in start.factors)
+                slices = tuple(Slice.dense(x.reshape(shape)) for x in data)
+        weights = start.rows[-1] if start.n_rows else start.mean
+        kept = slices if self.window is not None else ()
+        return ModelState(start.factors, weights, start.mean, arrays, slices=tuple(kept))
+
+    def _learn(
+        self, state: ModelState, x: Slice, number: int, seed: int
+    ) -> tuple[ModelState, StepRecord]:
+        watch = Stopwatch()
+        before = self._weigh(state, x, seed, None)
+        watch.lap("weights")
+        assert x.array is not None
+        values = x.array.reshape(-1)
+        recursion = _Recursion(**{n: a for n, a in state.arrays.items() if n != "rows"})
+        s = recursion.weigh(values)
+        slices, rows = state.slices, state.arrays.get("rows")
+        for turn in range(self.repeats + 1):
+            recursion.decay(self.forget if turn == 0 else 1.0)
+            recursion.add(values, s, 1.0)
+            if turn == 0 and rows is not None and len(slices) == self.window:
+                leaving = slices[0].to_dense().reshape(-1)
+                recursion.add(leaving, rows[0], -(self.forget**self.window))
+            s = recursion.weigh(values)
+        factors = power_sweep(recursion.basis, state.factors)
+        watch.lap("factors")
+        arrays = vars(recursion)
+        if rows is not None and self.window is not None:
+            slices = (*slices, x)[-self.window :]
+            arrays = {**arrays, "rows": np.vstack([rows, s])[-self.window :]}
+        record = write_record(
+            x,
+            number,
+            self.loss_,
+            before=(state.factors, before),
+            after=(factors, s),
+            watch=watch,
+            seed=seed,
+        )
+        mean = running_mean(state.mean_weights, s)
+        return ModelState(factors, s, mean, dict(arrays), slices=slices), record
+
+    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
+        return solve_weights(x, state.factors)
+
+
+class _Recursion:
+    """The basis H and what its updates need, for data D = sum of forget^(t-h) x_h s_h' = H P.
+
+    Attributes
+    ----------
+    basis
+        H', (R, cells).
+    inverse
+        Pseudo-inverse of D, (R, cells).
+    sums, inverse_sums
+        P = sum of forget^(t-h) s_h s_h' and its inverse.
+    """
+
+    def __init__(
+        self,
+        basis: FloatArray,
+        inverse: FloatArray,
+        sums: FloatArray,
+        inverse_sums: FloatArray,
+    ) -> None:
+        self.basis = basis
+        self.inverse = inverse
+        self.sums = sums
+        self.inverse_sums = inverse_sums
+
+    def weigh(self, x: FloatArray) -> FloatArray:
+        """Least-squares weights of a slice under the basis: H+ x = P D+ x."""
+        return np.asarray(self.sums @ (self.inverse @ x))
+
+    def decay(self, forget: float) -> None:
+        """Weigh all that was seen down by `forget`; the basis stays."""
+        if forget != 1.0:
+            self.sums, self.inverse = forget * self.sums, self.inverse / forget
+            self.inverse_sums = self.inverse_sums / forget
+
+    def add(self, x: FloatArray, s: FloatArray, share: float) -> None:
+        """Count slice x with weights s, `share` times; a negative share takes it out again."""
+        with np.errstate(all="ignore"):
+            new = self._recursive(x, s, share)
+            ones = np.ones(len(s))
+            gaps = np.concatenate(
+                [
+                    new.inverse @ ((new.sums @ ones) @ new.basis) - ones,
+                    new.inverse_sums @ (new.sums @ ones) - ones,
+                ]
+            )
+        if not np.max(np.abs(gaps)) < DRIFT:  # which is also true of what is not a number
+            new = self._direct(x, s, share)
+        self.__dict__.update(vars(new))
+
+    def _recursive(self, x: FloatArray, s: FloatArray, share: float) -> _Recursion:
+        # D+ after D + share x s', for D of full column rank.
+        scaled = share * x
+        k, h = self.inverse @ scaled, s @ self.inverse
+        u = scaled - (self.sums @ k) @ self.basis
+        beta, nu, theta = 1.0 + s @ k, u @ u, h @ h
+        sigma = theta * nu + beta**2
+        along = self.inverse @ h
+        p = -nu / beta * along - k
+        steps = np.stack([along / beta + theta / sigma * p, beta / sigma * p], axis=1)
+        inverse = self.inverse + steps @ np.stack([u, h])
+
+        q = self.inverse_sums @ s
+        inverse_sums = self.inverse_sums - np.outer(q, q) * (share / (1.0 + share * (s @ q)))
+        basis = self.basis + np.outer(share * (inverse_sums @ s), x - s @ self.basis)
+        return _Recursion(basis, inverse, self.sums + share * np.outer(s, s), inverse_sums)
+
+    def _direct(self, x: FloatArray, s: FloatArray, share: float) -> _Recursion:
+        """The same without recursion, where rounding or a silent component spoiled it."""
+        sums = self.sums + share * np.outer(s, s)
+        # What nothing is left of keeps its old pattern.
+        faint = FAINT * float(np.trace(sums)) / len(s)
+        faint = faint if faint > np.finfo(float).tiny else 1.0
+        sums = sums + faint * np.eye(len(s))
+        products = self.sums @ self.basis + share * np.outer(s, x) + faint * self.basis
+        inverse_sums = np.asarray(np.linalg.pinv(sums, hermitian=True), np.float64)
+        basis = inverse_sums @ products
+        return _Recursion(basis, _pseudo_inverse(products), sums, inverse_sums)
+
+
+def _pseudo_inverse(products: FloatArray) -> FloatArray:
+    # Laid out as a file gives it back: products of matrices in another order round differently.
+    return np.ascontiguousarray(np.linalg.pinv(products).T, np.float64)
