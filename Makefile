@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SCALE ?= small
 
-.PHONY: chromium check demo test lint docs bench experiment fuzz soak clean
+.PHONY: chromium servers check demo test lint docs bench experiment fuzz soak clean
 
 demo: $(VENV)/.installed
 	$(BIN)/onlinegcp demo
 
-test: $(VENV)/.installed-test chromium
+test: $(VENV)/.installed-test chromium servers
 	$(BIN)/onlinegcp warmup  # once, before two workers compile everything twice
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
@@ -56,6 +56,14 @@ chromium:
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; }; } || \
 	  echo "No Chromium and no way to install it here: browser tests will be skipped."
+
+# Databases and logs are tested with real servers, which the tests start; without one, skipped.
+servers:
+	@{ command -v redis-server && ls /usr/lib/postgresql/*/bin/postgres; } >/dev/null 2>&1 || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+	      --no-install-recommends postgresql redis-server >/dev/null; }; } || \
+	  echo "No PostgreSQL or Redis and no way to install them here: their tests will be skipped."
 
 experiment: $(VENV)/.installed-test
 	$(BIN)/python -m experiments.$(NAME) --scale $(SCALE)

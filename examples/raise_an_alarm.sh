@@ -8,8 +8,8 @@ folder=${1:-$(mktemp -d)}
 cd "$folder"
 python "$here/flights_files.py" months
 
-# What is known so far: June.
-onlinegcp fit months/2013-06.parquet --time date --every 1d --modes dest,carrier,hour \
+# What is known so far: May and June.
+onlinegcp fit months/2013-05.parquet months/2013-06.parquet --time date --every 1d --modes dest,carrier,hour \
     --loss poisson --rank 3 --warm-start 14 --quiet -o nightly.run
 
 # Night after night. Exit code 4 means alarm, any other but 0 that something is wrong. What is odd

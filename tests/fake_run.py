@@ -52,6 +52,8 @@ def make_steps(n_days=365, rank=6, n_iterations=25, seed=0, modes=("dest", "carr
             "seconds": 0.002 + 0.001 * rng.random(),
             "held": False,
             "anomaly": None,
+            "regime": "",
+            "regime_since": None,
         }
         same = [weights[s].sum() for s in range(t - 7, -1, -7)][:4]
         spread.append(-(x.value @ np.log(m / m.sum())) / x.total)

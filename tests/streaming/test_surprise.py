@@ -43,7 +43,8 @@ def test_the_gain_alone_can_raise_the_alarm():
 
 def sum_after(past, value):
     """The first CUSUM after one more loss, the gains standing still."""
-    detector = Surprise(losses=np.array(past), gains=np.full(WINDOW, 1e-3))
+    known = np.array([WINDOW])
+    detector = Surprise(losses=np.array(past), gains=np.full(WINDOW, 1e-3), n_known=known)
     detector.watch(value, value - 1e-3, 1)
     return detector.sums[0]
 

@@ -46,7 +46,7 @@ from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-LEAST = 10  # slices before anything is flagged
+LEAST, LONGEST_START = 10, 60  # slices before anything is flagged, at least and at most
 WATCHED = 16  # heaviest rows of each mode in which a period is looked for
 MOST_SEASONS = 1 << 22  # numbers that the seasons of a mode may take
 COUNTING = 0.5  # least standard deviation of a total's root: half that of Poisson
@@ -204,7 +204,7 @@ class AnomalyTracker:
             surprise = -smallest_of(families[family], len(families))
             statistics["slice"] = surprise
             log_p = log_tail(self._marks("slice"), surprise, EXPONENTIAL)
-        ready = observed and self.n_slices >= LEAST
+        ready = observed and self.n_slices >= self._least()
         kept = np.zeros(0) if weights is None else weights
         return Verdict(
             log_p if ready else 0.0, family, families, whole, rows, newcomers, pairs, kept,
@@ -329,6 +329,10 @@ class AnomalyTracker:
         }
 
     # ---- parts
+
+    def _least(self) -> int:
+        """Slices before anything is flagged: two cycles, or every weekend would be odd."""
+        return max(LEAST, min(2 * self.period, LONGEST_START))
 
     def _marks(self, name: str) -> Marks:
         """What the past of a statistic says."""

@@ -136,7 +136,9 @@ def read_slices(
 
     with Bar(quiet=quiet, what="reading") as bar:
         bar.tell("events")
-        stream = from_events(source_of(sources), **table.settings(), **table.of_the_source())
+        stream = from_events(
+            source_of(sources, table.query), **table.settings(), **table.of_the_source()
+        )
         found = list(itertools.islice(stream, most))
         stream.close()
     if not found:

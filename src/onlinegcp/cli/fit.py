@@ -54,7 +54,8 @@ def fit(
     Parameters
     ----------
     sources
-        Files (parquet, Arrow, CSV, JSON), patterns or directories, or - for standard input.
+        Files (parquet, Arrow, CSV, JSON), patterns or directories, or - for standard input;
+        s3://, gs:// and az:// patterns, redis://host/stream, or a database with --query.
     output
         The run directory to make; by default named after the source.
     plan
@@ -89,6 +90,7 @@ def fit(
     from onlinegcp.errors import DataError
     from onlinegcp.events import from_events
     from onlinegcp.run import Run
+    from onlinegcp.storage.secrets import redacted
 
     made = plan_of(sources, table, model, output)
     complete = not table.missing and output is not None
@@ -111,7 +113,7 @@ def fit(
     settings = table.settings()
     chosen = model.build(table.agg, table.value)
     stream = from_events(
-        source_of(sources),
+        source_of(sources, table.query),
         **settings,
         **table.of_the_source(),
         close_last=not (keep_open or STANDARD_INPUT in sources),
@@ -121,7 +123,7 @@ def fit(
         chosen,
         modes=stream.mode_names,
         events=settings,
-        command=["onlinegcp", *words],
+        command=["onlinegcp", *map(redacted, words)],
         level=level,
         period=season or SEASONS.get(str(table.every)),
         holidays=holidays,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 from onlinegcp.cli import STANDARD_INPUT, Exit
 from onlinegcp.cli.terminal import Bar, count, duration, note, say, say_json
+from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
     from onlinegcp.run import Progress, Run
@@ -157,7 +158,7 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
 def _how_to_go_on(run: Run, sources: Sequence[str]) -> str:
     if not (run.path / "run.json").exists():
         return "Stopped before the first slice; nothing was written."
-    words = ["-" if word == STANDARD_INPUT else word for word in sources]
+    words = ["-" if word == STANDARD_INPUT else redacted(word) for word in sources]
     command = shlex.join(["onlinegcp", "update", str(run.path), *words])
     return (
         f"Stopped after the slice of {run.last_time}; all up to it is kept. Go on with:\n{command}"
@@ -215,10 +216,11 @@ class Interrupt:
 def expected_rows(sources: Sequence[str]) -> float | None:
     """About how many rows the sources hold; None if that takes reading them."""
     from onlinegcp.errors import DataError
+    from onlinegcp.events.remote import scheme_of
     from onlinegcp.events.tables import open_tables
     from onlinegcp.planning.sample import rows_in_all
 
-    if not sources or STANDARD_INPUT in sources:
+    if not sources or STANDARD_INPUT in sources or any(map(scheme_of, sources)):
         return None
     try:
         return rows_in_all(open_tables(list(sources)).parts)

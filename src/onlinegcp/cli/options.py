@@ -95,6 +95,8 @@ class TableOptions:
         Leave out rows at or after this time.
     format
         parquet, arrow, csv or jsonl, should it not be recognised.
+    query
+        What to ask a database for: "select ...".
     """
 
     time: str | None = None
@@ -116,6 +118,7 @@ class TableOptions:
     since: str | None = None
     until: str | None = None
     format: str | None = None
+    query: str | None = None
 
     @property
     def values(self) -> str | list[str] | None:
@@ -292,10 +295,18 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def source_of(sources: Sequence[str]) -> Any:
+def source_of(sources: Sequence[str], query: str | None = None) -> Any:
     """What `from_events` is to read."""
     from onlinegcp.cli import STANDARD_INPUT
 
+    if query is not None and len(sources) == 1:
+        from onlinegcp.events.remote.databases import database
+
+        return database(sources[0], query)
+    if query is not None:
+        raise DataError(
+            f"A query needs one database, but {len(sources)} sources were given. Name one."
+        )
     if not sources:
         raise DataError(
             "At least one file is needed, but none was given. Name files, patterns or directories, "

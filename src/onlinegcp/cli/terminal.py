@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, final
 
 from onlinegcp.storage.printable import printable, short
+from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +50,7 @@ def say_error(text: str) -> None:
     """A message without traceback, on standard error."""
     from rich.text import Text
 
-    shown = short(as_options(text), LONGEST_MESSAGE)
+    shown = short(as_options(redacted(text)), LONGEST_MESSAGE)
     console(stderr=True).print(Text.assemble(("Error: ", "bold red"), shown))
 
 

@@ -11,6 +11,7 @@ def update(
     *sources: str,
     since: str | None = None,
     until: str | None = None,
+    query: str | None = None,
     format: str | None = None,
     max_gap: Whole | None = None,
     hold_flagged: bool | None = None,
@@ -33,11 +34,14 @@ def update(
         The run directory.
     sources
         Files, patterns or directories, or - for standard input, where a bin is closed by the
-        first event after it.
+        first event after it; s3://, gs:// and az:// patterns, redis://host/stream, or a database,
+        which is asked only for what is newer than the last bin.
     since
         Leave out rows before this time.
     until
         Leave out rows at or after this time.
+    query
+        What to ask a database for; by default what it was asked for last.
     format
         parquet, arrow, csv or jsonl, should it not be recognised.
     max_gap
@@ -59,9 +63,10 @@ def update(
     """
     from onlinegcp.cli.learning import learn
     from onlinegcp.run import Run
+    from onlinegcp.run.sources import last_query
 
-    source = source_of(sources)
     with Run.open(run) as opened:
+        source = source_of(sources, query or last_query(opened, sources))
         stream = opened.stream(
             source,
             since=since,

@@ -56,7 +56,8 @@ def from_events(
     ----------
     source
         Files (parquet, Arrow, CSV, JSON, perhaps packed; a path, a pattern, a directory or a list),
-        "-" for standard input, a polars, pandas or Arrow table, or an iterator of tables.
+        "-" for standard input, a polars, pandas or Arrow table, or an iterator of tables; a pattern
+        in an object store, a Redis stream or another `EventLog`, or what `database` returns.
     time
         Column that says when: times, dates, text in a common spelling, years, or numbers since
         1970.
@@ -103,7 +104,8 @@ def from_events(
         Whether rows are in order of time: True reads them once, as they come, False sorts them,
         None looks first. Standard input and iterators are always read as they come.
     close_last
-        Whether the end of the source closes the last bin. If not, `state` keeps its rows.
+        Whether the end of the source closes the last bin. If not, `state` keeps its rows. That of a
+        log never does.
     max_gap
         Most empty bins in a row; more of them mostly mean a wrong time stamp. By default 100 for
         bins of a day or longer, else as many as there are in a week, and at least 100.
@@ -165,8 +167,8 @@ def from_events(
         empty=nothing,
         on_new=on_new,
         on_late=on_late,
-        in_order=True if tables.live else in_order,
-        close_last=close_last,
+        in_order=True if tables.live or tables.place is not None else in_order,
+        close_last=close_last and not (tables.place is not None and tables.place.keeps_open),
         max_gap=max_gap if max_gap is not None else bins.usual_gap,
         known=_known(known, groups),
         top=_top(top, groups, known, tables),
@@ -183,6 +185,7 @@ def from_events(
             "close_last": close_last,
             "format": format,
         },
+        **({} if tables.place is None else tables.place.described),
     }
     return stream
 

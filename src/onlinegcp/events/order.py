@@ -88,6 +88,17 @@ def _count(keys: Ticks, counts: Counter[int]) -> None:
     counts.update(dict(zip(found.tolist(), numbers.tolist(), strict=True)))
 
 
+def all_rows(parts: Sequence[Part], reader: RowReader, in_order: bool | None) -> Iterator[Rows]:
+    """All rows, in order of time if there is a way to have them so."""
+    ordered = in_order_of_time(parts, reader) if in_order is None else list(parts)
+    if ordered is None or in_order is False:
+        yield from sorted_rows(parts, reader)
+        return
+    for part in ordered:
+        for block in part.read(reader.columns):
+            yield reader.read(block)
+
+
 def most_frequent(
     parts: Sequence[Part], reader: RowReader, wanted: Mapping[tuple[str, ...], int]
 ) -> dict[tuple[str, ...], list[str]]:

@@ -41,22 +41,28 @@ class Rows:
     where: Callable[[int], str]
     n_outside: int = 0
     n_untimed: int = 0
+    row: Callable[[int], int] = int  # number of a row in its source
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def take(self, chosen: slice | Flags) -> Rows:
         """Some of the rows, which still know where they come from."""
-        outer = self.where
+
+        def before(position: int) -> int:
+            if isinstance(chosen, slice):
+                return position + (chosen.start or 0)
+            return int(np.flatnonzero(chosen)[position])
 
         def where(position: int) -> str:
-            if isinstance(chosen, slice):
-                return outer(position + (chosen.start or 0))
-            return outer(int(np.flatnonzero(chosen)[position]))
+            return self.where(before(position))
+
+        def row(position: int) -> int:
+            return self.row(before(position))
 
         ids = tuple(part[chosen] for part in self.ids)
         values = None if self.values is None else self.values[chosen]
-        return Rows(self.keys[chosen], ids, values, where)
+        return Rows(self.keys[chosen], ids, values, where, row=row)
 
 
 @final
@@ -97,7 +103,7 @@ class RowReader:
             for mode in modes
             if mode.of_time and mode.source != time.name
         }
-        self._since, self._until, self._nulls = since, until, nulls
+        self.since, self.until, self._nulls = since, until, nulls
         self._last_key: int | None = None
         self.n_rows: int | None = None  # of the source, once it has been looked through
         columns = [time.name, *(mode.source for mode in modes)]
@@ -157,7 +163,7 @@ class RowReader:
             ids = [np.where(valid, part, np.int32(-1)) for part in ids]
         if some:
             self._last_key = int(keys[-1] if good is None else keys[good][-1])
-        rows = Rows(keys, tuple(ids), values, block.where)
+        rows = Rows(keys, tuple(ids), values, block.where, row=block.row)
         if inside is None:
             return rows
         if valid is not None:
@@ -181,13 +187,13 @@ class RowReader:
         return ticks, valid
 
     def _inside(self, ticks: Ticks) -> Flags | None:
-        if self._since is None and self._until is None:
+        if self.since is None and self.until is None:
             return None
         inside = np.ones(len(ticks), dtype=bool)
-        if self._since is not None:
-            inside &= ticks >= self.bins.ticks(self._since, "since")
-        if self._until is not None:
-            inside &= ticks < self.bins.ticks(self._until, "until")
+        if self.since is not None:
+            inside &= ticks >= self.bins.ticks(self.since, "since")
+        if self.until is not None:
+            inside &= ticks < self.bins.ticks(self.until, "until")
         return inside
 
     def _identify(self, mode: Mode, block: Block, ticks: Ticks) -> Ids:
@@ -224,10 +230,9 @@ class RowReader:
         ids: Sequence[Ids],
         values: npt.NDArray[np.float64] | None,
     ) -> None:
-        found: dict[str, Flags] = {}
-        if valid is not None:
+        found = {mode.source: part < 0 for mode, part in zip(self.modes, ids, strict=True)}
+        if valid is not None:  # after the modes, which may be made from the time
             found[self.time.name] = ~valid
-        found |= {mode.source: part < 0 for mode, part in zip(self.modes, ids, strict=True)}
         if values is not None and self.value is not None:
             found[self.value] = np.isnan(values)
         for column, null in found.items():

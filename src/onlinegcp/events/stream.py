@@ -24,11 +24,12 @@ from onlinegcp.events.account import Account
 from onlinegcp.events.cells import Aggregation, Cells, Entries, fold
 from onlinegcp.events.modes import Mode
 from onlinegcp.events.open_bin import pack_bin, unpack_bin
-from onlinegcp.events.order import in_order_of_time, most_frequent, sorted_rows
+from onlinegcp.events.order import all_rows, most_frequent
 from onlinegcp.events.places import Ints, places
+from onlinegcp.events.remote.visit import Visit
 from onlinegcp.events.rows import RowReader, Rows
 from onlinegcp.events.seen import LabelMarks, Passing, Print, Seen, print_of, restored
-from onlinegcp.events.tables import Part, Tables
+from onlinegcp.events.tables import Tables
 from onlinegcp.events.time_column import Ticks
 from onlinegcp.events.vocabulary import OnNew, Vocabulary
 from onlinegcp.notebook.html import card, table, text
@@ -83,8 +84,8 @@ class EventStream:
         Rows of this source: dropped because of `since` and `until`, read and learned before, passed
         so far, and in all, None if it was not looked through.
     source : dict
-        What it reads, so that it can be read again: `kind` ("files", "table" or "live"), `files`,
-        and the `options` that belong to this source alone.
+        What it reads, so that it can be read again: `kind` ("files", "table", "live", "database" or
+        "log"), `files`, and the `options` that belong to this source alone.
     """
 
     def __init__(self, tables: Tables, reader: RowReader, groups: Groups, options: Options) -> None:
@@ -103,6 +104,7 @@ class EventStream:
         self._marks = LabelMarks()
         self._untimed = 0  # rows without a time before the first that has one
         self._open: tuple[int, Cells] | None = None
+        self._visit = Visit(tables.place)
         self._restored = False
         self._slices: Iterator[Slice] | None = None
         self._finished = False
@@ -193,7 +195,8 @@ class EventStream:
             **({"vocabularies": labels} if vocabularies else {}),
             "columns": self._reader.state(),
             "closed": self._closed,
-            "open": None if self._open is None else pack_bin(*self._open, *self._names),
+            "open": self._visit.open_bin(self._closed, self._packed_bin),
+            "positions": self._visit.positions(self._closed),
             "seen": self._fingerprints.state(),
             **{name: getattr(self, name) for name in _COUNTERS},
         }
@@ -226,6 +229,7 @@ class EventStream:
                     f"A stream can go on only as it began, but {name} was {state[name]!r} and is "
                     f"{wanted!r} now. Use the same settings, or start afresh."
                 )
+        again = not self._visit.restore(state) and again  # a log goes on after its last row
         self._restored = bool(state["n_slices"] or state["open"])
         self._set_vocabularies(state["vocabularies"])
         self._reader.restore(state["columns"])
@@ -243,6 +247,13 @@ class EventStream:
             self._passing = Passing(self._fingerprints, cells, marks)
         self._before = self.account
         return self
+
+    def stored(self) -> None:
+        """What `state` told last is stored: a log need not keep rows up to there."""
+        self._visit.stored()
+
+    def _packed_bin(self) -> dict[str, Any] | None:
+        return None if self._open is None else pack_bin(*self._open, *self._names)
 
     @property
     def _names(self) -> tuple[Sequence[Mode], Mapping[str, Vocabulary]]:
@@ -267,6 +278,9 @@ class EventStream:
 
     def _start(self) -> None:
         """Settle what depends on whether a state was restored."""
+        refuse_late = self._options.on_late == "error"
+        n_late = self._visit.begin(self._reader, self._closed, refuse_late=refuse_late)
+        self.n_late, self.n_read = self.n_late + n_late, self.n_read + n_late
         top = {} if self._restored else self._options.top
         if top:
             groups = {group: top[group[0]] for group in self._groups if group[0] in top}
@@ -455,7 +469,7 @@ def _run(stream: EventStream) -> Iterator[Slice]:
     A stream that is dropped half-way then is gone at once, with its open files.
     """
     stream._start()
-    for rows in _rows(stream._tables.parts, stream._reader, stream._options.in_order):
+    for rows in all_rows(stream._tables.parts, stream._reader, stream._options.in_order):
         stream.n_read += len(rows) + rows.n_outside + rows.n_untimed
         stream.n_outside += rows.n_outside
         stream._untimed += rows.n_untimed
@@ -465,6 +479,7 @@ def _run(stream: EventStream) -> Iterator[Slice]:
         changes = np.flatnonzero(rows.keys[1:] != rows.keys[:-1]) + 1
         for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
             key = int(rows.keys[start])
+            stream._visit.reached(rows, start, end)
             if (
                 stream._open is not None
                 and stream._open[0] != key
@@ -484,6 +499,7 @@ def _run(stream: EventStream) -> Iterator[Slice]:
                 [part[start:end] for part in rows.ids],
                 None if rows.values is None else rows.values[start:end],
             )
+    stream._visit.ended()
     if (
         stream._open is not None
         and stream._options.close_last
@@ -503,14 +519,3 @@ def _run(stream: EventStream) -> Iterator[Slice]:
         logging.getLogger("onlinegcp").warning(
             "%d rows without a time, a key or a value were dropped", found.dropped
         )
-
-
-def _rows(parts: Sequence[Part], reader: RowReader, in_order: bool | None) -> Iterator[Rows]:
-    """All rows, in order of time if there is a way to have them so."""
-    ordered = in_order_of_time(parts, reader) if in_order is None else list(parts)
-    if ordered is None or in_order is False:
-        yield from sorted_rows(parts, reader)
-        return
-    for part in ordered:
-        for block in part.read(reader.columns):
-            yield reader.read(block)

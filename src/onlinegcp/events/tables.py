@@ -19,14 +19,17 @@ from typing import IO, TYPE_CHECKING, Any, final
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.packed import PACKED, is_damage, unpacker
 from onlinegcp.events.table_text import TextTable, check_columns
+from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from onlinegcp.events.remote.place import Place
+
 FORMATS = ("parquet", "arrow", "csv", "jsonl")
 # 5e5 rows of three columns are 10 MB: larger blocks are no faster, smaller ones cost overhead.
 BLOCK_ROWS = 500_000
-_SUFFIXES = {
+SUFFIXES = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".arrow": "arrow",
@@ -52,7 +55,11 @@ class Block:
 
     def where(self, position: int) -> str:
         """The place of a row, in words."""
-        return f"row {self.first_row + position // self.repeats:,} of {self.name}"
+        return f"row {self.row(position):,} of {self.name}"
+
+    def row(self, position: int) -> int:
+        """The number of a row in its source, counted from 1."""
+        return self.first_row + position // self.repeats
 
 
 @final
@@ -87,11 +94,13 @@ class Part:
 class Tables:
     """What `open_tables` found: parts in the order given.
 
-    `live` says that rows can be read only once, as they come.
+    `live` says that rows can be read only once, as they come; `place` is there where the source can
+    be told how far a run has come.
     """
 
     parts: tuple[Part, ...]
     live: bool = False
+    place: Place | None = None
 
 
 def open_tables(source: Any, *, format: str | None = None) -> Tables:
@@ -113,6 +122,10 @@ def open_tables(source: Any, *, format: str | None = None) -> Tables:
         )
     if isinstance(source, Tables):
         return source
+    from onlinegcp.events.remote import open_remote
+
+    if (found := open_remote(source, format)) is not None:
+        return found
     if isinstance(source, (str, os.PathLike)):
         if os.fspath(source) == "-":
             return _live_text(sys.stdin.buffer, "standard input", format)
@@ -128,25 +141,26 @@ def open_tables(source: Any, *, format: str | None = None) -> Tables:
     if hasattr(source, "read"):
         return _live_text(source, str(getattr(source, "name", "the open file")), format)
     if _is_table(source):
-        return Tables((_table_part(source, "the table"),))
+        return Tables((table_part(source, "the table"),))
     if isinstance(source, (list, tuple)):
         if len(source) == 1 and isinstance(source[0], (str, os.PathLike)) and source[0] != "-":
             return open_tables(source[0], format=format)  # which may be a pipe
         if not source:
             raise DataError("A source must be a table or file, but the list is empty. Add some.")
-        found = []
+        parts = []
         for number, item in enumerate(source):
             if _is_table(item):
-                found.append(_table_part(item, f"table {number}"))
+                parts.append(table_part(item, f"table {number}"))
             else:
                 inner = open_tables(item, format=format)
-                if inner.live or isinstance(item, (list, tuple)):
+                if inner.live or inner.place or isinstance(item, (list, tuple)):
                     raise DataError(
                         f"A list of sources must hold files and tables, but item {number} is "
-                        f"{item!r}. Give standard input and iterators on their own."
+                        f"{redacted(repr(item))}. Give standard input, databases, logs and "
+                        "iterators on their own."
                     )
-                found.extend(inner.parts)
-        return Tables(tuple(found))
+                parts.extend(inner.parts)
+        return Tables(tuple(parts))
     if isinstance(source, Iterable):
         return Tables((_iterator_part(iter(source)),), live=True)
     raise DataError(
@@ -161,7 +175,7 @@ def _paths(source: str | os.PathLike[str]) -> list[Path]:
     try:
         if path.is_dir():
             found = [entry for entry in path.iterdir() if _suffix(entry) and entry.is_file()]
-            missing = f"the directory {text} has no file ending in {', '.join(_SUFFIXES)}"
+            missing = f"the directory {text} has no file ending in {', '.join(SUFFIXES)}"
         elif path.exists() or not glob.has_magic(text):
             return [path]
         else:
@@ -194,7 +208,7 @@ def _suffix(path: Path) -> str | None:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in PACKED:
         suffixes.pop()
-    return _SUFFIXES.get(suffixes[-1]) if suffixes else None
+    return SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
 def _file_part(path: Path, format: str | None) -> Part:
@@ -282,7 +296,7 @@ def _is_table(source: Any) -> bool:
     )
 
 
-def _table_part(source: Any, name: str) -> Part:
+def table_part(source: Any, name: str) -> Part:
     import polars as pl
 
     if isinstance(source, pl.LazyFrame):
@@ -317,7 +331,7 @@ def _iterator_part(tables: Iterator[Any]) -> Part:
                     f"An iterator of tables must give tables, but item {number} is a "
                     f"{type(item).__qualname__}. Make a polars or pandas table of it."
                 )
-            part = _table_part(item, f"table {number}")
+            part = table_part(item, f"table {number}")
             check_columns(wanted, part.columns() or [], part.name)
             yield from part.frames(wanted)
 

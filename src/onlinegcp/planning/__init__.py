@@ -20,9 +20,10 @@ from onlinegcp.planning.losses import Measured, choose_loss
 from onlinegcp.planning.sample import Sample, read_sample
 from onlinegcp.planning.what import Modes, Values, choose_modes, choose_values, label_columns
 from onlinegcp.planning.when import Bins, When, choose_bins, choose_time
+from onlinegcp.slices import Slice
 
 RANK = 10
-_TRIAL_SLICES, _TRIAL_RANK = 24, 5
+_TRIAL_SLICES, _TRIAL_ROWS, _TRIAL_RANK = 24, 2_000_000, 5
 
 
 @final
@@ -130,10 +131,7 @@ def make_plan(
         "agg": values.agg if values.columns or values.agg != "count" else None,
         "share": [tuple(group) for group in share],
     }
-    stream = from_events(sample.tables, **{**extra, **events})
-    slices = list(itertools.islice(stream, _TRIAL_SLICES))
-    shape = stream.shape
-    stream.close()
+    slices, shape = _first_slices(source, format, sample, bins, {**extra, **events})
     rank = int(asked.get("rank") or _rank_for(shape, bins.n_slices))
     measured = (
         Measured(str(asked["loss"]), "as you said", asked.get("lower"))
@@ -146,6 +144,22 @@ def make_plan(
     lines = _lines(when, bins, values, modes, events, shape, measured, model, asked)
     named = "as you said" if "output" in asked else "named after the source"
     return Plan(events, model, output, (*lines, ("run", output, named)))
+
+
+def _first_slices(
+    source: Any, format: str | None, sample: Sample, bins: Bins, settings: Mapping[str, Any]
+) -> tuple[list[Slice], tuple[int, ...]]:
+    """Slices to try losses on: of the sample, or of the source where the sample holds too few."""
+    wanted = _TRIAL_SLICES * sample.n_rows / max(1, bins.n_slices)
+    enough = wanted <= sample.frame.height or sample.n_rows <= sample.frame.height
+    if enough or wanted > _TRIAL_ROWS:
+        stream = from_events(sample.tables, **settings)
+    else:
+        stream = from_events(source, format=format, **settings)
+    slices = list(itertools.islice(stream, _TRIAL_SLICES))
+    shape = stream.shape
+    stream.close()
+    return slices, shape
 
 
 def _clock(asked: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ likelihood: two small models are learned and judged on the slices that follow.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -113,7 +114,8 @@ def held_out_size(slices: Sequence[Slice], rank: int) -> float | None:
     if warm < 2 or len(wide) < warm + 4 or max(shape) < 2:
         return None
     start, rest = wide[:warm], wide[warm:]
-    tried = {r: _predicted("poisson", start, rest, r) for r in (1, 3, 5) if r <= max(1, rank)}
+    most = min(max(1, rank), math.prod(shape))
+    tried = {r: _predicted("poisson", start, rest, r) for r in (1, 3, 5) if r <= most}
     fits = {r: sum(_log_poisson(x, m).sum() for x, m in cells) for r, cells in tried.items()}
     best = max(fits, key=fits.__getitem__)
     size = _likeliest_size(tried[best])

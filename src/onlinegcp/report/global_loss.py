@@ -118,6 +118,9 @@ def why_not(run: Run) -> str:
     words = {
         "live": "part of the data came through a pipe, which cannot be read again",
         "table": "part of the data was a table in memory, which is gone",
+        "database": "part of the data came from a database, which may have changed",
+        "log": "part of the data came from a log, which is read once",
+        "objects": "part of the data is in an object store, which is not read again",
         "slices": "the run learned slices that Python made, which it does not keep",
     }
     for source in sources:

@@ -358,6 +358,8 @@ class Run:
                 if events is not None:
                     self._point.events = events.state(vocabularies=False)
                 self._store(lines)
+                if events is not None:
+                    events.stored()
             finally:
                 self.busy = False
             n_slices += 1
@@ -374,6 +376,7 @@ class Run:
                 self.busy = True
                 self._point.events = state
                 self._store([])
+                events.stored()
                 self.busy = False
         return n_slices
 

@@ -11,15 +11,20 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onlinegcp import runlog
 from onlinegcp.errors import StateError
 from onlinegcp.events import from_events
+from onlinegcp.events.remote import is_database
 from onlinegcp.events.stream import EventStream
 from onlinegcp.slices import Slice
 from onlinegcp.storage.atomic import replacing
 from onlinegcp.storage.sealed import unseal
+from onlinegcp.storage.secrets import redacted
+
+if TYPE_CHECKING:
+    from onlinegcp.run.loop import Run
 
 SOURCES = "sources.jsonl"
 
@@ -99,6 +104,16 @@ def read_sources(folder: str | os.PathLike[str], n_kept: int) -> list[Source]:
             f"{path} must hold {n_kept} lines, but has {len(found)}. Restore it from a copy."
         )
     return found
+
+
+def last_query(run: Run, sources: Sequence[str]) -> str | None:
+    """What a database was asked for when the run last read it; None if it never did."""
+    if len(sources) != 1 or not is_database(sources[0]):
+        return None
+    for source in reversed(read_sources(run.path, run.n_sources)):
+        if source["kind"] == "database" and source["name"] == redacted(sources[0]):
+            return str(source["query"])
+    return None
 
 
 def replay(

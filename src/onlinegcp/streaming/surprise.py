@@ -8,6 +8,7 @@ compared with its own recent values and summed up as long as it stays above them
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
@@ -46,7 +47,9 @@ class Surprise:
 
     def copy(self) -> Surprise:
         """A detector that shares no memory with this one."""
-        return Surprise.from_dict(self.to_dict())
+        return Surprise(
+            self.losses.copy(), self.gains.copy(), self.n_known.copy(), self.sums.copy()
+        )
 
     def watch(self, prequential: float, local: float, n_observed: int) -> None:
         """Take in one step; changes the detector in place.
@@ -69,8 +72,8 @@ class Surprise:
             past[-1] = value
         self.n_known[0] = min(self.n_known[0] + 1, WINDOW)
 
-    def _known(self, past: FloatArray) -> FloatArray:
-        return past[WINDOW - int(self.n_known[0]) :]
+    def _known(self, past: FloatArray) -> list[float]:
+        return sorted(past[WINDOW - int(self.n_known[0]) :].tolist())
 
     @property
     def suspects(self) -> bool:
@@ -86,9 +89,7 @@ class Surprise:
     def usual_deviation(self) -> float:
         """By how much losses per cell differ from slice to slice; 0.0 while nothing is known."""
         known = self._known(self.losses)
-        if len(known) < FEWEST:
-            return 0.0
-        return 1.4826 * float(np.median(np.abs(known - np.median(known))))
+        return _spread(known, _middle(known)) if len(known) >= FEWEST else 0.0
 
     def calm(self) -> None:
         """Begin to sum up anew."""
@@ -109,18 +110,30 @@ class Surprise:
         return Surprise(**{item.name: np.array(flat[item.name]) for item in fields(Surprise)})
 
 
-def _deviations(value: float, known: FloatArray, least: float) -> float:
-    """How many usual deviations a value lies above the recent ones.
+def _deviations(value: float, known: list[float], least: float) -> float:
+    """How many usual deviations a value lies above the recent ones, which come in ascending order.
 
     Positive values are compared by their logarithms: losses vary by factors. Losses that may be
     negative have no such scale and are compared as they are.
     """
     if len(known) < FEWEST:
         return 0.0
-    if value > 0.0 and known.min() > 0.0:
-        value, known = float(np.log(value)), np.log(known)
+    if value > 0.0 and known[0] > 0.0:
+        value, known = math.log(value), [math.log(one) for one in known]
     else:
-        least = 1e-12 * (abs(value) + float(np.abs(known).max())) + 1e-300
-    middle = float(np.median(known))
-    deviation = 1.4826 * float(np.median(np.abs(known - middle)))
-    return (value - middle) / max(deviation, least)
+        least = 1e-12 * (abs(value) + max(abs(known[0]), abs(known[-1]))) + 1e-300
+    middle = _middle(known)
+    return (value - middle) / max(_spread(known, middle), least)
+
+
+# Plain Python: for twenty numbers, calls of NumPy would take longer than the numbers.
+
+
+def _middle(ordered: list[float]) -> float:
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else 0.5 * (ordered[half - 1] + ordered[half])
+
+
+def _spread(ordered: list[float], middle: float) -> float:
+    """The standard deviation that normal numbers with this median deviation have."""
+    return 1.4826 * _middle(sorted(abs(one - middle) for one in ordered))

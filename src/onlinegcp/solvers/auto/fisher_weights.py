@@ -35,10 +35,11 @@ class Prior:
 def restraint(model: Model, variance: float) -> float:
     """Penalty per squared weight that keeps signed patterns from growing against each other.
 
-    Two patterns almost alike can explain a little noise by the difference of two huge weights.
-    Usually a weight as large as a slice costs as much as the misfit of a slice, and weights become
-    smaller by less than one part in ten thousand. Once the squared weights exceed what slices
-    hold several times over, patterns do cancel, and the penalty drives them apart.
+    Slices of one mode are fitted equally well by any mixture of their patterns, two huge ones that
+    cancel included; slices of more modes tell patterns apart, and are left alone. Usually a weight
+    as large as a slice costs as much as the misfit of a slice, and weights become smaller by less
+    than one part in ten thousand. Once the squared weights exceed what slices hold several times
+    over, patterns do cancel, and the penalty drives them apart.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ def restraint(model: Model, variance: float) -> float:
     variance
         Squared error per cell.
     """
-    if model.bounded or not model.volume > 0.0:
+    if model.factors.ndim > 1 or model.bounded or not model.volume > 0.0:
         return 0.0
     held = float(model.usage @ model.usage)
     if held > CANCELLING * model.volume * math.prod(model.factors.shape):
