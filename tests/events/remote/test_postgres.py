@@ -129,7 +129,7 @@ def test_every_way_to_keep_time_goes_on_where_it_stopped(server, time, kind, uni
 def test_a_connection_cut_in_mid_read_is_named_and_what_was_learned_kept(server, tmp_path):
     run = tmp_path / "cut.run"
     # Long enough that not all of it is on its way already.
-    long = "select at, rpad(pu, 300, pu) as pu, \"do\" from rides"
+    long = 'select at, rpad(pu, 300, pu) as pu, "do" from rides'
 
     def cut(progress):
         if progress.n_slices == 6:
