@@ -29,13 +29,16 @@ NAMES = [
     "streaming",
     "auto",
     "auto_quality",
+    "change",
     "forgetting",
     "rivals",
+    "alarms",
     "stream_memory",
     "huge_slice",
     "chicago_full",
     "least_squares",
     "methods",
+    "forecast",
 ]
 
 

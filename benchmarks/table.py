@@ -25,6 +25,7 @@ HEADINGS = {
     "streaming": "The paper's streaming method, against its authors' code",
     "auto": "The default solver, against the authors' code at the paper's settings",
     "auto_quality": "The default solver, against static fits of everything and under drift",
+    "alarms": "Alarms on labelled, planted and quiet data",
     "forgetting": "Learned forgetting, against one fixed factor and a bank of five",
     "rivals": "Methods of the related work, on their authors' demos",
     "stream_memory": "Memory and time along a stream of 10,000 slices",

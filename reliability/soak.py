@@ -99,9 +99,6 @@ def main() -> int:
 def _soak(folder: Path, given: argparse.Namespace) -> int:
     _child(folder / "warm", 10)  # compiles
     began = time.monotonic()
-    _child(folder / "start", 10)
-    startup = time.monotonic() - began
-    began = time.monotonic()
     whole, marks = _child(folder / "whole", given.slices)
     assert whole == 0, "the run that nobody touches failed"
     took = time.monotonic() - began
@@ -109,18 +106,17 @@ def _soak(folder: Path, given: argparse.Namespace) -> int:
     rng = random.Random(given.seed)
     events = ["kill"] * given.kills + ["full"] * given.full
     rng.shuffle(events)
-    for number, event in enumerate(events, 1):
-        target = folder / "touched"
+    # All over the stream, by how long its file of lines has become.
+    length = (folder / "whole" / runlog.STEPS).stat().st_size
+    places = sorted(rng.randrange(length) for _ in events)
+    target = folder / "touched"
+    for number, (event, place) in enumerate(zip(events, places, strict=True), 1):
         if event == "kill":
-            # Mostly while slices are learned, now and then before the first of them.
-            share = 2.0 * max(0.0, took - startup) / max(1, len(events))
-            early = rng.random() < 0.1
-            patience = rng.uniform(0.0, startup) if early else startup + rng.uniform(0.0, share)
-            code, _ = _child(target, given.slices, patience=patience)
+            code, _ = _child(target, given.slices, place=place, after=rng.uniform(0.0, 0.05))
             assert code in (0, -signal.SIGKILL), f"a run that was killed ended with {code}"
         else:
-            size = (target / runlog.STEPS).stat().st_size if target.exists() else 0
-            code, _ = _child(target, given.slices, limit=max(size, 4096) + rng.randrange(2000))
+            # Room for a checkpoint, but for no line after that place.
+            code, _ = _child(target, given.slices, limit=max(place, 65_536))
             assert code in (0, 3), f"a run with a full disk ended with {code}"
         print(f"{number:>4} {event}: {_n_steps(target):,} slices are kept", flush=True)
     code, _ = _child(folder / "touched", given.slices)
@@ -133,20 +129,35 @@ def _soak(folder: Path, given: argparse.Namespace) -> int:
 
 
 def _child(
-    folder: Path, n_slices: int, patience: float | None = None, limit: int | None = None
+    folder: Path,
+    n_slices: int,
+    *,
+    place: int | None = None,
+    after: float = 0.0,
+    limit: int | None = None,
 ) -> tuple[int, list[list[float]]]:
+    """Start a run or go on with it; kill it `after` seconds once its lines reach `place`."""
     words = [sys.executable, "-m", "reliability.soak", "--child", str(folder)]
     words += ["--slices", str(n_slices), *([] if limit is None else ["--limit", str(limit)])]
     with tempfile.TemporaryFile("w+") as told:
         process = subprocess.Popen(words, stdout=told, stderr=subprocess.DEVNULL, env=os.environ)
-        try:
-            process.wait(patience)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        while place is not None and process.poll() is None:
+            if _length(folder) > place:
+                time.sleep(after)
+                process.kill()
+                break
+            time.sleep(0.005)
+        process.wait()
         told.seek(0)
         lines = [line for line in told.read().splitlines() if line.endswith("]")]
     return process.returncode, [json.loads(line) for line in lines]
+
+
+def _length(folder: Path) -> int:
+    try:
+        return (folder / runlog.STEPS).stat().st_size
+    except OSError:
+        return 0
 
 
 def _n_steps(folder: Path) -> int:

@@ -52,6 +52,8 @@ def make_steps(n_days=365, rank=6, n_iterations=25, seed=0, modes=("dest", "carr
             "seconds": 0.002 + 0.001 * rng.random(),
             "held": False,
             "anomaly": None,
+            "regime": "",
+            "regime_since": None,
         }
         same = [weights[s].sum() for s in range(t - 7, -1, -7)][:4]
         spread.append(-(x.value @ np.log(m / m.sum())) / x.total)
@@ -93,33 +95,47 @@ def _anomaly(x, m, weights, factors, labels, same, spread):
     cells = []
     for i in np.argsort(tail)[:10]:
         names = [labels[k][j] for k, j in enumerate(x.index[i])]
-        share = (x.value[i] - m[i]) / max(np.abs(x.value - m).sum(), 1e-9)
-        cells.append(
-            {
-                "index": x.index[i],
-                "labels": names,
-                "observed": x.value[i],
-                "expected": m[i],
-                "p": tail[i],
-                "share": share,
-            }
-        )
+        cells.append({"index": x.index[i], "labels": names, **_told(x.value[i], m[i], tail[i])})
     modes = []
     for k, names in enumerate(labels):
-        gap = np.bincount(x.index[:, k], np.abs(x.value - m), len(names))
-        best = np.argsort(-gap)[:5]
-        modes.append([{"label": names[j], "share": gap[j] / max(gap.sum(), 1e-9)} for j in best])
+        seen, model = (np.bincount(x.index[:, k], v, len(names)) for v in (x.value, m))
+        best = np.argsort(-np.abs(seen - model))[:5]
+        modes.append([{"label": names[j], **_told(seen[j], model[j], 0.001)} for j in best])
+    least = min(p, volume_p)
     return {
-        "p": p,
+        "p": least,
         "z": z,
+        "score": -np.log10(max(least, 1e-300)),
+        "flagged": flagged,
+        "severity": "low" if flagged else None,
+        "kind": None if not flagged else "pattern" if p <= volume_p else "volume",
+        "family": "up 0" if p <= volume_p else "volume",
         "volume_p": volume_p,
         "volume_z": volume_z,
+        "volume_odd": volume_p < 0.01,
+        "total": x.total,
         "expected_total": expected,
-        "flagged": flagged,
-        "kind": None if not flagged else "pattern" if p <= volume_p else "volume",
-        "cells": cells,
+        "expected_low": 0.9 * expected,
+        "expected_high": 1.1 * expected,
+        "rest_usual": True,
+        "rest_change": 0.0,
+        "alarm": int(flagged),
+        "ended": 0,
+        "sentence": f"{x.time}: {x.total:,.0f} events, {cells[0]['labels'][0]} stands out.",
         "modes": modes,
-        "components": (weights - weights.mean()) / (weights.std() + 1e-9),
+        "cells": cells,
+        "largest": [],
+    }
+
+
+def _told(observed, expected, p):
+    return {
+        "observed": observed,
+        "expected": expected,
+        "low": 0.5 * expected,
+        "high": 1.5 * expected,
+        "p": p,
+        "new": False,
     }
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onlinegcp.errors import DivergenceWarning as DivergenceWarning
     from onlinegcp.errors import MissingFileError as MissingFileError
     from onlinegcp.errors import OnlineGCPError as OnlineGCPError
+    from onlinegcp.errors import RankWarning as RankWarning
     from onlinegcp.errors import StateError as StateError
     from onlinegcp.events import from_events as from_events
     from onlinegcp.events.modes import bins as bins
@@ -71,6 +72,7 @@ _HOMES = {
     "BackendError": "errors",
     "DataError": "errors",
     "DivergenceWarning": "errors",
+    "RankWarning": "errors",
     "MissingFileError": "errors",
     "OnlineGCPError": "errors",
     "StateError": "errors",
@@ -143,6 +145,7 @@ __all__ = [
     "OnlineGCP",
     "OnlineGCPError",
     "OnlineSGD",
+    "RankWarning",
     "SamBaTen",
     "SeekAndDestroy",
     "Slice",

@@ -32,6 +32,10 @@ class DivergenceWarning(UserWarning):
     """A method explains the data worse the more of them it sees."""
 
 
+class RankWarning(UserWarning):
+    """More components were asked for than slices of this shape can tell apart."""
+
+
 def closest(name: object, known: Iterable[str]) -> str:
     """A sentence that suggests the most similar of the known names, or nothing.
 

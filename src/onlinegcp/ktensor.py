@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from onlinegcp.errors import DataError
 from onlinegcp.exchange import Exchange
+from onlinegcp.notebook.components import ComponentTable, component_card, component_table
 from onlinegcp.slices import Slice, as_slice
 
 # Rows of the Khatri-Rao product built at once: 8192 rows of rank 50 stay in a 4 MB cache.
@@ -156,6 +157,22 @@ class KTensor(Exchange):
 
     def __repr__(self) -> str:
         return f"KTensor(shape={self.shape}, rank={self.rank})"
+
+    def components(self, modes: Sequence[str] | None = None, *, top: int = 3) -> ComponentTable:
+        """The components as a small table, strongest first, with the labels that weigh most.
+
+        Parameters
+        ----------
+        modes
+            Names of the modes.
+        top
+            Labels per mode.
+        """
+        return component_table(self._weights, self._factors, self._labels, modes=modes, top=top)
+
+    def _repr_html_(self) -> str:
+        facts = f"rank {self.rank}, shape {' x '.join(f'{n:,}' for n in self.shape)}"
+        return component_card("KTensor", facts, self.components())
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor, so that unpickled arrays are read-only too.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
+from onlinegcp.notebook.streams import StreamCard
 from onlinegcp.slices import Slice
 
 FloatArray = NDArray[np.float64]
@@ -26,8 +27,8 @@ Base = Literal["gaussian", "poisson", "bernoulli"]
 CALIBRATION_EVENTS = 50_000
 
 
-@dataclass(frozen=True)
-class Stream:
+@dataclass(frozen=True, repr=False)
+class Stream(StreamCard):
     """Slices in time order and what is known about where they come from.
 
     Parameters
@@ -39,8 +40,8 @@ class Stream:
     truth
         The K-tensor that made them, time as last mode; None for real data. Where the truth
         drifts, this one has the factors of the last slice.
-    labels
-        Names of the rows of each mode of a slice; None if they have none.
+    labels, mode_names
+        Names of the rows of each mode of a slice, and of the modes; None if they have none.
     moments
         The truth of each slice where it drifts; None where it does not.
     """
@@ -50,14 +51,12 @@ class Stream:
     truth: KTensor | None = None
     labels: tuple[tuple[str, ...], ...] | None = None
     moments: tuple[KTensor, ...] | None = None
+    mode_names: tuple[str, ...] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of each slice."""
         return self.slices[0].shape
-
-    def __len__(self) -> int:
-        return len(self.slices)
 
     def __iter__(self) -> Iterator[Slice]:
         return iter(self.slices)
@@ -365,7 +364,7 @@ def load_flights(modes: Sequence[str] = ("dest", "carrier", "hour")) -> Stream:
         Slice(index[end - n : end], np.ones(n), shape, time=day)
         for day, n, end in zip(days["value"], days["len"], ends, strict=True)
     ]
-    return Stream(slices, "poisson", labels=labels)
+    return Stream(slices, "poisson", labels=labels, mode_names=tuple(modes))
 
 
 def _make(base: str, shape: Sequence[int] | None, **options: Any) -> Stream:

@@ -27,6 +27,7 @@ from onlinegcp.entries import (
     unravel,
 )
 from onlinegcp.errors import DataError
+from onlinegcp.notebook.html import bars, card, table
 
 Unlisted = Literal["zero", "missing"]
 
@@ -220,6 +221,15 @@ class Slice:
         listed = "dense" if self.array is not None else f"n_listed={self.n_listed}"
         time = "" if self.time is None else f", time={self.time!r}"
         return f"Slice(shape={self.shape}, {listed}, unlisted={self.unlisted!r}{time})"
+
+    def _repr_html_(self) -> str:
+        facts = f"{self.n_listed:,} of {self.size:,} cells listed, the others {self.unlisted}"
+        facts += "" if self.time is None else f"; {self.time}"
+        rows = []
+        for k, length in enumerate(self.shape):
+            sums = np.bincount(self.index[:, k], weights=self.value, minlength=length)
+            rows.append([f"mode {k + 1}", f"{length:,}", bars(sums)])
+        return card("Slice", facts, table(["", "rows", "sums"], rows))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For a dense slice, value and index follow from the array; storing them would triple it.

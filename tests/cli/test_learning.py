@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shlex
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -152,15 +154,37 @@ def test_the_loss_suits_the_table(events, tmp_path):
         assert runlog.read_run_json(where)["model"]["parameters"]["loss"] == loss
 
 
-def test_flagged_slices_can_be_left_unlearned(events, tmp_path):
+def test_odd_rows_of_flagged_slices_can_be_held(events, tmp_path):
     words = ["fit", str(events), *TABLE, *MODEL, "--hold-flagged", "-o", str(tmp_path / "r"), "-q"]
     assert call([*words, "--fail-on-alarm"]) is Exit.ALARM
-    held = [step["time"] for step in steps_of(tmp_path / "r") if step["held"]]
-    assert "2018-01-26" in held
-    flags = [
-        s["time"] for s in steps_of(tmp_path / "r") if s["anomaly"] and s["anomaly"]["flagged"]
-    ]
-    assert held == flags
+    steps = steps_of(tmp_path / "r")
+    assert [step["time"] for step in steps if step["held"]] == ["2018-01-26"]
+    odd = next(step for step in steps if step["held"])
+    assert odd["anomaly"]["flagged"]
+    assert sum(odd["weights"]) < 0.5 * odd["total"]  # the burst is not in the model
+
+
+def test_an_alarm_is_told_at_once_and_sent(events, tmp_path, capsys):
+    target = tmp_path / "sent.jsonl"
+    script = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
+    command = shlex.join([sys.executable, "-c", script, str(target)])
+    words = ["fit", str(events), *TABLE, *MODEL, "-o", str(tmp_path / "r")]
+    assert call([*words, "--on-alarm", command]) is Exit.DONE
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ALARM")]
+    assert len(said) == 1
+    assert "26 January 2018" in said[0]
+    assert "z3" in said[0]
+    sent = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [message["event"] for message in sent] == ["begins", "ends"]
+    assert sent[0]["sentence"] in said[0]
+
+
+def test_a_command_for_alarms_that_is_not_there_is_refused_before_anything_is_learned(
+    events, tmp_path
+):
+    words = ["fit", str(events), *TABLE, *MODEL, "-o", str(tmp_path / "r")]
+    assert call([*words, "--on-alarm", "no-such-program"]) is Exit.BAD_INPUT
+    assert not (tmp_path / "r").exists()
 
 
 @pytest.mark.slow

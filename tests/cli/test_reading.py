@@ -43,7 +43,9 @@ def test_the_odd_day_is_found_and_can_stop_a_script(run, capsys):
     assert call(["anomalies", str(run), "--fail-on-alarm"]) is Exit.ALARM
     shown = capsys.readouterr().out
     assert "2018-01-26" in shown
-    assert "z3, z3" in shown
+    assert "z3 x" in shown
+    assert found[0]["sentence"].startswith("26 January 2018: ")
+    assert found[0]["score"] > 2.0
     quiet = ["anomalies", str(run), "--until", "2018-01-10", "--fail-on-alarm"]
     assert call(quiet) is Exit.DONE
     assert call(["anomalies", str(run), "--all", "--by-time", "--json"]) is Exit.DONE

@@ -212,9 +212,10 @@ def test_a_fit_that_gets_worse_is_called_so():
 def test_the_oddest_slices_are_named():
     steps = view().steps
     assert anomalies(steps) == (
-        "1 of 25 scored slices (4 %) was flagged. It is: 16 January 2013 (m0-0, m1-0: 9 where 1 "
-        "were expected)."
+        "1 of 25 scored slices (4 %) was flagged. It is: 2013-01-16: 100 where 100 were expected."
     )
+    steps[15]["anomaly"]["sentence"] = "16 January 2013: all is new."
+    assert anomalies(steps).endswith("It is: 16 January 2013: all is new.")
     assert anomalies(steps[:5]) == "No slice has been scored yet."
     assert "None of 5" in anomalies(steps[5:10])
 

@@ -9,7 +9,7 @@ import pytest
 
 import fake_run
 from onlinegcp.runlog import Anomaly, Step, read_run, smallest_p
-from onlinegcp.runlog.line import Cell, Share
+from onlinegcp.runlog.line import Cell, Row
 from run_tools import learn_slices, make_slices
 
 WRITTEN = set(Step.__annotations__) - {"global"}
@@ -21,8 +21,8 @@ def check(steps):
         if step["anomaly"]:
             assert set(step["anomaly"]) == set(Anomaly.__annotations__)
             assert all(set(cell) == set(Cell.__annotations__) for cell in step["anomaly"]["cells"])
-            shares = [share for mode in step["anomaly"]["modes"] for share in mode]
-            assert all(set(share) == set(Share.__annotations__) for share in shares)
+            rows = [row for mode in step["anomaly"]["modes"] for row in mode]
+            assert all(set(row) == set(Row.__annotations__) for row in rows)
     assert any(step["anomaly"] for step in steps)
 
 
@@ -44,7 +44,13 @@ def test_the_documentation_names_every_field():
 
 @pytest.mark.parametrize(
     ("anomaly", "least"),
-    [(None, 1.0), ({}, 1.0), ({"p": None, "volume_p": 0.3}, 0.3), ({"p": 0.1, "volume_p": 1}, 0.1)],
+    [
+        (None, 1.0),
+        ({}, 1.0),
+        ({"p": None, "volume_p": 0.3}, 0.3),
+        ({"p": 0.1, "volume_p": 1}, 0.1),
+        ({"p": 0.1, "volume_p": 0.01, "score": 1.0}, 0.1),
+    ],
 )
-def test_the_smallest_p_is_that_of_pattern_or_volume(anomaly, least):
+def test_the_smallest_p_is_that_of_the_slice_or_of_pattern_or_volume(anomaly, least):
     assert smallest_p({"anomaly": anomaly}) == least

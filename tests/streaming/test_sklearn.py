@@ -208,3 +208,15 @@ def test_single_samples_and_single_features_are_accepted(model):
     assert clone(model).fit(table(30, 1)).transform(table(30, 1)).shape == (30, 2)
     for a in clone(model).fit(table(1)).factors_:
         assert np.all(np.isfinite(a))
+
+
+def test_a_search_over_ranks_needs_no_rank_to_start_from():
+    rng = np.random.default_rng(0)
+    a, b = rng.random((6, 2)), rng.random((5, 2))
+    stream = [
+        Slice.dense(rng.poisson(9 * (a * rng.random(2)) @ b.T).astype(float)) for _ in range(12)
+    ]
+    model = OnlineGCP(loss="poisson", init_slices=3, init_starts=1)
+    search = GridSearchCV(model, {"rank": [1, 2]}, cv=2).fit(stream)
+    assert search.best_params_["rank"] in (1, 2)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()

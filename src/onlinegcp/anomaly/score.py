@@ -1,46 +1,37 @@
-"""Scores a slice before it is learned: how odd it is in volume and in pattern, and why.
-
-Two questions are kept apart. *Volume*: is the total what the recent totals lead one to expect?
-*Pattern*: given weights fitted to the slice, do its cells depart from the model more than chance
-allows? A slice is flagged when either p-value is below 1 - sqrt(1 - level), so that both together
-raise an alarm for a share `level` of ordinary slices.
-
-The pattern has two judges. The model's likelihood says what the deviance should be if the model
-were true (`misfit`). Real data never come from the model, so an `AnomalyTracker` remembers how
-large the misfit has been lately. The p-value is the larger of the two: an alarm needs a slice that
-is odd for the model and odd among its neighbours.
-"""
+"""Scores a slice before it is learned: how odd it is, which rows are to blame, in one sentence."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.anomaly.misfit import Misfit, measure
-from onlinegcp.anomaly.null_table import has_null
-from onlinegcp.anomaly.tails import LOWEST_LOG, log_of, normal_quantile
-from onlinegcp.anomaly.tracker import LEAST, AnomalyTracker, Evidence, volume_of
-from onlinegcp.anomaly.volume import Difference, compare_volume
+from onlinegcp.anomaly.pairs import MASK, SHIFT, IntArray, mixtures
+from onlinegcp.anomaly.shares import Judged
+from onlinegcp.anomaly.tails import LOWEST_LOG, normal_quantile
+from onlinegcp.anomaly.tracker import AnomalyTracker, Verdict
+from onlinegcp.anomaly.words import describe
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
+from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.model import StreamingModel
-
-__all__ = ["Anomaly", "AnomalyTracker", "Evidence", "drift", "score_slice"]
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = Sequence[Sequence[str]]
 
-TOP_ROWS = 5
-# Of the weights a slice is judged with. On 110 days of Chicago this leaves the deviance above its
-# least value by 0.005 standard deviations, 0.08 at most, for half the time.
-TOLERANCE = 3e-3
+SEVERITIES = (("low", 1.0), ("medium", 1e-2), ("high", 1e-4))  # below this part of the level
+USUAL = 2.0  # standard deviations that a usual range reaches on either side
+TOLD = math.log(0.1)  # p-value of a slice from which on its rows are looked through
+LEAST_SURPRISE = 2.0  # standard deviations below which nothing is worth a word
+TOLERANCE = 3e-3  # of the weights that a misfit is measured with
+MEMORY = 0.1  # share of the newest weights in the usual ones
+TOP_MANY = 3  # rows named where many are a little off
 
 
 @dataclass(frozen=True)
@@ -49,132 +40,176 @@ class Anomaly:
 
     Attributes
     ----------
-    p, z
-        Probability of a pattern at least as odd, and the standard normal quantile it stands for.
-    volume_p, volume_z
-        The same for the total, from both sides; negative when there was less than expected.
-    expected_total
-        Total of the observed cells that the recent past predicts.
-    flagged, kind
-        Whether it is an alarm, and whether "pattern" or "volume" raised it.
-    cells
-        Cells that depart most: index, labels, observed, expected, p, and share of all excess. For
-        counts of odd volume they are compared with an ordinary slice of the expected total.
+    p, z, score
+        Chance of an ordinary slice as odd, the standard normal quantile it stands for, and
+        -log10(p), by which slices are ranked.
+    flagged, severity
+        Whether p is below the level, and by how much: "low", "medium" or "high".
+    kind, family
+        "volume" or "pattern", and the statistic that was oddest (see `Verdict`).
+    volume_p, volume_z, volume_odd
+        Of the total alone; negative z where there was less than expected.
+    total, expected_total, expected_low, expected_high
+        The total, its forecast and usual range.
     modes
-        For each mode its rows with the largest shares of the excess, or of what is missing.
-    components
-        Change of each weight against its recent mean, in standard deviations.
-    evidence
+        For each mode its significant rows, oddest first: label, observed, expected, low, high, p,
+        and whether it is new.
+    cells
+        Pairs of rows that are significant; labels of the other modes are empty.
+    largest
+        Where many rows are a little off: those that are off most, with their modes.
+    rest_usual, rest_change
+        Whether the other rows are as usual, and their common change.
+    odd_rows
+        For each mode the numbers of its significant rows.
+    counted
+        Whether rows are sums of counts, or means of values.
+    alarm
+        Flagged slices in a row up to this one: 1 where an alarm begins.
+    ended
+        Flagged slices in a row before this one, where it ends an alarm.
+    sentence
+        All of it in words.
+    verdict
         For `AnomalyTracker.update`.
     """
 
     p: float
     z: float
+    score: float
+    flagged: bool
+    severity: str | None
+    kind: str | None
+    family: str
     volume_p: float
     volume_z: float
+    volume_odd: bool
+    total: float
     expected_total: float
-    flagged: bool
-    kind: str | None
-    cells: tuple[dict[str, Any], ...]
+    expected_low: float
+    expected_high: float
     modes: tuple[tuple[dict[str, Any], ...], ...]
-    components: tuple[float, ...]
-    evidence: Evidence
+    cells: tuple[dict[str, Any], ...]
+    largest: tuple[tuple[int, dict[str, Any]], ...]
+    rest_usual: bool
+    rest_change: float
+    odd_rows: tuple[IntArray, ...]
+    counted: bool
+    alarm: int
+    ended: int
+    verdict: Verdict = field(repr=False)
+    sentence: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The record a step line holds, of plain numbers, texts and lists."""
-        return {
-            "p": self.p,
-            "z": self.z,
-            "volume_p": self.volume_p,
-            "volume_z": self.volume_z,
-            "expected_total": self.expected_total,
-            "flagged": self.flagged,
-            "kind": self.kind,
-            "cells": [dict(cell) for cell in self.cells],
-            "modes": [[dict(row) for row in rows] for rows in self.modes],
-            "components": list(self.components),
-        }
+        names = (
+            *("p", "z", "score", "flagged", "severity", "kind", "family", "volume_p", "volume_z"),
+            *("volume_odd", "total", "expected_total", "expected_low", "expected_high"),
+            *("rest_usual", "rest_change", "alarm", "ended", "sentence"),
+        )
+        record: dict[str, Any] = {name: getattr(self, name) for name in names}
+        record["modes"] = [[dict(row) for row in rows] for rows in self.modes]
+        record["cells"] = [dict(cell) for cell in self.cells]
+        record["largest"] = [[k, dict(row)] for k, row in self.largest]
+        return record
 
 
 def score_slice(
-    model: StreamingModel,
+    model: StreamingModel | None,
     x: Any,
     labels: Labels | None = None,
     *,
-    top: int = 10,
+    history: AnomalyTracker,
     level: float = 0.01,
-    history: AnomalyTracker | None = None,
+    top: int = 10,
+    modes: Sequence[str] = (),
+    noun: str = "events",
 ) -> Anomaly:
-    """Say how odd a slice is for the model as it stands; neither model nor history is changed.
+    """Say how odd a slice is, given the past; neither model nor past is changed.
 
-    Call it before the slice is learned. Without a history nothing is known of totals, and patterns
-    are judged by the likelihood alone: right for data that come from the model, too eager for real
-    ones. With a history, nothing is flagged before it has seen ten slices.
-
-    Cells in rows the model does not have yet count for the volume, not for the pattern.
+    Call it before the slice is learned. Nothing is flagged before the history has seen ten slices.
 
     Parameters
     ----------
     model
-        A streaming model past its warm start.
+        A streaming model past its warm start, which adds how well the slice fits its patterns; or
+        None for counts that no model has seen.
     x
         The slice.
     labels
         Names of the rows of each mode; row numbers if not given.
-    top
-        Cells to name.
+    history
+        The past; call its `update` with the result.
     level
         Share of ordinary slices that may be flagged, 0 < level < 1.
-    history
-        The recent past; call its `update` with the result.
+    top
+        Rows of each mode, and pairs, that are named at most.
+    modes
+        Names of the modes.
+    noun
+        What the total counts.
     """
     if not 0.0 < level < 1.0:
         raise DataError(f"level must lie between 0 and 1, but got {level!r}. Usual is 0.01.")
     whole = as_slice(x)
-    loss, factors = model.loss_, model.factors_
-    known = _known_part(whole, tuple(len(a) for a in factors))
-    past = AnomalyTracker() if history is None else history
-    signed = loss.domain == "real"
+    counted, misfit, usual = True, math.nan, None
+    if model is not None:
+        counted = is_counted(model.loss_)
+        # With two modes at most, rows and pairs tell all that the cells of counts can.
+        if not counted or whole.ndim > 2:
+            usual = _usual_weights(history.weights, model.weights_)
+            misfit = misfit_of(model, whole, usual)
+    verdict = history.judge(whole, counted=counted, misfit=misfit, weights=usual)
+    return _told(verdict, whole, labels, history, math.log(level), top, modes, noun)
 
-    volume, ahead = volume_of(whole, signed), past.forecast()
-    error = volume - ahead
-    log_volume = 0.0 if math.isnan(error) else past.volume_log_p(error, _noise(whole, loss))
-    weights = np.zeros(len(factors[0].T))
-    score = unit = math.nan
-    log_pattern, misfit = 0.0, None
-    if known.n_observed:
-        with blas_threads():  # small products, which threads would only slow down
-            weights = model.weigh(known, tolerance=TOLERANCE)
-            misfit = measure(known, factors, weights, loss, top=top)
-        score, unit = _score(misfit, loss)
-        log_pattern = _pattern_log_p(misfit, loss, score, unit, history)
 
-    limit = math.log(-math.expm1(0.5 * math.log1p(-level)))
-    flagged = min(log_pattern, log_volume) < limit
-    kind = "pattern" if log_pattern <= log_volume else "volume"
-    volume_z = normal_quantile(log_volume - math.log(2.0))
-    expected_total = _expected_total(ahead, whole, signed)
-    cells = () if misfit is None else _cells(misfit, loss, labels)
-    modes = _modes([np.empty(0) for _ in factors] if misfit is None else misfit.modes, labels)
-    if flagged and kind == "volume" and loss.traits.poisson and past.weight_mean:
-        usual = np.array(past.weight_mean)
-        difference = compare_volume(known, factors, usual, expected_total, top=top)
-        if difference is not None:
-            cells = _difference_cells(difference, loss, labels)
-            modes = _modes(difference.modes, labels)
-    return Anomaly(
-        p=math.exp(max(log_pattern, LOWEST_LOG)),
-        z=normal_quantile(log_pattern) if log_pattern < 0.0 else 0.0,
-        volume_p=math.exp(max(log_volume, LOWEST_LOG)),
-        volume_z=0.0 if math.isnan(error) else math.copysign(volume_z, error),
-        expected_total=expected_total,
-        flagged=flagged,
-        kind=kind if flagged else None,
-        cells=cells,
-        modes=modes,
-        components=tuple(past.weight_changes(weights).tolist()),
-        evidence=Evidence(score, unit, volume, past.level(), error, weights),
-    )
+def is_counted(loss: Loss) -> bool:
+    """Whether data of this loss are counts, or amounts that add up like them."""
+    return loss.domain in ("nonnegative", "binary", "at_least_one")
+
+
+def misfit_of(model: StreamingModel, x: Slice, usual: FloatArray) -> float:
+    """What the model's patterns leave unexplained of a slice; NaN where it sees nothing of it.
+
+    For Poisson the mean surprise of an event under the usual mixture of patterns, which does not
+    depend on how many events there are and needs no fit; else the loss per cell with weights fitted
+    to the slice, as a logarithm where it is a square.
+    """
+    factors, loss = model.factors_, model.loss_
+    known = known_part(x, tuple(len(a) for a in factors))
+    if known.n_observed == 0:
+        return math.nan
+    if loss.traits.poisson:
+        total = known.total
+        expected = float(usual @ np.prod([a.sum(axis=0) for a in factors], axis=0))
+        if not (total > 0.0 and expected > 0.0):
+            return math.nan
+        products = factors[0][known.index[:, 0]]
+        for k, factor in enumerate(factors[1:], 1):
+            products = products * factor[known.index[:, k]]
+        means = np.maximum(products @ usual, 1e-12 * expected)
+        return math.log(expected) - float(known.value @ np.log(means)) / total
+    with blas_threads():  # small products, which threads would only slow down
+        weights = model.weigh(known, tolerance=TOLERANCE)
+        mean = slice_loss(known, factors, weights, loss, seed=model._seed) / known.n_observed
+    return math.log(mean) if mean > 0.0 and loss.traits.quadratic else mean
+
+
+def _usual_weights(before: FloatArray, newest: FloatArray) -> FloatArray:
+    """Weights averaged over some slices, so that an odd one does not set the standard."""
+    newest = newest / max(float(np.abs(newest).sum()), 1e-300)  # a mixture, however many events
+    return newest if len(before) != len(newest) else before + MEMORY * (newest - before)
+
+
+def known_part(x: Slice, shape: tuple[int, ...]) -> Slice:
+    """The slice as a model of this shape can see it: without rows it does not have."""
+    if x.shape == shape or x.ndim != len(shape):
+        return x
+    if any(n > m for n, m in zip(x.shape, shape, strict=True)):
+        inside = (x.index < np.array(shape)).all(axis=1)
+        smaller = tuple(map(min, x.shape, shape))
+        x = Slice(x.index[inside], x.value[inside], smaller, time=x.time, unlisted=x.unlisted)
+    return x if x.array is not None else widen(x, shape)
 
 
 def drift(old: Sequence[FloatArray], new: Sequence[FloatArray]) -> FloatArray:
@@ -206,120 +241,190 @@ def drift(old: Sequence[FloatArray], new: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(np.clip(1.0 - product, 0.0, 1.0))
 
 
-def _known_part(x: Slice, shape: tuple[int, ...]) -> Slice:
-    """The slice as a model of this shape can see it: without rows it does not have."""
-    if x.shape == shape or x.ndim != len(shape):
-        return x
-    if any(n > m for n, m in zip(x.shape, shape, strict=True)):
-        inside = (x.index < np.array(shape)).all(axis=1)
-        smaller = tuple(map(min, x.shape, shape))
-        x = Slice(x.index[inside], x.value[inside], smaller, time=x.time, unlisted=x.unlisted)
-    return x if x.array is not None else widen(x, shape)
-
-
-def _score(misfit: Misfit, loss: Loss) -> tuple[float, float]:
-    """The number that is compared between slices, and its unit."""
-    if has_null(loss):
-        # A model that is wrong by a fixed percentage has an excess in proportion to the deviance
-        # it expects, so that a day of twice the volume is not twice as odd.
-        worth = misfit.expected / misfit.spread if misfit.spread > 0.0 else 1.0
-        return misfit.standardised, max(worth, 1e-6)
-    if loss.minimum is None:
-        return misfit.dispersion, 1.0
-    return math.log(max(misfit.dispersion, 1e-300)), 1.0
-
-
-def _pattern_log_p(
-    misfit: Misfit, loss: Loss, score: float, unit: float, history: AnomalyTracker | None
-) -> float:
-    own = misfit.log_p() if has_null(loss) else -math.inf
-    if history is None:
-        return own if math.isfinite(own) else 0.0
-    if len(history.scores) < LEAST:
-        return 0.0
-    if loss.traits.quadratic:
-        from scipy.special import fdtrc
-
-        # Mean squares against those of the past; a median is worth 0.64 as many values.
-        freedom = misfit.freedom
-        ratio = misfit.dispersion / max(history.usual_dispersion(), 1e-300)
-        own = log_of(float(fdtrc(freedom, 0.64 * len(history.scores) * freedom, ratio)))
-    return max(own, history.pattern_log_p(score, unit))
-
-
-def _noise(x: Slice, loss: Loss) -> float:
-    """Least standard deviation of the volume: half that of counting, where the data are counts.
-
-    Only a stream of constant totals gets as low; without it, one event more would be an alarm.
-    """
-    if loss.domain == "real" or not np.array_equal(x.value, np.rint(x.value)):
-        return 0.0
-    return 0.5 * math.sqrt(x.size / max(1, x.n_observed))
-
-
-def _expected_total(ahead: float, x: Slice, signed: bool) -> float:
-    if math.isnan(ahead):
-        return x.total
-    total = ahead if signed else 0.25 * max(ahead, 0.0) ** 2
-    return total * x.n_observed / x.size
-
-
-def _cells(misfit: Misfit, loss: Loss, labels: Labels | None) -> tuple[dict[str, Any], ...]:
-    # For gamma, too, the deviance per cell is about the square of the scale.
-    noisy = loss.likelihood is not None and loss.likelihood.free_scale
-    scale = math.sqrt(max(misfit.dispersion, 1e-300)) if noisy else None
-    chances = loss.p_value(misfit.observed, misfit.model, scale=scale)
-    expected, shares = loss.mean(misfit.model), misfit.cells / misfit.positive
-    return _cell_records(misfit.index, misfit.observed, expected, chances, shares, labels)
-
-
-def _difference_cells(
-    difference: Difference, loss: Loss, labels: Labels | None
-) -> tuple[dict[str, Any], ...]:
-    observed, expected = difference.observed, difference.expected
-    chances = loss.p_value(observed, expected)
-    return _cell_records(difference.index, observed, expected, chances, difference.shares, labels)
-
-
-def _cell_records(
-    index: NDArray[np.int64],
-    observed: FloatArray,
-    expected: FloatArray,
-    chances: FloatArray | None,
-    shares: FloatArray,
+def _told(
+    verdict: Verdict,
+    x: Slice,
     labels: Labels | None,
-) -> tuple[dict[str, Any], ...]:
-    return tuple(
-        {
-            "index": index[n].tolist(),
-            "labels": [_label(labels, k, int(i)) for k, i in enumerate(index[n])],
-            "observed": float(observed[n]),
-            "expected": float(expected[n]),
-            "p": None if chances is None else float(chances[n]),
-            "share": float(shares[n]),
-        }
-        for n in range(len(index))
-    )
-
-
-def _modes(
-    modes: Sequence[FloatArray], labels: Labels | None
-) -> tuple[tuple[dict[str, Any], ...], ...]:
-    found = []
-    for k, rows in enumerate(modes):
-        best = np.argsort(-rows, kind="stable")[:TOP_ROWS]
-        whole = float(np.maximum(rows, 0.0).sum())
-        found.append(
+    history: AnomalyTracker,
+    limit: float,
+    top: int,
+    names: Sequence[str],
+    noun: str,
+) -> Anomaly:
+    flagged = verdict.log_p < limit
+    volume = verdict.families.get("volume", 0.0) if verdict.ready else 0.0
+    low, expected, high = _totals(verdict.whole, history, x)
+    volume_z = normal_quantile(volume - math.log(2.0)) if volume < 0.0 else 0.0
+    volume_odd = volume < limit
+    rest = x.total
+    if history.counted:
+        rest = sorted(seen.total for seen in verdict.rows)[len(verdict.rows) // 2] * history.unit
+    rest_usual = low <= rest <= high
+    # Rows were judged as shares of this slice's total; they are told against an ordinary one.
+    ordinary = 1.0 if rest_usual or rest <= 0.0 else expected / rest
+    rows: tuple[tuple[dict[str, Any], ...], ...] = tuple(() for _ in verdict.rows)
+    cells: tuple[dict[str, Any], ...] = ()
+    odd = tuple((np.zeros(0, dtype=np.int64), np.zeros(0)) for _ in verdict.rows)
+    if verdict.ready and verdict.log_p < max(limit, TOLD):
+        odd = tuple(_odd_rows(seen, k, history, limit) for k, seen in enumerate(verdict.rows))
+        rows = tuple(
             tuple(
-                {"label": _label(labels, k, int(i)), "share": float(rows[i] / whole)}
-                for i in best
-                if rows[i] > 0.0
+                _row(seen, i, _label(labels, k, i), log_p, history, ordinary)
+                for i, log_p in zip(*(part[:top].tolist() for part in found), strict=True)
             )
+            for k, (seen, found) in enumerate(zip(verdict.rows, odd, strict=True))
         )
-    return tuple(found)
+        cells = _odd_pairs(verdict, x.ndim, labels, history, limit, top, ordinary)
+    anomaly = Anomaly(
+        p=math.exp(max(verdict.log_p, LOWEST_LOG)),
+        z=normal_quantile(verdict.log_p) if verdict.log_p < 0.0 else 0.0,
+        score=-verdict.log_p / math.log(10.0),
+        flagged=flagged,
+        severity=_severity(verdict.log_p - limit) if flagged else None,
+        kind=None if not flagged else "volume" if verdict.family == "volume" else "pattern",
+        family=verdict.family if verdict.ready else "",
+        volume_p=math.exp(max(volume, LOWEST_LOG)),
+        volume_z=math.copysign(volume_z, float(verdict.whole.surprise[0])),
+        volume_odd=volume_odd,
+        total=x.total,
+        expected_total=expected,
+        expected_low=low,
+        expected_high=high,
+        modes=rows,
+        cells=cells,
+        largest=_largest(verdict, labels, history, ordinary) if verdict.family == "many" else (),
+        rest_usual=rest_usual,
+        rest_change=rest / expected - 1.0 if expected > 0.0 else 0.0,
+        odd_rows=tuple(rows for rows, _ in odd),
+        counted=bool(history.counted),
+        alarm=history.alarm + 1 if flagged else 0,
+        ended=0 if flagged else history.alarm,
+        verdict=verdict,
+    )
+    counted = noun if history.counted else ""
+    told = anomaly.to_json() if flagged else {"total": x.total, "family": anomaly.family}
+    said = describe(told, time=_written(x.time), modes=names, noun=counted)
+    object.__setattr__(anomaly, "sentence", said)
+    return anomaly
+
+
+def _severity(beyond: float) -> str:
+    return [name for name, part in SEVERITIES if beyond < math.log(part)][-1]
+
+
+def _totals(whole: Judged, history: AnomalyTracker, x: Slice) -> tuple[float, float, float]:
+    """Low end, forecast and high end of the total of the observed cells."""
+    if not math.isfinite(whole.deviation[0]):
+        return -math.inf, x.total, math.inf
+    middle, width = float(whole.forecast[0]), USUAL * float(whole.deviation[0])
+    part = x.n_observed / x.size
+    if not history.counted:
+        return (middle - width) * part, middle * part, (middle + width) * part
+    part *= history.unit
+    low, middle, high = (
+        0.25 * max(v, 0.0) ** 2 * part for v in (middle - width, middle, middle + width)
+    )
+    return low, middle, high
+
+
+def _odd_rows(
+    seen: Judged, k: int, history: AnomalyTracker, limit: float
+) -> tuple[IntArray, FloatArray]:
+    """Rows that would be odd as the only ones of their mode, oddest first, and their log p."""
+    n = max(1, int((seen.forecast > 0.1).sum())) if history.counted else len(seen.surprise)
+    rows, chances = [], []
+    for i in _oddest(seen):
+        surprise = float(seen.surprise[i])
+        family = f"up {k}" if surprise > 0.0 else f"down {k}"
+        log_p = history.log_p_of(family, abs(surprise), n)
+        if log_p < limit:
+            rows.append(i)
+            chances.append(log_p)
+    return np.array(rows, dtype=np.int64), np.array(chances)
+
+
+def _oddest(seen: Judged) -> list[int]:
+    """Rows worth a look, the most surprising first."""
+    size = np.abs(seen.surprise)
+    rows = np.flatnonzero(size >= LEAST_SURPRISE)
+    return [int(i) for i in rows[np.argsort(-size[rows], kind="stable")]]
+
+
+def _odd_pairs(
+    verdict: Verdict,
+    n_modes: int,
+    labels: Labels | None,
+    history: AnomalyTracker,
+    limit: float,
+    top: int,
+    ordinary: float,
+) -> tuple[dict[str, Any], ...]:
+    """Pairs that are odd by themselves, or together with the others of a row."""
+    found: list[dict[str, Any]] = []
+    n = max(1, sum(int((seen.forecast > 0.1).sum()) for _, seen in verdict.pairs))
+    for part, (keys, seen) in zip(history.pairs, verdict.pairs, strict=True):
+        mixed = np.zeros(len(keys), dtype=bool)
+        for side, z in enumerate(mixtures(keys, seen)):
+            rows = keys >> SHIFT if side == 0 else keys & MASK
+            odd = [
+                i for i in np.flatnonzero(z >= LEAST_SURPRISE)
+                if history.log_p_of("mixture", float(z[i]), int(np.count_nonzero(z))) < limit
+            ]  # fmt: skip
+            mixed |= np.isin(rows, odd)
+        for i in _oddest(seen)[: 4 * top]:
+            surprise = float(seen.surprise[i])
+            family = "pairs up" if surprise > 0.0 else "pairs down"
+            log_p = history.log_p_of(family, abs(surprise), n)
+            if log_p < limit or mixed[i]:
+                places = dict(zip((part.first, part.second), part.rows(int(keys[i])), strict=True))
+                names = [
+                    _label(labels, k, places[k]) if k in places else "" for k in range(n_modes)
+                ]
+                record = _row(seen, i, "", log_p, history, ordinary)
+                del record["label"]
+                index = [places.get(k) for k in range(n_modes)]
+                found.append({"index": index, "labels": names, **record})
+    return tuple(sorted(found, key=lambda cell: cell["p"])[: 2 * top])
+
+
+def _row(
+    seen: Judged, i: int, label: str, log_p: float, history: AnomalyTracker, ordinary: float
+) -> dict[str, Any]:
+    """A row as it is told, against an ordinary slice."""
+    expected, width = float(seen.forecast[i]), USUAL * float(seen.deviation[i])
+    low = max(expected - width, 0.0) if history.counted else expected - width
+    scale = history.unit * ordinary if history.counted else 1.0
+    return {
+        "label": label,
+        "observed": float(seen.observed[i]) * history.unit,
+        "expected": expected * scale,
+        "low": low * scale,
+        "high": (expected + width) * scale,
+        "p": math.exp(max(log_p, LOWEST_LOG)),
+        "new": i >= seen.n_known,
+    }
+
+
+def _largest(
+    verdict: Verdict, labels: Labels | None, history: AnomalyTracker, ordinary: float
+) -> tuple[tuple[int, dict[str, Any]], ...]:
+    places = sorted(
+        ((-abs(float(r)), k, i) for k, seen in enumerate(verdict.rows)
+         for i, r in enumerate(seen.surprise) if seen.forecast[i] > 0.5 or not history.counted),
+    )[:TOP_MANY]  # fmt: skip
+    return tuple(
+        (k, _row(verdict.rows[k], i, _label(labels, k, i), 0.0, history, ordinary))
+        for _, k, i in places
+    )
 
 
 def _label(labels: Labels | None, k: int, i: int) -> str:
     if labels is None or k >= len(labels) or i >= len(labels[k]):
         return str(i)
     return str(labels[k][i])
+
+
+def _written(time: Any) -> Any:
+    if isinstance(time, np.datetime64):
+        return str(time)
+    return time.isoformat() if hasattr(time, "isoformat") else time

@@ -1,8 +1,14 @@
-"""Tails of distributions, as logarithms, so that the oddest of values can still be told apart."""
+"""How rare a statistic is among its own past: quantiles, and a tail beyond them.
+
+The chance of more than the 75 % point falls exponentially from there, at the rate at which it falls
+from the 75 to the 95 % point of the past. Neither is moved by a few odd slices, of which one in a
+hundred is left out altogether. With a short past, what theory says stands in for it.
+"""
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -11,90 +17,96 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 
 LOWEST_LOG = -690.0  # exp of it, 1e-300, is the smallest p-value reported
-Z_90, Z_98 = 1.2815515655446004, 2.0537489106318225  # quantiles of the normal distribution
+WINDOW = 365  # values remembered
+PRIOR = 20.0  # values that theory counts for
+TRIMMED = 0.01  # share of the past that may be too odd to count
+FENCE = 8.0  # distances from the median to the 75 % point: one in a thousand is beyond
+EXPONENTIAL = (math.log(4.0), math.log(20.0))  # 75 and 95 % points of a standard exponential
 
 
-def pearson_log_tail(z: float, skewness: float) -> float:
-    """Log of P(Z >= z) for Z of mean 0, variance 1 and this skewness (Pearson type III).
+Marks: TypeAlias = tuple[int, float, float]  # length of a past, its 75 and its 95 % point
 
-    Data skewed to the left are taken for normal, which is on the safe side above the mean.
 
-    Examples
-    --------
-    >>> round(math.exp(pearson_log_tail(math.log(100) - 1, 2.0)), 6)  # exponential, less its mean
-    0.01
+def marks(pasts: FloatArray) -> list[Marks]:
+    """What is remembered of some pasts of one length, without the oddest of each.
+
+    Parameters
+    ----------
+    pasts
+        (k, n) values.
     """
-    from scipy.special import gammaincc, gammaln, log_ndtr
+    k, n = pasts.shape
+    if n < 5:
+        return [(n, 0.0, 0.0)] * k
+    ordered = np.sort(pasts, axis=1)
+    middle, upper = ordered[:, (n - 1) // 2], ordered[:, (3 * (n - 1)) // 4]
+    fence = upper + FENCE * np.maximum(upper - middle, 0.1)
+    beyond = (ordered > fence[:, None]).sum(axis=1)
+    kept = n - np.minimum(beyond, int(TRIMMED * n))
+    found = []
+    for share in (0.75, 0.95):
+        place = share * (kept - 1)
+        low = np.floor(place).astype(np.int64)
+        below = np.take_along_axis(ordered, low[:, None], 1)[:, 0]
+        above = np.take_along_axis(ordered, np.ceil(place).astype(np.int64)[:, None], 1)[:, 0]
+        found.append((below + (above - below) * (place - low)).tolist())
+    return [(n, low, high) for low, high in zip(*found, strict=True)]
 
-    shape = 4.0 / max(skewness, 1e-4) ** 2
-    if skewness < 1e-4:
-        return float(log_ndtr(-z))
-    y = shape + z * math.sqrt(shape)
-    if y <= 0.0:
-        return 0.0
-    tail = float(gammaincc(shape, y))
-    if tail > 1e-280:
-        return math.log(tail)
-    return float((shape - 1.0) * math.log(y) - y - gammaln(shape) - math.log1p(-(shape - 1.0) / y))
 
-
-def recent_log_tail(past: FloatArray, value: float, least: float, least_spread: float) -> float:
-    """Log-probability that a value of this past would be exceeded.
-
-    Ranks up to the 90 % point, above it a normal tail through the 98 % point: both are quantiles,
-    which the few largest values do not move.
+def log_tail(past: Marks, value: float, theory: tuple[float, float]) -> float:
+    """Log-probability that a statistic is as large as this, given its past.
 
     Parameters
     ----------
     past
-        Values seen.
+        The `marks` of the values seen lately.
     value
         The new one.
-    least, least_spread
-        Floors of the 90 % point and of the spread of the tail.
-    """
-    from scipy.special import log_ndtr
-
-    low, high = quantiles(past, 0.9, 0.98)
-    spread = max((high - low) / (Z_98 - Z_90), least_spread, 1e-12 * (1.0 + abs(low)))
-    low = max(low, least)
-    if value > low:
-        return float(log_ndtr(-Z_90 - (value - low) / spread))
-    return math.log(max(0.1, (1.0 + np.count_nonzero(past >= value)) / (1.0 + len(past))))
-
-
-def quantiles(values: FloatArray | list[float], *shares: float) -> list[float]:
-    """Quantiles between the nearest values, as `numpy.quantile` has them, in a tenth of its time.
+    theory
+        75 and 95 % points it would have if all forecasts and spreads were right.
 
     Examples
     --------
-    >>> quantiles([3.0, 1.0, 2.0, 11.0], 0.5, 0.75)
-    [2.5, 5.0]
+    >>> (past,) = marks(-np.log((np.arange(400) + 0.5) / 400)[None, :])  # exponential
+    >>> bool(abs(math.exp(log_tail(past, math.log(100.0), EXPONENTIAL)) - 0.01) < 0.002)
+    True
     """
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    found = []
-    for share in shares:
-        place = share * (len(ordered) - 1)
-        low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
-        found.append(float(low + (high - low) * (place - math.floor(place))))
-    return found
+    n, low, high = past
+    weight = n / (n + PRIOR) if n >= 5 else 0.0
+    low = weight * low + (1.0 - weight) * theory[0]
+    high = weight * high + (1.0 - weight) * theory[1]
+    scale = max(high - low, 0.3 * (theory[1] - theory[0])) / math.log(5.0)
+    if value <= low:
+        return math.log(max(0.25, 1.0 - 0.75 * max(value, 0.0) / max(low, 1e-9)))
+    return max(math.log(0.25) - (value - low) / scale, LOWEST_LOG)
 
 
-def median(values: FloatArray | list[float]) -> float:
-    """The middle value, or the mean of the two in the middle."""
-    return quantiles(values, 0.5)[0]
+@lru_cache(maxsize=4096)
+def largest_of(n: float) -> tuple[float, float]:
+    """75 and 95 % points of the largest of n standard normal values.
+
+    Examples
+    --------
+    >>> [round(point, 2) for point in largest_of(1)]
+    [0.67, 1.64]
+    """
+    from scipy.special import ndtri
+
+    power = 1.0 / max(n, 1.0)
+    return float(ndtri(0.75**power)), float(ndtri(0.95**power))
 
 
-def student_log_tail(t: float, n: int) -> float:
-    """Log of the upper tail of Student's t; a spread from n medians is worth 0.37 n freedoms."""
-    from scipy.special import stdtr
+def smallest_of(log_p: float, n: int) -> float:
+    """Log-probability that the smallest of n independent p-values is as small as this.
 
-    return log_of(float(stdtr(0.37 * n, -t)))
-
-
-def log_of(p: float) -> float:
-    """Logarithm of a probability, held at `LOWEST_LOG` where it has underflowed."""
-    return math.log(p) if p > 0.0 else LOWEST_LOG
+    Examples
+    --------
+    >>> round(math.exp(smallest_of(math.log(0.01), 2)), 6)
+    0.0199
+    """
+    if log_p < -30.0:
+        return max(log_p + math.log(n), LOWEST_LOG)
+    return math.log(-math.expm1(n * math.log1p(-math.exp(min(log_p, -1e-9)))))
 
 
 def normal_quantile(log_p: float) -> float:

@@ -1,83 +1,114 @@
-"""What the recent past of a stream looked like: totals, misfits and weights, in bounded memory."""
+"""The judge of a stream: rows, pairs, total and misfit against their own past, as one p-value.
+
+Each kind of oddity has a statistic: the largest surprise among the rows of a mode, upwards or
+downwards; among pairs of rows, and within a row; of the total; of the misfit; and higher criticism
+for many small ones. Each is compared with its own past, the smallest p-value is corrected for their
+number, and that again is compared with its past. So alarms are as rare as promised, whatever the
+data vary like.
+"""
 
 from __future__ import annotations
 
+import datetime
+import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeAlias, final
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.anomaly.tails import median, quantiles, recent_log_tail, student_log_tail
+from onlinegcp.anomaly.levels import Levels
+from onlinegcp.anomaly.pairs import HeavyPairs, IntArray, mixtures
+from onlinegcp.anomaly.season import (
+    CANDIDATES,
+    CYCLES,
+    FIRST_OF_MONTH,
+    HOLIDAY,
+    LONGEST,
+    calendar,
+    find_period,
+    moment_of,
+)
+from onlinegcp.anomaly.shares import Judged, RowShares, highest_criticism
+from onlinegcp.anomaly.tails import (
+    EXPONENTIAL,
+    WINDOW,
+    Marks,
+    largest_of,
+    log_tail,
+    marks,
+    smallest_of,
+)
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-WINDOW = 365  # scores and forecast errors remembered
-LEAST = 10  # of them before anything is flagged
-ENOUGH = 150  # of them before their own tail is trusted
-LEVEL_WINDOW = 28  # totals the expected one is the median of
-SEASONS = 8  # past values of the same phase that make the seasonal part
-MEMORY = 0.1  # share of the newest weights in their running mean
+LEAST, LONGEST_START = 10, 60  # slices before anything is flagged, at least and at most
+WATCHED = 16  # heaviest rows of each mode in which a period is looked for
+MOST_SEASONS = 1 << 22  # numbers that the seasons of a mode may take
+COUNTING = 0.5  # least standard deviation of a total's root: half that of Poisson
+MANY = (1.3, 1.8)  # 75 and 95 % points of the root of higher criticism
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What a tracker remembers of a scored slice.
+class Verdict:
+    """What was found about a slice, and what the tracker needs to learn it.
 
     Attributes
     ----------
-    score, unit
-        Misfit of the pattern, and what an excess of one per cent of the deviance is worth in it
-        (times 100); NaN without observed cells.
-    volume
-        Total on the scale on which it is forecast (twice its square root, or itself for signed
-        data); NaN without observed cells.
-    level
-        Median of the recent volumes, NaN when there were none.
-    error
-        Volume less its forecast, NaN without one.
+    log_p, family
+        Of the slice, and the statistic that was oddest: "volume", "up 0", "down 2", "pairs up",
+        "pairs down", "mixture", "many", "misfit"; empty while there is no past.
+    families
+        Log-probability of each statistic.
+    whole, rows, newcomers, pairs
+        How each compares with its forecast: of `whole` the total and the misfit, of `newcomers`
+        the events in new rows by mode.
     weights
-        Fitted weights.
+        Usual weights of the model, this slice included; empty where there is no model.
     """
 
-    score: float
-    unit: float
-    volume: float
-    level: float
-    error: float
+    log_p: float
+    family: str
+    families: dict[str, float]
+    whole: Judged
+    rows: list[Judged]
+    newcomers: Judged
+    pairs: list[tuple[IntArray, Judged]]
     weights: FloatArray
-
-
-class Scored(Protocol):
-    """Anything that carries evidence: an `Anomaly`."""
-
-    @property
-    def evidence(self) -> Evidence: ...
+    special: int
+    moment: datetime.datetime | None
+    shape: tuple[int, ...]
+    observed: bool
+    statistics: dict[str, float]
+    ready: bool
 
 
 @final
-@dataclass
 class AnomalyTracker:
-    """What the recent past looked like, in bounded memory.
+    """What the recent past looked like, in memory that grows with the number of labels only.
 
-    Hand it to `score_slice` and call `update` with the result, flagged or not: medians and
-    quantiles bear a few odd slices, and a change that lasts becomes the new normal.
+    Hand it to `score_slice` and call `update` with the result, flagged or not: what is odd about a
+    row is not learned until it has stayed for a while, all the rest is.
 
     Parameters
     ----------
     period
-        Slices after which volumes repeat, such as 7 for days; 1 for none.
+        Slices after which they repeat, such as 7 for days; 1 for none; None to look for it among
+        7, 12, 24, 52 and 168.
+    holidays
+        Country whose holidays are days of their own, such as US or DE-BY; needs the package
+        `holidays` and slices whose times are dates.
 
     Examples
     --------
     >>> from onlinegcp.anomaly import score_slice
     >>> from onlinegcp.streaming import OnlineGCP
     >>> rng = np.random.default_rng(0)
-    >>> model, tracker = OnlineGCP(1, "poisson", init_slices=5), AnomalyTracker()
+    >>> model, tracker = OnlineGCP(1, "poisson", init_slices=5), AnomalyTracker(period=1)
     >>> flags = []
     >>> for t in range(40):
     ...     x = Slice.dense(rng.poisson(300.0 if t == 35 else 3.0, (6, 5)))
@@ -90,165 +121,353 @@ class AnomalyTracker:
     ([35], None)
     """
 
-    period: int = 1
-    n_slices: int = 0
-    scores: list[float] = field(default_factory=list)
-    units: list[float] = field(default_factory=list)
-    volumes: list[float] = field(default_factory=list)
-    departures: list[float] = field(default_factory=list)  # volumes less the level, by phase
-    errors: list[float] = field(default_factory=list)
-    weight_mean: list[float] = field(default_factory=list)
-    weight_variance: list[float] = field(default_factory=list)
-    n_weights: int = 0
-
-    def __post_init__(self) -> None:
-        whole = isinstance(self.period, int | np.integer) and not isinstance(self.period, bool)
-        if not whole or self.period < 1:
+    def __init__(self, period: int | None = None, holidays: str | None = None) -> None:
+        whole = isinstance(period, int | np.integer) and not isinstance(period, bool)
+        if period is not None and (not whole or period < 1):
             raise DataError(
-                f"period must be a whole number of slices >= 1, but got {self.period!r}. "
-                "Use 1 for no season, 7 for days with a weekly one."
+                f"period must be a whole number of slices >= 1, or None to look for one, but got "
+                f"{period!r}. Use 1 for no season, 7 for days with a weekly one."
             )
+        self.holidays = holidays
+        self._is_holiday = calendar(holidays)
+        self.looking = period is None
+        self.period = 1 if period is None else int(period)
+        self.n_slices = self.n_scored = 0
+        self.counted: bool | None = None  # whether rows are sums of counts, or means of values
+        self.unit = 1.0
+        self.last: datetime.datetime | None = None
+        self.daily = False
+        self.alarm = 0  # flagged slices in a row
+        self.whole = Levels(self.period)  # total and misfit
+        self.weights = np.zeros(0)
+        self.rows: list[RowShares | Levels] = []
+        self.newcomers = RowShares()
+        self.pairs: list[HeavyPairs] = []
+        self.past: dict[str, FloatArray] = {}
+        self._known_marks: dict[str, Marks] = {}
+        self.watched = np.zeros((0, 0))  # total and heaviest rows, by slice
+        self.watched_rows: list[list[int]] = []
 
-    def update(self, anomaly: Scored) -> None:
-        """Remember a scored slice."""
-        seen = anomaly.evidence
-        self.n_slices += 1
-        if math.isfinite(seen.score):
-            _push(self.scores, seen.score, WINDOW)
-            _push(self.units, seen.unit, WINDOW)
-            self._weigh(seen.weights)
-        if math.isfinite(seen.volume):
-            _push(self.volumes, seen.volume, self._level_window())
-        if math.isfinite(seen.error):
-            _push(self.errors, seen.error, WINDOW)
-        if self.period > 1:
-            # Also when nothing was observed, so that the phase is kept.
-            _push(self.departures, seen.volume - seen.level, SEASONS * self.period)
+    # ---- judging
 
-    def update_volume(self, x: Slice, signed: bool = False) -> None:
-        """Remember only the total of a slice that was not scored, as in a warm start.
+    def judge(
+        self,
+        x: Slice,
+        *,
+        counted: bool,
+        misfit: float = math.nan,
+        weights: FloatArray | None = None,
+    ) -> Verdict:
+        """Compare a slice with the past; nothing but the kind of data is settled here.
 
         Parameters
         ----------
         x
             The slice.
-        signed
-            Whether the loss allows negative data.
+        counted
+            Whether data are counts or amounts that add up; else rows are judged by their means.
+        misfit
+            What the model leaves unexplained of it, on a scale that does not depend on its size.
+        weights
+            Usual weights of the model, to be remembered.
         """
-        self.n_slices += 1
-        volume = volume_of(x, signed)
-        level = self.level()
-        if math.isfinite(volume):
-            _push(self.volumes, volume, self._level_window())
-        if self.period > 1:
-            _push(self.departures, volume - level, SEASONS * self.period)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as numbers and lists of numbers; NaN is written as None."""
-        return {
-            name: [None if math.isnan(v) else v for v in value] if name in _LISTS else value
-            for name, value in vars(self).items()
+        if not self.rows:
+            self._start(x, counted)
+        moment = moment_of(x.time)
+        special = self._special(moment)
+        observed = x.n_observed > 0
+        whole = self.whole.judge(np.array([self._volume(x), misfit]), special=special)
+        sums = [self._sums(x, k) for k in range(x.ndim)]
+        ahead = (
+            0.25 * float(whole.forecast[0]) ** 2 if np.isfinite(whole.deviation[0]) else math.nan
+        )
+        rows = [
+            part.judge(s, special=special, expected=ahead)
+            if isinstance(part, RowShares)
+            else part.judge(s, special=special)
+            for part, s in zip(self.rows, sums, strict=True)
+        ]
+        usual = sorted(seen.total for seen in rows)[len(rows) // 2]
+        fresh = [float(seen.observed[seen.n_known :].sum()) for seen in rows]
+        newcomers = self.newcomers.judge(np.array(fresh if self.counted else []), total=usual)
+        pairs = [part.judge(x, self.unit, special=special, total=usual) for part in self.pairs]
+        found = self._statistics(whole, rows, newcomers, pairs) if observed else {}
+        self._work_out_marks()
+        families = {
+            name: log_tail(self._marks(name), value, theory)
+            for name, (value, theory) in found.items()
         }
+        statistics = {name: value for name, (value, _) in found.items()}
+        log_p, family = 0.0, ""
+        if families:
+            family = min(families, key=families.__getitem__)
+            surprise = -smallest_of(families[family], len(families))
+            statistics["slice"] = surprise
+            log_p = log_tail(self._marks("slice"), surprise, EXPONENTIAL)
+        ready = observed and self.n_slices >= self._least()
+        kept = np.zeros(0) if weights is None else weights
+        return Verdict(
+            log_p if ready else 0.0, family, families, whole, rows, newcomers, pairs, kept,
+            special, moment, x.shape, observed, statistics, ready,
+        )  # fmt: skip
+
+    def log_p_of(self, family: str, value: float, n: int) -> float:
+        """Log-probability that the largest surprise of a family is as large as one row's.
+
+        Parameters
+        ----------
+        family
+            Its name, as in `Verdict`.
+        value
+            The row's surprise, upwards or downwards as the family is.
+        n
+            Rows in the family.
+        """
+        return log_tail(self._marks(family), value, largest_of(n))
+
+    def learn(self, verdict: Verdict, *, flagged: bool = False) -> None:
+        """Remember a judged slice."""
+        self.n_slices += 1
+        self.alarm = self.alarm + 1 if flagged else 0
+        if verdict.moment is not None:
+            gap = None if self.last is None else verdict.moment - self.last
+            self.daily = gap == datetime.timedelta(days=1)
+            self.last = verdict.moment
+        special = verdict.special
+        if not verdict.observed:
+            for part in (self.whole, *self.rows, *(pairs.shares for pairs in self.pairs)):
+                part.skip()
+            return
+        self.whole.learn(verdict.whole, special=special)
+        self.weights = verdict.weights
+        for part, seen in zip(self.rows, verdict.rows, strict=True):
+            part.learn(seen, special=special)
+        if self.counted and verdict.rows[0].ready:  # in the first slices every row is new
+            self.newcomers.learn(verdict.newcomers)
+        for pairs, (keys, seen) in zip(self.pairs, verdict.pairs, strict=True):
+            pairs.learn(keys, seen, special=special, shape=verdict.shape)
+        if verdict.statistics:
+            self.n_scored += 1
+        for name, value in verdict.statistics.items():
+            self.past[name] = np.append(self.past.get(name, np.zeros(0)), value)[-WINDOW:]
+        self._known_marks.clear()
+        if self.looking:
+            self._look_for_period(verdict)
+
+    def update(self, anomaly: Any) -> None:
+        """Remember a slice that `score_slice` scored."""
+        self.learn(anomaly.verdict, flagged=anomaly.flagged)
+
+    def update_unscored(self, x: Slice, *, counted: bool) -> None:
+        """Remember a slice that no model has seen, as in a warm start.
+
+        Parameters
+        ----------
+        x
+            The slice.
+        counted
+            As in `judge`.
+        """
+        self.learn(self.judge(x, counted=counted))
+
+    # ---- storing
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """All it goes on from: arrays, and a record of plain numbers."""
+        names = ("holidays", "looking", "period", "n_slices", "n_scored", "counted", "unit")
+        record: dict[str, Any] = {name: getattr(self, name) for name in names}
+        record |= {"daily": self.daily, "alarm": self.alarm, "watched_rows": self.watched_rows}
+        record["last"] = None if self.last is None else self.last.isoformat()
+        arrays = {"watched": self.watched, "weights": self.weights}
+        arrays |= {f"past.{name}": values for name, values in self.past.items()}
+        record["parts"] = {}
+        for name, part in self._parts().items():
+            held, record["parts"][name] = part.state()
+            arrays |= {f"{name}.{field}": values for field, values in held.items()}
+        return arrays, record
 
     @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
-        """The tracker that `to_dict` described; it goes on exactly where that one stood."""
-        tracker = cls(int(saved["period"]))
-        tracker.n_slices, tracker.n_weights = int(saved["n_slices"]), int(saved["n_weights"])
-        for name in _LISTS:
-            values = [math.nan if v is None else float(v) for v in saved[name]]
-            setattr(tracker, name, values)
-        return tracker
+    def from_state(cls, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> Self:
+        """The tracker that `state` described; it goes on exactly where that one stood."""
+        made = cls(int(record["period"]), record["holidays"])
+        for name in ("looking", "n_slices", "n_scored", "counted", "unit", "daily", "alarm"):
+            setattr(made, name, record[name])
+        made.watched_rows = [list(map(int, rows)) for rows in record["watched_rows"]]
+        made.last = None if record["last"] is None else moment_of(record["last"])
+        made.watched = np.array(arrays["watched"], dtype=np.float64)
+        made.weights = np.array(arrays["weights"], dtype=np.float64)
+        for name, part in record["parts"].items():
+            prefix = f"{name}."
+            held = {k[len(prefix) :]: v for k, v in arrays.items() if k.startswith(prefix)}
+            kind = name.split(" ")[0]
+            if kind == "whole":
+                made.whole = Levels.from_state(held, part)
+            elif kind == "pairs":
+                made.pairs.append(HeavyPairs.from_state(held, part))
+            elif kind == "newcomers":
+                made.newcomers = RowShares.from_state(held, part)
+            else:
+                of_counts = bool(made.counted)
+                made.rows.append((RowShares if of_counts else Levels).from_state(held, part))
+        made.past = {
+            name.removeprefix("past."): np.array(values, dtype=np.float64)
+            for name, values in arrays.items()
+            if name.startswith("past.")
+        }
+        return made
 
-    # ---- what score_slice asks
+    def copy(self) -> Self:
+        """Another one that goes on from here by itself."""
+        return self.from_state(*self.state())
 
-    def level(self) -> float:
-        """Median of the recent volumes; NaN when there are none."""
-        return median(self.volumes) if self.volumes else math.nan
+    def _parts(self) -> dict[str, Levels | RowShares | HeavyPairs]:
+        return {
+            "whole": self.whole,
+            **{f"rows {k}": part for k, part in enumerate(self.rows)},
+            "newcomers": self.newcomers,
+            **{f"pairs {n}": part for n, part in enumerate(self.pairs)},
+        }
 
-    def forecast(self) -> float:
-        """Expected volume of the next slice, NaN before there are three."""
-        if len(self.volumes) < 3:
-            return math.nan
-        # Departures end with the last slice, so the next one's phase is period places back.
-        same = np.array(self.departures[::-1][self.period - 1 :: self.period])
-        same = same[np.isfinite(same)] if self.period > 1 else same[:0]
-        return self.level() + (median(same) if len(same) >= 3 else 0.0)
+    # ---- parts
 
-    def volume_log_p(self, error: float, noise: float) -> float:
-        """Log-probability of a forecast error at least as large, either way."""
-        errors = np.abs(self.errors)
-        if len(errors) < LEAST:
-            return 0.0
-        size = abs(error)
-        if len(errors) >= ENOUGH:
-            return recent_log_tail(
-                errors, size, 1.645 * noise, 0.882 * noise
-            )  # those of |N(0, noise)|
-        spread = max(1.4826 * median(errors), noise, 1e-12 * (1.0 + self.level()))
-        return min(0.0, math.log(2.0) + student_log_tail(size / spread, len(errors)))
+    def _least(self) -> int:
+        """Slices before anything is flagged: two cycles, or every weekend would be odd."""
+        return max(LEAST, min(2 * self.period, LONGEST_START))
 
-    def pattern_log_p(self, score: float, unit: float) -> float:
-        """Log-probability of a misfit at least as large, among those of the recent past."""
-        if len(self.scores) < LEAST:
-            return 0.0
-        scores, units = np.array(self.scores), np.array(self.units)
-        usual = median(scores / units)
-        past, new = scores - usual * units, score - usual * unit
-        if len(past) >= ENOUGH:
-            return recent_log_tail(past, new, -math.inf, 0.0)
-        centre = median(past)
-        spread = 1.4826 * median(np.abs(past - centre))
-        spread = max(spread, quantiles(past, 0.84)[0] - centre, 1e-12 * (1.0 + abs(centre)))
-        return student_log_tail(
-            (new - centre) / spread / math.sqrt(1.0 + 1.57 / len(past)), len(past)
-        )
+    def _marks(self, name: str) -> Marks:
+        """What the past of a statistic says."""
+        return self._known_marks.get(name, (0, 0.0, 0.0))
 
-    def usual_dispersion(self) -> float:
-        """Median of exp(score), for losses whose score is the log of the dispersion."""
-        return math.exp(median(self.scores))
-
-    def weight_changes(self, weights: FloatArray) -> FloatArray:
-        """Changes against the recent mean in standard deviations; 0 before there are five."""
-        if self.n_weights < 5 or len(self.weight_mean) != len(weights):
-            return np.zeros(len(weights))
-        mean, variance = np.array(self.weight_mean), np.array(self.weight_variance)
-        floor = (1e-3 * float(np.abs(mean).max(initial=0.0))) ** 2 + 1e-300
-        return np.asarray((weights - mean) / np.sqrt(variance + floor))
-
-    def _level_window(self) -> int:
-        return max(LEVEL_WINDOW, 4 * self.period) // self.period * self.period
-
-    def _weigh(self, weights: FloatArray) -> None:
-        if len(self.weight_mean) != len(weights):
-            self.n_weights = 0
-        self.n_weights += 1
-        if self.n_weights == 1:
-            self.weight_mean, self.weight_variance = weights.tolist(), [0.0] * len(weights)
+    def _work_out_marks(self) -> None:
+        """Look through the pasts, once per slice, those of equal length together."""
+        if self._known_marks:
             return
-        step = max(MEMORY, 1.0 / self.n_weights)
-        mean, variance = np.array(self.weight_mean), np.array(self.weight_variance)
-        change = weights - mean
-        self.weight_mean = (mean + step * change).tolist()
-        self.weight_variance = ((1.0 - step) * (variance + step * change**2)).tolist()
+        lengths = sorted({len(values) for values in self.past.values()})
+        for length in lengths:
+            names = [name for name, values in self.past.items() if len(values) == length]
+            found = marks(np.stack([self.past[name] for name in names]))
+            self._known_marks |= dict(zip(names, found, strict=True))
+
+    def _start(self, x: Slice, counted: bool) -> None:
+        """Settle what rows are, with the first slice."""
+        whole = x.n_observed == x.size
+        self.counted = counted and whole
+        if self.counted and not np.array_equal(x.value, np.rint(x.value)):
+            self.unit = max(float(np.abs(x.value).mean()), 1e-12)
+        modes = range(x.ndim)
+        if self.counted:
+            self.whole.noise = COUNTING
+            self.rows = [RowShares(self.period) for _ in modes]
+            self.pairs = [
+                HeavyPairs(a, b, self.period) for a, b in itertools.combinations(modes, 2)
+            ]
+        else:
+            self.rows = [Levels(self.period) for _ in modes]
+
+    def _volume(self, x: Slice) -> float:
+        """The total as it is forecast, as if no cell were missing.
+
+        Square roots of counts have a variance that does not depend on their mean.
+        """
+        if x.n_observed == 0:
+            return math.nan
+        total = x.total * (x.size / x.n_observed)
+        return 2.0 * math.sqrt(max(total, 0.0) / self.unit) if self.counted else total
+
+    def _sums(self, x: Slice, k: int) -> FloatArray:
+        """Sums of the rows of a mode in units, or their means where data do not add up."""
+        length = max(x.shape[k], len(self.rows[k]))
+        sums = np.bincount(x.index[:, k], x.value, minlength=length).astype(np.float64)
+        if self.counted and x.n_observed == x.size:
+            return np.asarray(sums / self.unit)
+        cells = np.bincount(x.index[:, k], minlength=length).astype(np.float64)
+        if x.unlisted == "zero":
+            cells[:] = x.size // x.shape[k]
+        means = np.divide(sums, cells, out=np.full(length, np.nan), where=cells > 0)
+        return np.asarray(means * (x.size // x.shape[k]) / self.unit) if self.counted else means
+
+    def _special(self, moment: datetime.datetime | None) -> int:
+        if moment is None:
+            return 0
+        if self._is_holiday(moment.date()):
+            return HOLIDAY
+        return FIRST_OF_MONTH if self.daily and moment.day == 1 else 0
+
+    def _statistics(
+        self,
+        whole: Judged,
+        rows: list[Judged],
+        newcomers: Judged,
+        pairs: list[tuple[IntArray, Judged]],
+    ) -> dict[str, tuple[float, tuple[float, float]]]:
+        """Each kind of oddity, with the quantiles it would have if all were right."""
+        found: dict[str, tuple[float, tuple[float, float]]] = {}
+        if math.isfinite(whole.deviation[0]):
+            found["volume"] = abs(float(whole.surprise[0])), largest_of(2)
+        if math.isfinite(whole.deviation[1]) and not math.isnan(whole.observed[1]):
+            found["misfit"] = max(float(whole.surprise[1]), 0.0), largest_of(1)
+        many = []
+        for k, seen in enumerate(rows):
+            if not seen.ready or not len(seen.surprise):
+                continue
+            new = float(newcomers.surprise[k]) if newcomers.ready else 0.0
+            heavy = seen.forecast > 0.1 if self.counted else np.isfinite(seen.deviation)
+            n = int(heavy.sum())
+            found[f"up {k}"] = max(float(seen.surprise.max()), new, 0.0), largest_of(n + 1)
+            found[f"down {k}"] = max(float(-seen.surprise.min()), 0.0), largest_of(n)
+            many.append(seen.surprise[seen.forecast > 0.5 if self.counted else heavy])
+        everything = np.concatenate(many) if many else np.zeros(0)
+        if len(everything) >= 4:
+            from scipy.special import ndtr
+
+            p = 2.0 * ndtr(-np.abs(everything))
+            found["many"] = math.sqrt(highest_criticism(p)), MANY
+        ready = [seen for _, seen in pairs if seen.ready and len(seen.surprise)]
+        mixed = [z for found_pairs in pairs for z in mixtures(*found_pairs)]
+        if mixed:
+            n = sum(int(np.count_nonzero(z)) for z in mixed)
+            found["mixture"] = max(float(z.max()) for z in mixed), largest_of(n)
+        if ready:
+            n = max(1, sum(int((seen.forecast > 0.1).sum()) for seen in ready))
+            up = max(float(seen.surprise.max()) for seen in ready)
+            down = max(float(-seen.surprise.min()) for seen in ready)
+            found["pairs up"] = max(up, 0.0), largest_of(n)
+            found["pairs down"] = max(down, 0.0), largest_of(n)
+        return found
+
+    def _look_for_period(self, verdict: Verdict) -> None:
+        """Remember the total and a few rows, and see now and then whether they repeat."""
+        if not self.watched_rows:
+            self.watched_rows = [
+                np.argsort(-np.nan_to_num(seen.observed), kind="stable")[:WATCHED].tolist()
+                for seen in verdict.rows
+            ]
+            self.watched = np.zeros((0, 1 + sum(map(len, self.watched_rows))))
+        values = [verdict.whole.observed[:1]]
+        for rows, seen in zip(self.watched_rows, verdict.rows, strict=True):
+            row = seen.observed[rows]
+            values.append(np.sqrt(np.maximum(row, 0.0)) if self.counted else np.nan_to_num(row))
+        self.watched = np.vstack([self.watched, np.concatenate(values)])[-LONGEST:]
+        n = len(self.watched)
+        if n not in _LOOKS:
+            return
+        found = find_period(self.watched)
+        if found > self.period:
+            self._set_period(found)
+        if n == _LOOKS[-1]:
+            self.looking, self.watched = False, np.zeros((0, 0))
+
+    def _set_period(self, period: int) -> None:
+        """Go on with a season; the total learns it from what was remembered, rows from now on."""
+        self.period = period
+        fresh = Levels(period, self.whole.noise)
+        fresh.n_slices = self.n_slices - len(self.watched)
+        for value in self.watched[:, 0]:
+            fresh.learn(fresh.judge(np.array([value, math.nan])))
+        self.whole = fresh
+        for part in (*self.rows, *(pairs.shares for pairs in self.pairs)):
+            if len(part) * period <= MOST_SEASONS:
+                part.start_season(period)
 
 
-_LISTS = (
-    "scores", "units", "volumes", "departures", "errors", "weight_mean", "weight_variance",
-)  # fmt: skip
-
-
-def volume_of(x: Slice, signed: bool) -> float:
-    """The total as it is forecast, as if no cell were missing.
-
-    Square roots of counts have a variance that does not depend on their mean.
-    """
-    if x.n_observed == 0:
-        return math.nan
-    total = x.total * (x.size / x.n_observed)
-    return total if signed else 2.0 * math.sqrt(max(total, 0.0))
-
-
-def _push(window: list[float], value: float, most: int) -> None:
-    window.append(float(value))
-    del window[:-most]
+_LOOKS = tuple(sorted({CYCLES * p for p in CANDIDATES} | {2 * CYCLES * p for p in CANDIDATES[:3]}))

@@ -22,7 +22,7 @@ def anomalies(
     fail_on_alarm: Flag = False,
     json: Json = False,
 ) -> Exit:
-    """List flagged slices, oddest first, with the cell that stands out.
+    """List flagged slices, oddest first, with what happened in words.
 
     Parameters
     ----------
@@ -63,39 +63,21 @@ def anomalies(
         verb = "was" if len(flagged) == 1 else "were"
         say(f"{len(flagged)} of {len(scored)} scored slices {verb} flagged.")
         if chosen:
-            headings = ["slice", "time", "why", "p", "events", "expected", "stands out"]
-            say_table(headings, map(_texts, chosen), right="r  rrr")
+            headings = ["slice", "time", "p", "severity", "what happened"]
+            say_table(headings, map(_texts, chosen), right="r r")
     return Exit.ALARM if flagged and fail_on_alarm else Exit.DONE
 
 
 def oddest(steps: list[Step], top: int) -> list[Step]:
-    """Slices with the smallest p-values first."""
-    return sorted(steps, key=_oddity)[:top]
+    """Slices with the largest scores first."""
+    from onlinegcp.runlog.told import score
 
-
-def stands_out(step: Step) -> str:
-    """The cell that contributes most, in words."""
-    from onlinegcp.runlog import anomaly_of
-
-    cells = anomaly_of(step).get("cells")
-    if not cells:
-        return ""
-    cell = cells[0]
-    names = ", ".join(map(str, cell.get("labels") or cell["index"]))
-    return f"{names}: {cell['observed']:g} for {cell['expected']:.3g}"
-
-
-def _oddity(step: Step) -> tuple[float, float]:
-    from onlinegcp.runlog import anomaly_of, smallest_p
-
-    # Many p-values are 0 in double precision; then the larger score is the odder one.
-    anomaly = anomaly_of(step)
-    scores = (anomaly.get("z"), anomaly.get("volume_z"))
-    return smallest_p(step), -max(abs(score or 0.0) for score in scores)
+    return sorted(steps, key=lambda step: -score(step))[:top]
 
 
 def _row(step: Step) -> dict[str, Any]:
     from onlinegcp.runlog import anomaly_of
+    from onlinegcp.runlog.told import score
 
     return {
         "number": step["number"],
@@ -104,20 +86,19 @@ def _row(step: Step) -> dict[str, Any]:
         "held": step["held"],
         "prequential": step["prequential"],
         **anomaly_of(step),
+        "score": score(step),
     }
 
 
 def _texts(step: Step) -> list[str]:
-    from onlinegcp.runlog import anomaly_of, smallest_p
+    from onlinegcp.runlog import anomaly_of
+    from onlinegcp.runlog.told import score, sentence
 
-    anomaly = anomaly_of(step)
-    expected = anomaly.get("expected_total")
+    held = " (odd rows held)" if step["held"] else ""
     return [
         str(step["number"]),
         str(step["time"]),
-        (anomaly.get("kind") or "") + (" (held)" if step["held"] else ""),
-        f"{smallest_p(step):.1e}",
-        f"{step['total']:,.6g}",
-        "" if expected is None else f"{expected:,.4g}",
-        stands_out(step),
+        f"{10.0 ** -score(step):.1e}",
+        anomaly_of(step).get("severity") or "",
+        sentence(step) + held,
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -21,7 +22,7 @@ from onlinegcp.cli.options import (
 
 def compare(
     *sources: str,
-    table: TableOptions,
+    table: TableOptions = TableOptions(),  # noqa: B008 - never changed
     model: ModelOptions = ModelOptions(),  # noqa: B008 - never changed
     methods: Words = [],  # noqa: B006 - never changed
     contender: Words = [],  # noqa: B006 - never changed
@@ -57,14 +58,25 @@ def compare(
     """
     from rich.markup import escape
 
+    from onlinegcp.cli.planned import plan_of, with_plan
     from onlinegcp.cli.terminal import Bar, say, say_json, say_table
     from onlinegcp.evaluate import compare as race
     from onlinegcp.storage.atomic import replacing
     from onlinegcp.streaming import METHODS
 
+    own = model.set
+    table, model = with_plan(plan_of(sources, table, model, ""), table, model)
     names = [name for word in methods for name in word.split(",") if name] + list(contender)
     names = names or list(METHODS)
-    entrants = {name: _entrant(name, model, table) for name in names}
+    # What a plan sets, a bound, is for the method that has one.
+    entrants = {
+        name: _entrant(
+            name,
+            model if name.partition(":")[0] == "online_gcp" else replace(model, set=own),
+            table,
+        )
+        for name in names
+    }
     stream = read_slices(sources, table, slices, quiet=quiet or json)
     with Bar(len(names) * len(stream), quiet=quiet or json, what="comparing") as bar:
 
@@ -74,9 +86,9 @@ def compare(
         found = race(
             stream,
             entrants,
-            rank=model.rank,
+            rank=10 if model.rank is None else model.rank,
             loss=parse_loss(model.loss or suitable_loss(table.agg, table.value)),
-            warm_start=model.warm_start,
+            warm_start=10 if model.warm_start is None else model.warm_start,
             seed=model.seed,
             seconds=seconds,
             tell=tell,
@@ -139,8 +151,6 @@ def read_slices(
 
 
 def _entrant(name: str, model: ModelOptions, table: TableOptions) -> Any:
-    from dataclasses import replace
-
     method, _, settings = name.partition(":")
     own = [word for word in settings.split(",") if word]
     # Rivals know one loss only, which is no reason to leave them out.

@@ -77,12 +77,13 @@ def demo(
 def _tell(view: Any) -> None:
     from rich.markup import escape
 
-    from onlinegcp.cli.anomalies import oddest, stands_out
+    from onlinegcp.cli.anomalies import oddest
     from onlinegcp.cli.terminal import say
-    from onlinegcp.drawing.text import number, percent, say_time
+    from onlinegcp.drawing.text import percent
     from onlinegcp.report.fit import say_means
     from onlinegcp.report.words import patterns
     from onlinegcp.runlog import anomaly_of
+    from onlinegcp.runlog.told import sentence
 
     say("\n[b]The three strongest patterns[/b]")
     for place, pattern in enumerate(patterns(view)[:3], 1):
@@ -90,13 +91,7 @@ def _tell(view: Any) -> None:
     flagged = [step for step in view.steps if anomaly_of(step).get("flagged")]
     say(f"\n[b]The oddest of {len(flagged)} flagged days[/b]")
     for step in oddest(flagged, 5):
-        anomaly = anomaly_of(step)
-        if anomaly["kind"] == "volume":
-            expected = number(round(anomaly["expected_total"] or 0.0))
-            why = f"{number(step['total'])} flights where {expected} were expected"
-        else:
-            why = stands_out(step)
-        say(f"  {say_time(step['time'])}: {escape(why)}")
+        say(f"  {escape(sentence(step))}")
     say(f"\n{say_means(view)}.".replace(" per event ", " per flight "))
 
 

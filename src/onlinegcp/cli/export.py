@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from onlinegcp.runlog import RunView
 
 What = Literal["factors", "activations", "anomalies", "cells", "ktensor"]
-_OF_A_CELL: tuple[Literal["observed", "expected", "p", "share"], ...]
-_OF_A_CELL = ("observed", "expected", "p", "share")
+_OF_A_CELL = ("observed", "expected", "low", "high", "p")
 _TABLES = (".csv", ".parquet", ".jsonl")
 
 
@@ -28,7 +27,8 @@ def export(
         The run directory.
     what
         factors: one row per mode, label and component. activations: one row per slice and
-        component. anomalies: one row per scored slice. cells: one row per cell that stood out.
+        component. anomalies: one row per scored slice. cells: one
+        row per label, or pair of labels, that stood out; those of other modes are empty.
         ktensor: the model of the newest slice, for KTensor.load.
     output
         The file: .csv, .parquet or .jsonl for a table, .npz for arrays.
@@ -79,7 +79,10 @@ def _rows(view: RunView, what: What) -> list[dict[str, Any]]:
 
     scored = [step for step in view.steps if step.get("anomaly")]
     if what == "anomalies":
-        names = ("p", "z", "volume_p", "volume_z", "expected_total", "flagged", "kind")
+        names = (
+            *("p", "z", "score", "volume_p", "volume_z", "expected_total", "flagged", "kind"),
+            *("severity", "sentence"),
+        )
         return [
             {
                 **{name: step[name] for name in ("number", "time", "total", "held")},
@@ -92,12 +95,24 @@ def _rows(view: RunView, what: What) -> list[dict[str, Any]]:
         {
             "slice": step["number"],
             "time": step["time"],
-            **dict(zip(columns, cell.get("labels") or map(str, cell["index"]), strict=False)),
+            **dict(zip(columns, labels, strict=False)),
             **{name: cell.get(name) for name in _OF_A_CELL},
         }
         for step in scored
-        for cell in anomaly_of(step).get("cells") or ()
+        for labels, cell in _standing_out(anomaly_of(step), len(columns))
     ]
+
+
+def _standing_out(anomaly: Mapping[str, Any], n_modes: int) -> list[tuple[list[str], Any]]:
+    """Rows and pairs of rows that stood out, each with a label for every mode."""
+    found = [
+        (["" if j != k else str(row["label"]) for j in range(n_modes)], row)
+        for k, rows in enumerate(anomaly.get("modes") or ())
+        for row in rows
+        if "observed" in row  # once there were shares only
+    ]
+    cells = anomaly.get("cells") or ()
+    return found + [(cell.get("labels") or list(map(str, cell["index"])), cell) for cell in cells]
 
 
 def _apart(modes: Sequence[str], ours: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Annotated
 
@@ -25,19 +26,27 @@ SEASONS = {"1d": 7, "1h": 24, "30m": 48, "15m": 96, "1mo": 12, "1q": 4}
 
 def fit(
     *sources: str,
-    table: TableOptions,
+    table: TableOptions = TableOptions(),  # noqa: B008 - never changed
     model: ModelOptions = ModelOptions(),  # noqa: B008 - never changed
-    output: Annotated[str, Parameter(name=["--output", "-o"])],
+    output: Annotated[str | None, Parameter(name=["--output", "-o"])] = None,
+    plan: Flag = False,
     overwrite: Flag = False,
     level: Number = 0.01,
     season: Whole | None = None,
+    holidays: str | None = None,
     hold_flagged: Flag = False,
     fail_on_alarm: Flag = False,
+    on_alarm: str | None = None,
+    webhook: str | None = None,
     keep_open: Flag = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> Exit:
-    """Learn the patterns of a table of events, bin by bin, into a run directory.
+    """Learn the patterns of a table, bin by bin, into a run directory.
+
+    onlinegcp fit trips.parquet
+
+    chooses everything, says why and how to say the same in full. Every option overrides one choice:
 
     onlinegcp fit trips/*.parquet --time pickup --every 1d --modes pu,do,pickup:hour
     --share pu=do --loss poisson --rank 20 -o taxi.run
@@ -45,20 +54,29 @@ def fit(
     Parameters
     ----------
     sources
-        Files (parquet, Arrow, CSV, JSON lines), patterns or directories, or - for standard input;
+        Files (parquet, Arrow, CSV, JSON), patterns or directories, or - for standard input;
         s3://, gs:// and az:// patterns, redis://host/stream, or a database with --query.
     output
-        The run directory to make.
+        The run directory to make; by default named after the source.
+    plan
+        Say what would be done, and stop.
     overwrite
         Replace a run that is there already.
     level
         Share of ordinary slices that may be flagged.
     season
-        Slices after which volumes repeat; by default 7 for days, 24 for hours, 12 for months.
+        Slices after which they repeat; by default 7 for days, 24 for hours, 12 for months, else
+        what is found in the data; 1 for none.
+    holidays
+        Country whose holidays are days of their own, such as US or DE-BY (onlinegcp[holidays]).
     hold_flagged
-        Do not learn flagged slices.
+        Learn the odd rows of flagged slices as they usually are.
     fail_on_alarm
         Exit with code 4 if a slice was flagged.
+    on_alarm
+        Command to start when an alarm begins or ends; it reads JSON from its standard input.
+    webhook
+        Address to post the same JSON to, with retries.
     keep_open
         The last bin is not complete: keep its rows for the next update. Always so with -.
     json
@@ -67,11 +85,31 @@ def fit(
         Say nothing unless it fails.
     """
     from onlinegcp.cli.learning import learn
+    from onlinegcp.cli.planned import as_json, extra_words, plan_of, tell, with_plan
+    from onlinegcp.cli.terminal import note, say, say_json
     from onlinegcp.errors import DataError
     from onlinegcp.events import from_events
     from onlinegcp.run import Run
     from onlinegcp.storage.secrets import redacted
 
+    made = plan_of(sources, table, model, output)
+    complete = not table.missing and output is not None
+    table, model, words = *with_plan(made, table, model), sys.argv[1:]
+    if made is not None:
+        output = made.output
+        command = made.command(sources, extra_words(table, model))
+        words = shlex.split(command)[1:]
+        if plan and json:
+            say_json(as_json(made, command))
+        elif plan or not (complete or json or quiet):
+            tell(made, command)
+        elif complete and not (json or quiet):
+            note(": ".join(made.lines[3][1:]))
+    if plan:
+        if made is None:
+            say("All is said: there is nothing to plan.")
+        return Exit.DONE
+    assert output is not None  # a plan names it
     settings = table.settings()
     chosen = model.build(table.agg, table.value)
     stream = from_events(
@@ -85,14 +123,22 @@ def fit(
         chosen,
         modes=stream.mode_names,
         events=settings,
-        command=["onlinegcp", *map(redacted, sys.argv[1:])],
+        command=["onlinegcp", *map(redacted, words)],
         level=level,
-        period=season or SEASONS.get(table.every, 1),
+        period=season or SEASONS.get(str(table.every)),
+        holidays=holidays,
         hold_flagged=hold_flagged,
         overwrite=overwrite,
     ) as run:
         outcome = learn(
-            run, stream, sources, fail_on_alarm=fail_on_alarm, as_json=json, quiet=quiet
+            run,
+            stream,
+            sources,
+            fail_on_alarm=fail_on_alarm,
+            on_alarm=on_alarm,
+            webhook=webhook,
+            as_json=json,
+            quiet=quiet,
         )
         if not run.path.exists() and outcome is Exit.DONE:
             raise DataError(

@@ -6,7 +6,6 @@ import shlex
 import signal
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -30,10 +29,14 @@ def learn(
     n_events: float | None = None,
     hold_flagged: bool | None = None,
     fail_on_alarm: bool = False,
+    on_alarm: str | None = None,
+    webhook: str | None = None,
     as_json: bool = False,
     quiet: bool = False,
 ) -> Exit:
-    """Learn a stream into a run and say how it went."""
+    """Learn a stream into a run and say how it went; alarms are told as they happen."""
+    from onlinegcp.run.delivery import Delivery, message_of
+
     alarms: list[Any] = []
     last: list[Progress] = []
 
@@ -43,9 +46,18 @@ def learn(
         anomaly = None if news.step is None else news.step["anomaly"]
         if anomaly is not None and anomaly["flagged"]:
             alarms.append(news.step["time"] if news.step is not None else None)
+        message = message_of(news.step, run.path.name)
+        if message is not None:
+            delivery.send(message)
+            if not quiet:
+                bar.tell_above(_alarm_line(message), aside=as_json)
 
     expected = expected_rows(sources) if n_events is None and not quiet else n_events
-    with Bar(expected, quiet=quiet or as_json) as bar, Interrupt(run) as interrupt:
+    with (
+        Delivery(on_alarm, webhook) as delivery,
+        Bar(expected, quiet=quiet or as_json) as bar,
+        Interrupt(run) as interrupt,
+    ):
         try:
             n_slices = run.learn(
                 stream, progress=progress, hold_flagged=hold_flagged, stop=interrupt.asked
@@ -103,6 +115,14 @@ theirs was closed and were dropped.'
     learned = rows["learned"] + min(0, rows.get("waiting", 0))
     lead = f"Of {rows['read']:,} rows read, {learned:,} were learned"
     return f"{', '.join([lead, *told])}." if told else ""
+
+
+def _alarm_line(message: dict[str, Any]) -> str:
+    """The line of an alarm that begins or ends."""
+    if message["event"] == "begins":
+        return f"ALARM ({message['severity']}) {message['sentence']}"
+    noun = "slice" if message["slices"] == 1 else "slices"
+    return f"Alarm over after {message['slices']} {noun}. {message['sentence']}"
 
 
 def _tell(run: Run, outcome: dict[str, Any]) -> None:
@@ -198,32 +218,11 @@ def expected_rows(sources: Sequence[str]) -> float | None:
     from onlinegcp.errors import DataError
     from onlinegcp.events.remote import scheme_of
     from onlinegcp.events.tables import open_tables
+    from onlinegcp.planning.sample import rows_in_all
 
     if not sources or STANDARD_INPUT in sources or any(map(scheme_of, sources)):
         return None
     try:
-        paths = [Path(part.name) for part in open_tables(list(sources)).parts]
-        rows = [_rows_of(path) for path in paths]
+        return rows_in_all(open_tables(list(sources)).parts)
     except (DataError, OSError):
         return None  # whoever reads them says it better
-    return None if None in rows else float(sum(row for row in rows if row is not None))
-
-
-def _rows_of(path: Path) -> float | None:
-    import polars as pl
-
-    from onlinegcp.events.packed import is_packed
-
-    with path.open("rb") as file:
-        start = file.read(1 << 18)
-    if is_packed(start) or start.lstrip()[:1] == b"[":
-        return None
-    try:
-        if start[:4] == b"PAR1":
-            return float(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
-        if start[:6] == b"ARROW1":
-            return float(pl.scan_ipc(path).select(pl.len()).collect().item())
-    except pl.exceptions.PolarsError:
-        return None
-    lines = start.count(b"\n")
-    return path.stat().st_size / len(start) * lines if lines else 1.0

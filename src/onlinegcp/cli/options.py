@@ -56,14 +56,15 @@ class TableOptions:
     Parameters
     ----------
     time
-        Column that says when.
+        Column that says when. This and what else is not given is chosen by a plan.
     every
         Length of a time bin: 1d, 1h, 15m, 1w, 1mo, ...
     modes
         Columns with commas between them; also pickup:hour, pickup:weekday, pickup:month and
         fare:bins=0/5/10.
     value
-        Column of numbers to aggregate; without it events are counted.
+        Column of numbers to aggregate, or several with commas, whose names become a mode; without
+        it events are counted.
     agg
         count, sum, any, mean or max.
     share
@@ -83,9 +84,9 @@ class TableOptions:
     timezone
         Zone of the calendar, such as America/New_York.
     time_unit
-        Unit of numbers in the time column: d, s, ms, us or ns.
+        Unit of numbers in the time column: y, d, s, ms, us or ns.
     time_format
-        Format of times that are not ISO 8601, such as "%d/%m/%Y %H:%M".
+        Format of times that is not recognised, such as "%d/%m/%Y %H:%M".
     max_gap
         Most empty bins in a row.
     since
@@ -98,9 +99,9 @@ class TableOptions:
         What to ask a database for: "select ...".
     """
 
-    time: str
-    every: str
-    modes: Words
+    time: str | None = None
+    every: str | None = None
+    modes: Words = field(default_factory=list)
     value: str | None = None
     agg: str | None = None
     share: Words = field(default_factory=list)
@@ -119,20 +120,33 @@ class TableOptions:
     format: str | None = None
     query: str | None = None
 
+    @property
+    def values(self) -> str | list[str] | None:
+        """The value column, or several."""
+        found = [word for word in (self.value or "").split(",") if word]
+        return None if not found else found[0] if len(found) == 1 else found
+
+    @property
+    def missing(self) -> list[str]:
+        """Options that a table cannot be read without, and that were not given."""
+        found = [name for name in ("time", "every") if getattr(self, name) is None]
+        return found if self.modes or self.value else [*found, "modes"]
+
     def settings(self) -> dict[str, Any]:
         """Arguments of `from_events` that hold for every source."""
         from onlinegcp.events.modes import parse_share
 
         plain = (
-            *("time", "value", "agg", "vocabulary", "on_new", "on_late", "on_null", "empty"),
+            *("time", "agg", "vocabulary", "on_new", "on_late", "on_null", "empty"),
             *("timezone", "time_unit", "time_format", "max_gap"),
         )
         modes = [mode for word in self.modes for mode in word.split(",") if mode]
         share = [parse_share(group) for word in self.share for group in word.split(",")]
         return {
             **{name: getattr(self, name) for name in plain},
-            "every": int(self.every) if self.every.isdigit() else self.every,
+            "every": int(self.every) if self.every and self.every.isdigit() else self.every,
             "modes": modes,
+            "value": self.values,
             "share": share,
             "top": _top(self.top),
         }
@@ -150,14 +164,15 @@ class ModelOptions:
     Parameters
     ----------
     rank
-        Number of patterns; the command `rank` helps to find it.
+        Number of patterns, by default 10, or fewer where slices are small; the command `rank` helps
+        to find it.
     loss
         How data are measured: poisson for counts, bernoulli_odds for yes or no, gaussian for
         measurements, gamma, negative_binomial:r=2, ... By default what suits the table.
     method
         online_gcp, or a rival: online_sgd, online_cp, cp_stream, olstec, rlst, sdt, acp, gocpte.
     warm_start
-        Slices the first model is made from.
+        Slices the first model is made from; by default 10, or fewer where there are few.
     seed
         Seed of the random draws.
     jobs
@@ -166,10 +181,10 @@ class ModelOptions:
         Any other parameter of the method, as name=value.
     """
 
-    rank: Whole = 10
+    rank: Whole | None = None
     loss: str | None = None
     method: str = "online_gcp"
-    warm_start: Whole = 10
+    warm_start: Whole | None = None
     seed: Whole = 0
     jobs: Whole = 1
     set: Words = field(default_factory=list)
@@ -179,9 +194,9 @@ class ModelOptions:
         return make_model(
             self.method,
             {
-                "rank": self.rank,
+                "rank": 10 if self.rank is None else self.rank,
                 "loss": self.loss or suitable_loss(agg, value),
-                "init_slices": self.warm_start,
+                "init_slices": 10 if self.warm_start is None else self.warm_start,
                 "random_state": self.seed,
                 "n_jobs": self.jobs,
                 **dict(map(parse_setting, self.set)),

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from onlinegcp.cli.options import Json, Quiet, TableOptions, Whole
+from onlinegcp.cli.options import Json, ModelOptions, Quiet, TableOptions, Whole
 
 
 def rank(
     *sources: str,
-    table: TableOptions,
+    table: TableOptions = TableOptions(),  # noqa: B008 - never changed
     max: Annotated[Whole, Parameter(name="--max")] = 20,
     loss: str | None = None,
     warm_start: Whole = 10,
@@ -48,11 +48,14 @@ def rank(
 
     from onlinegcp.cli.compare import read_slices
     from onlinegcp.cli.options import parse_loss, suitable_loss
+    from onlinegcp.cli.planned import plan_of, with_plan
     from onlinegcp.cli.terminal import Bar, say, say_json, say_table
     from onlinegcp.evaluate.ranks import rank_grid, study_ranks
     from onlinegcp.storage.atomic import replacing
 
-    measured = parse_loss(loss or suitable_loss(table.agg, table.value))
+    given = ModelOptions(loss=loss, warm_start=warm_start)
+    table, chosen = with_plan(plan_of(sources, table, given, ""), table, given)
+    measured = parse_loss(chosen.loss or suitable_loss(table.agg, table.value))
     ranks = rank_grid(max)
     stream = read_slices(sources, table, slices, quiet=quiet or json)
     # A step costs about as much as its rank.

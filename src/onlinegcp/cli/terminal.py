@@ -161,6 +161,25 @@ class Bar:
         """Time since the bar was made."""
         return time.perf_counter() - self._start
 
+    def tell_above(self, text: str, *, aside: bool = False) -> None:
+        """Say something at once that stays, above the bar where there is one.
+
+        Parameters
+        ----------
+        text
+            One line.
+        aside
+            On standard error, because standard output is for something else.
+        """
+        from rich.text import Text
+
+        if not self._bar.disable:
+            self._bar.console.print(Text(text))
+            return
+        stream = sys.stderr if aside else sys.stdout
+        stream.write(f"{text}\n")
+        stream.flush()
+
     def tell(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Say what is going on, and how much of it is done."""
         if total is not None:

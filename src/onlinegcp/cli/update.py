@@ -16,6 +16,8 @@ def update(
     max_gap: Whole | None = None,
     hold_flagged: bool | None = None,
     fail_on_alarm: Flag = False,
+    on_alarm: str | None = None,
+    webhook: str | None = None,
     keep_open: Flag = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -45,9 +47,13 @@ def update(
     max_gap
         Most empty bins in a row; by default as it was with fit.
     hold_flagged
-        Do not learn flagged slices; by default as it was with fit.
+        Learn the odd rows of flagged slices as they usually are; by default as it was with fit.
     fail_on_alarm
         Exit with code 4 if a slice was flagged.
+    on_alarm
+        Command to start when an alarm begins or ends; it reads JSON from its standard input.
+    webhook
+        Address to post the same JSON to, with retries.
     keep_open
         The last bin is not complete: keep its rows for the next update. Always so with -.
     json
@@ -75,6 +81,8 @@ def update(
             sources,
             hold_flagged=hold_flagged,
             fail_on_alarm=fail_on_alarm,
+            on_alarm=on_alarm,
+            webhook=webhook,
             as_json=json,
             quiet=quiet,
         )

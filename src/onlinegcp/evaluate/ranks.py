@@ -7,7 +7,7 @@ not look better merely because they have more weights to fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
@@ -212,28 +212,45 @@ def recommend(ranks: Sequence[int], losses: FloatArray) -> tuple[int, int]:
 
 def _held_out_loss(model: OnlineGCP, number: int, x: Slice) -> float:
     """Loss of a slice whose halves are each predicted with weights from the other."""
-    mode = int(np.argmax(x.shape))
-    state, loss = model.get_state()["state"].live, model.loss_
-    n_rows = x.shape[mode]
-    if n_rows < 2:
+    mode, loss = int(np.argmax(x.shape)), model.loss_
+    if x.shape[mode] < 2:
         return slice_loss(x, model.factors_, model.transform([x])[0], loss)
-    # The split depends on the slice alone, so that all ranks face the same task.
+    return sum(
+        slice_loss(
+            _rows_of(x, mode, unseen),
+            [a[unseen] if k == mode else a for k, a in enumerate(model.factors_)],
+            weights,
+            loss,
+        )
+        for unseen, weights in predicted_halves(model, x, number)
+    )
+
+
+def predicted_halves(
+    model: OnlineGCP, x: Slice, number: int
+) -> Iterator[tuple[NDArray[np.bool_], FloatArray]]:
+    """Two halves of the rows of the longest mode, each with weights fitted to the other.
+
+    Parameters
+    ----------
+    model
+        A fitted model of the default solver.
+    x
+        A slice of its shape, whose longest mode has at least two rows.
+    number
+        Says how to split, so that several models can face the same task.
+    """
+    mode = int(np.argmax(x.shape))
+    state, loss = model.get_state()["state"].live.current, model.loss_
+    n_rows = x.shape[mode]
     first = np.random.default_rng(number).permutation(n_rows) < n_rows // 2
-    total = 0.0
     for seen in (first, ~first):
         # A row of zeros in factor and data costs the same whatever the weights are.
         factors = state.factors.copy()
         factors.views()[mode][~seen] = 0.0
         kept = seen[x.index[:, mode]]
         half = Slice(x.index[kept], x.value[kept], x.shape, unlisted=x.unlisted)
-        weights = auto.solve_weights(state.with_factors(factors), half, loss)
-        total += slice_loss(
-            _rows_of(x, mode, ~seen),
-            [a[~seen] if k == mode else a for k, a in enumerate(model.factors_)],
-            weights,
-            loss,
-        )
-    return total
+        yield ~seen, auto.solve_weights(state.with_factors(factors), half, loss)
 
 
 def _rows_of(x: Slice, mode: int, rows: NDArray[np.bool_]) -> Slice:

@@ -131,6 +131,14 @@ class RowReader:
             keep = valid if keep is None else keep & valid
         return self.bins.keys(ticks), keep
 
+    def place(self, block: Block) -> tuple[Ticks, tuple[Ids, ...]]:
+        """Bin and ids of every row of a block, -1 where a row has no time or no key."""
+        ticks, valid = self._ticks(block)
+        ids = [self._identify(mode, block, ticks) for mode in self.modes]
+        if valid is not None:
+            ids = [np.where(valid, part, np.int32(-1)) for part in ids]
+        return self.bins.keys(ticks), tuple(ids)
+
     def read(self, block: Block) -> Rows:
         """Everything that is needed of a block."""
         ticks, valid = self._ticks(block)

@@ -25,12 +25,14 @@ from onlinegcp.events.cells import Aggregation, Cells, Entries, fold
 from onlinegcp.events.modes import Mode
 from onlinegcp.events.open_bin import pack_bin, unpack_bin
 from onlinegcp.events.order import all_rows, most_frequent
+from onlinegcp.events.places import Ints, places
 from onlinegcp.events.remote.visit import Visit
 from onlinegcp.events.rows import RowReader, Rows
 from onlinegcp.events.seen import LabelMarks, Passing, Print, Seen, print_of, restored
 from onlinegcp.events.tables import Tables
 from onlinegcp.events.time_column import Ticks
 from onlinegcp.events.vocabulary import OnNew, Vocabulary
+from onlinegcp.notebook.html import card, table, text
 from onlinegcp.slices import Slice
 
 OnLate = Literal["drop", "error"]
@@ -108,6 +110,23 @@ class EventStream:
         self._finished = False
         self._set_vocabularies(options.known)
 
+    def __repr__(self) -> str:
+        shape = ", ".join(
+            f"{name} {length:,}" for name, length in zip(self.mode_names, self.shape, strict=True)
+        )
+        return (
+            f"EventStream({shape}; every {self._reader.bins.every}, {self.n_slices:,} slices read)"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = f"every {self._reader.bins.every}, {self.n_slices:,} slices and "
+        facts += f"{self.n_events:,} events read"
+        rows = [
+            [text(name), f"{len(labels):,}", text(", ".join(labels[:6]))]
+            for name, labels in zip(self.mode_names, self.labels, strict=True)
+        ]
+        return card("EventStream", facts, table(["mode", "labels", "such as"], rows))
+
     @property
     def labels(self) -> tuple[tuple[str, ...], ...]:
         vocabularies = self._reader.vocabularies
@@ -150,6 +169,10 @@ class EventStream:
         if self._slices is not None:
             self._slices.close()  # type: ignore[attr-defined]
         self._finished = True
+
+    def places(self) -> Iterator[tuple[list[tuple[Any, Ints]], Ints]]:
+        """Where the rows of the source went, once all slices are out; see `events.places`."""
+        return places(self._tables, self._reader)
 
     def state(self, *, vocabularies: bool = True) -> dict[str, Any]:
         """Everything that must be kept to go on later, ready for JSON.

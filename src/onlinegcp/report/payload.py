@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,10 @@ from onlinegcp.drawing.profiles import (
 )
 from onlinegcp.report.fit import divisor, judge, loss_name, series
 from onlinegcp.report.summary import summarize
-from onlinegcp.report.words import Pattern, describe
-from onlinegcp.runlog import COUNTS, Cell, Number, RunView, Step, anomaly_of, smallest_p
+from onlinegcp.report.words import Pattern, called, describe
+from onlinegcp.runlog import COUNTS, Number, RunView, Step, anomaly_of
+from onlinegcp.runlog.names import read_names
+from onlinegcp.runlog.told import score, sentence
 from onlinegcp.storage.older import todays_parameters
 from onlinegcp.storage.printable import all_short, presentable, short, without_folders
 
@@ -103,6 +105,7 @@ def build_model(view: RunView) -> Json:
     modes = mode_profiles(view)
     active = activations(view) if view.factors else np.zeros((len(view.steps), 0))
     found = describe(modes, active, view.times) if modes else []
+    found = called(found, read_names(view.path))
     calendar = time_profile(view.times, active)
     fit = judge(view)
     return {
@@ -173,28 +176,31 @@ def row(group: Sequence[Step], kept: Collection[int], unit: str) -> Json:
     for name in COUNTS:
         if count := sum(step.get(name) or 0 for step in group):
             out[name] = count
+    if found := [step["regime"] for step in group if step.get("regime")]:
+        out["regime"] = found[-1]
     if any(step.get("held") for step in group):
         out["held"] = True
     if anomaly:
         out["a"] = {
             name: _short(anomaly.get(name))
-            for name in ("p", "z", "volume_p", "volume_z", "expected_total")
+            for name in ("volume_p", "expected_total", "expected_low", "expected_high")
         }
+        out["a"]["p"] = _short(10.0 ** -score(odd))
         out["a"]["total"] = _short(odd.get("total"))
         out["a"]["flagged"] = bool(anomaly.get("flagged"))
-        out["a"]["kind"] = anomaly.get("kind")
+        out["a"]["kind"], out["a"]["severity"] = anomaly.get("kind"), anomaly.get("severity")
         if odd.get("number") in kept:
+            out["a"]["said"] = short(sentence(odd), 600)
             out["a"]["cells"] = [_cell(cell) for cell in anomaly.get("cells") or ()]
             out["a"]["modes"] = [
-                [[short(str(entry["label"])), _short(entry["share"])] for entry in mode]
+                [_row(entry) for entry in mode if "observed" in entry]
                 for mode in anomaly.get("modes") or ()
             ]
-            out["a"]["components"] = [_short(v) for v in anomaly.get("components") or ()]
     return out
 
 
 def _surprise_key(step: Step) -> tuple[bool, float]:
-    return not anomaly_of(step).get("flagged"), smallest_p(step)
+    return not anomaly_of(step).get("flagged"), -score(step)
 
 
 def _worth_details(steps: Sequence[Step]) -> set[int]:
@@ -239,10 +245,17 @@ def _component(pattern: Pattern, modes: Sequence[ModeProfile]) -> Json:
     }
 
 
-def _cell(cell: Cell) -> list[Any]:
+def _cell(cell: Mapping[str, Any]) -> list[Any]:
     names = cell.get("labels") or cell.get("index") or ()
-    numbers = (cell.get("observed"), cell.get("expected"), cell.get("p"), cell.get("share"))
-    return [[short(str(name)) for name in names], *map(_short, numbers)]
+    return [[short(str(name)) for name in names], *_numbers(cell)]
+
+
+def _row(entry: Mapping[str, Any]) -> list[Any]:
+    return [short(str(entry["label"])), *_numbers(entry)]
+
+
+def _numbers(entry: Mapping[str, Any]) -> list[Any]:
+    return [_short(entry.get(name)) for name in ("observed", "expected", "low", "high", "p")]
 
 
 def _loss(group: Sequence[Step], name: Number, unit: str) -> Any:

@@ -7,11 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray, matrix
-from onlinegcp.drawing.text import and_list, number, percent, plural, say_interval, say_time
+from onlinegcp.drawing.text import (
+    number,
+    parse_time,
+    percent,
+    plural,
+    say_interval,
+    say_time,
+)
 from onlinegcp.report.fit import Fit, loss_name, loss_traits, say_means
 from onlinegcp.report.words import Pattern
-from onlinegcp.runlog import RunView, Step, anomaly_of, smallest_p
-from onlinegcp.storage.printable import short
+from onlinegcp.runlog import RunView, Step, anomaly_of
+from onlinegcp.runlog.told import score, sentence
 
 
 def summarize(
@@ -61,7 +68,7 @@ def _model(view: RunView) -> str:
     rank = view.rank or (model.get("parameters") or {}).get("rank", "unknown")
     start = f", after a warm start on the first {plural(warm, 'slice')}" if warm else ""
     held = sum(1 for step in view.steps if step.get("held"))
-    skipped = f" {plural(held, 'flagged slice')} not learned." if held else ""
+    skipped = f" Odd rows of {plural(held, 'flagged slice')} were held." if held else ""
     loss = loss_name(view).replace("_", " ")
     if loss_traits(view).person:
         loss = loss.capitalize()
@@ -91,49 +98,67 @@ def anomalies(steps: Sequence[Step], top: int = 3) -> str:
     flagged = [step for step in scored if anomaly_of(step).get("flagged")]
     if not flagged:
         return f"None of {plural(len(scored), 'scored slice')} was flagged."
-    worst = sorted(flagged, key=smallest_p)[:top]
-    named = and_list([f"{say_time(step.get('time'))} ({_why(step)})" for step in worst])
+    worst = sorted(flagged, key=lambda step: -score(step))[:top]
     share = percent(len(flagged) / len(scored))
     lead = "The oddest" if len(flagged) > top else "They are" if len(flagged) > 1 else "It is"
     return (
         f"{len(flagged)} of {plural(len(scored), 'scored slice')} ({share}) "
-        f"{'were' if len(flagged) > 1 else 'was'} flagged. {lead}: {named}."
-    )
-
-
-def _why(step: Step) -> str:
-    anomaly = anomaly_of(step)
-    expected = anomaly.get("expected_total")
-    if anomaly.get("kind") == "volume" and expected is not None:
-        return f"{number(step.get('total'))} where {number(round(expected))} were expected"
-    cells = anomaly.get("cells")
-    if not cells:
-        return "an unusual pattern"
-    best = cells[0]
-    names = ", ".join(
-        short(str(name), 60) for name in best.get("labels") or best.get("index") or ()
-    )
-    return (
-        f"{names}: {number(best.get('observed'))} where {number(best.get('expected'), 2)} "
-        "were expected"
+        f"{'were' if len(flagged) > 1 else 'was'} flagged. {lead}: "
+        f"{' '.join(map(sentence, worst))}"
     )
 
 
 def _change(view: RunView, patterns: Sequence[Pattern]) -> str:
     """The component that moved most, and components born or gone."""
     drift = np.nan_to_num(matrix(view.steps, "drift", view.rank))
-    births = sum(step.get("births") or 0 for step in view.steps)
-    deaths = sum(step.get("deaths") or 0 for step in view.steps)
-    texts = []
+    # Patterns that changed all at once are told apart from those that came and went one by one.
+    single = [step for step in view.steps if not step.get("regime")]
+    births = sum(step.get("births") or 0 for step in single)
+    deaths = sum(step.get("deaths") or 0 for step in single)
+    texts = regimes(view.steps, view.rank)
     if drift.size and drift.max() > 0.01 and patterns:
-        order = {pattern.component: place for place, pattern in enumerate(patterns, start=1)}
+        by_number = {pattern.component: pattern for pattern in patterns}
         most = int(drift.sum(axis=0).argmax())
         when = view.times[int(drift[:, most].argmax())]
-        name = _lower(patterns[order[most] - 1].headline.replace(" · ", ", "))
-        texts.append(f"Pattern {order[most]} ({name}) moved most, fastest around {say_time(when)}.")
+        name = _lower(by_number[most].headline.replace(" · ", ", "))
+        texts.append(f"Pattern {most + 1} ({name}) moved most, fastest around {say_time(when)}.")
     if births or deaths:
         texts.append(f"{plural(births, 'pattern')} appeared, {deaths} went.")
     return " ".join(texts)
+
+
+def regimes(steps: Sequence[Step], rank: int, top: int = 3) -> list[str]:
+    """When many patterns changed at once; of many such times only the newest are told.
+
+    Parameters
+    ----------
+    steps
+        The steps of the run.
+    rank
+        Number of patterns.
+    top
+        Most times that are told.
+
+    Examples
+    --------
+    >>> regimes([{"time": "2024-03-03", "regime": "changed", "births": 5}], 8)
+    ['On 3 March 2024 5 of 8 patterns were replaced.']
+    """
+    sudden = [step for step in steps if step.get("regime")]
+    began = {step.get("number"): step for step in steps}
+    texts = []
+    for step in sudden[-top:]:
+        first = began.get(step.get("regime_since"), step)
+        dated = parse_time(first.get("time")) is not None
+        at = f"On {say_time(first['time'])}" if dated else f"At slice {first.get('number')}"
+        many = f"{step.get('births') or 0} of {plural(rank, 'pattern')}"
+        if step["regime"] == "returned":
+            texts.append(f"{at} an earlier regime came back: {many} changed.")
+        else:
+            texts.append(f"{at} {many} were replaced.")
+    if len(sudden) > top:
+        texts.insert(0, f"Many patterns changed at once {len(sudden)} times, of late:")
+    return texts
 
 
 def _lower(text: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -19,6 +19,7 @@ from onlinegcp.drawing.profiles import (
 )
 from onlinegcp.drawing.text import MONTHS, WEEKDAYS, and_list, parse_time, percent
 from onlinegcp.runlog import RunView
+from onlinegcp.runlog.names import read_names
 
 # A window that holds this share of a column is where the component lives.
 MOST = 0.65
@@ -76,7 +77,15 @@ def patterns(view: RunView) -> list[Pattern]:
     if not view.factors:
         return []
     active = activations(view)
-    return describe(mode_profiles(view), active, view.times)
+    return called(describe(mode_profiles(view), active, view.times), read_names(view.path))
+
+
+def called(found: Sequence[Pattern], names: Mapping[int, str]) -> list[Pattern]:
+    """The patterns under the names people gave them, by number from 1."""
+    return [
+        replace(pattern, headline=names.get(pattern.component + 1, pattern.headline))
+        for pattern in found
+    ]
 
 
 def describe(

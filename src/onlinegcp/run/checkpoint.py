@@ -69,6 +69,14 @@ class Checkpoint:
     last_lines: list[Step] = field(default_factory=list)
 
 
+_ALARMS = "alarms."  # before the names of the tracker's arrays
+
+
+def _fresh_tracker(info: Mapping[str, Any]) -> AnomalyTracker:
+    options = info["anomaly"]
+    return AnomalyTracker(options["period"], options.get("holidays"))
+
+
 def write_checkpoint(folder: Path, point: Checkpoint) -> None:
     """Write down new labels and replace the checkpoint. Hold the lock."""
     labels: Kept | None = None
@@ -81,13 +89,15 @@ def write_checkpoint(folder: Path, point: Checkpoint) -> None:
     packed: dict[str, Any] | None = None
     if point.model.__sklearn_is_fitted__():
         arrays, packed = pack_model(point.model)
+    alarms, tracker = point.tracker.state()
+    arrays |= {f"{_ALARMS}{name}": values for name, values in alarms.items()}
     record = {
         "model": packed,
         "n_steps": point.n_steps,
         "n_sources": point.n_sources,
         "labels": labels,
         "events": point.events,
-        "tracker": point.tracker.to_dict(),
+        "tracker": tracker,
         "last_time": pack_time(point.last_time, or_text=True),
         "last_step": point.last_lines,
     }
@@ -128,7 +138,7 @@ def open_checkpoint(
 def _opened(
     folder: Path, info: Mapping[str, Any], loss: Loss | None, name: str, repair: bool
 ) -> Checkpoint:
-    point = Checkpoint(fresh_model(info, loss), AnomalyTracker(info["anomaly"]["period"]))
+    point = Checkpoint(fresh_model(info, loss), _fresh_tracker(info))
     found = read_checkpoint(folder, name)
     if found is not None:
         _fill(point, *found, folder / name, loss)
@@ -158,7 +168,10 @@ def _fill(
         if record["labels"] is not None:
             point.labels = tuple(map(tuple, record["labels"]))
         point.kept_labels = record["kept_labels"]
-        point.tracker = AnomalyTracker.from_dict(record["tracker"])
+        if "parts" in record["tracker"]:  # before version 0.2 it was of another kind: start anew
+            held = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_ALARMS)}
+            alarms = {name.removeprefix(_ALARMS): values for name, values in held.items()}
+            point.tracker = AnomalyTracker.from_state(alarms, record["tracker"])
         point.last_time = unpack_time(record["last_time"])
         point.last_lines = list(record["last_step"])
         packed = record["model"]

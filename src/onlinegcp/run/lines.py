@@ -22,6 +22,8 @@ def learned_line(
     model: StreamingModel,
     old: Sequence[FloatArray] | None,
     anomaly: dict[str, Any] | None,
+    *,
+    held: bool = False,
 ) -> Step:
     """The line of a slice the model has just learned, or gathered to learn it later.
 
@@ -37,6 +39,8 @@ def learned_line(
         Its factors before, for the drift.
     anomaly
         What was found before learning.
+    held
+        Whether odd rows of it were learned as they usually are.
     """
     if model.n_waiting_:
         weights, loss = seen(x, model)
@@ -50,16 +54,9 @@ def learned_line(
     line["forget"] = record.forget
     line["newton_steps"] = record.newton_steps
     line["births"], line["deaths"] = record.births, record.deaths
-    line["merges"] = record.merges
+    line["merges"], line["held"] = record.merges, held
+    line["regime"], line["regime_since"] = record.regime, record.regime_since
     line["drift"], line["anomaly"] = moved, cast("Anomaly | None", anomaly)
-    return line
-
-
-def held_line(x: Slice, number: int, model: StreamingModel, anomaly: dict[str, Any]) -> Step:
-    """The line of a flagged slice that was not learned."""
-    weights, loss = seen(x, model)
-    line = _line(x, number, loss, loss, weights)
-    line["held"], line["anomaly"] = True, cast(Anomaly, anomaly)
     return line
 
 
@@ -93,6 +90,8 @@ def _line(
         "births": 0,
         "deaths": 0,
         "merges": 0,
+        "regime": "",
+        "regime_since": None,
         "weights": weights,
         "drift": np.zeros(len(weights)),
         "held": False,

@@ -19,10 +19,12 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from onlinegcp import __version__, runlog
-from onlinegcp.anomaly import AnomalyTracker, score_slice
+from onlinegcp.anomaly import AnomalyTracker, held_back, is_counted, score_slice
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events.stream import EventStream
 from onlinegcp.losses import Loss
+from onlinegcp.notebook.components import component_card
+from onlinegcp.notebook.html import card
 from onlinegcp.run import making
 from onlinegcp.run.checkpoint import (
     Checkpoint,
@@ -32,7 +34,8 @@ from onlinegcp.run.checkpoint import (
     write_checkpoint,
 )
 from onlinegcp.run.disk import DiskSync
-from onlinegcp.run.lines import held_line, learned_line, warm_lines, written
+from onlinegcp.run.lines import learned_line, warm_lines, written
+from onlinegcp.run.scoring import score_table
 from onlinegcp.run.settings import event_settings, model_settings
 from onlinegcp.run.sources import Source, describe, note
 from onlinegcp.slices import Slice, as_slice
@@ -48,7 +51,7 @@ class Progress:
     time
         Time of the slice.
     n_slices
-        Slices of this stream learned or held since `learn` was called.
+        Slices of this stream learned since `learn` was called.
     n_events
         Events in them, where the stream counts them, else the sum of their values.
     step
@@ -125,6 +128,16 @@ class Run:
     def labels(self) -> Labels | None:
         return self._point.labels
 
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, {self.n_steps:,} slices up to {self.last_time})"
+
+    def _repr_html_(self) -> str:
+        facts = f"{self.n_steps:,} slices up to {self.last_time}"
+        if not self.n_steps:
+            return card(f"Run {self.path}", facts)
+        found = self.model.components(self.labels, modes=self.info["modes"])
+        return component_card(f"Run {self.path}", facts, found)
+
     # ---- making and opening
 
     @classmethod
@@ -139,7 +152,8 @@ class Run:
         command: Sequence[str] | None = None,
         level: float = 0.01,
         top: int = 10,
-        period: int = 1,
+        period: int | None = None,
+        holidays: str | None = None,
         hold_flagged: bool = False,
         overwrite: bool = False,
     ) -> Run:
@@ -164,9 +178,11 @@ class Run:
         top
             Cells to name per slice.
         period
-            Slices after which volumes repeat, such as 7 for days; 1 for none.
+            Slices after which they repeat, such as 7 for days; 1 for none, None to look for it.
+        holidays
+            Country whose holidays are days of their own, as `AnomalyTracker` takes it.
         hold_flagged
-            Whether flagged slices are left unlearned.
+            Whether the odd rows of flagged slices are learned as they usually are.
         overwrite
             Whether a run that is there already may go, once the first new slice is learned.
         """
@@ -184,10 +200,10 @@ class Run:
             "model": model_settings(model),
             "modes": list(modes),
             "events": None if events is None else event_settings(events),
-            "anomaly": making.anomaly_options(level, top, period, hold_flagged, model),
+            "anomaly": making.anomaly_options(level, top, period, holidays, hold_flagged, model),
             "command": None if command is None else list(command),
         }
-        point = Checkpoint(model, AnomalyTracker(period))
+        point = Checkpoint(model, AnomalyTracker(period, holidays))
         if labels is not None:
             point.labels = tuple(tuple(map(str, names)) for names in labels)
         run = cls(folder, point, info)
@@ -294,14 +310,14 @@ class Run:
         progress
             Called after every slice.
         hold_flagged
-            Whether flagged slices are left unlearned; as the run was made by default.
+            Whether the odd rows of flagged slices are held; as the run was made by default.
         stop
             Asked after every slice whether to leave it at that.
 
         Returns
         -------
         n_slices
-            Slices learned or held.
+            Slices learned.
         """
         self._check_usable()
         hold = self.info["anomaly"]["hold_flagged"] if hold_flagged is None else hold_flagged
@@ -364,6 +380,12 @@ class Run:
                 self.busy = False
         return n_slices
 
+    def score_events(self, source: Any, **options: Any) -> Any:
+        """Score every event of a table by what the run has seen; see `run.scoring`."""
+        return score_table(
+            source, self.info, self._point.labels, self._point.tracker, self.model, **options
+        )
+
     @property
     def warming_up(self) -> int:
         """Slices collected for a warm start that is not over yet."""
@@ -408,29 +430,29 @@ class Run:
         buffer = _buffer(model)
         if buffer is not None:
             model.partial_fit([x])
-            self._point.tracker.update_volume(x, signed=model.loss_.domain == "real")
+            self._point.tracker.update_unscored(x, counted=is_counted(model.loss_))
             if _buffer(model) is not None:
                 return []
             if model.init is None:
                 return warm_lines([*buffer, x], number, model)
             return [learned_line(x, number, model, None, None)]
-        options = self.info["anomaly"]
+        options, events = self.info["anomaly"], self.info.get("events") or {}
         anomaly = score_slice(
             model,
             x,
             self._point.labels,
-            top=options["top"],
-            level=options["level"],
             history=self._point.tracker,
+            level=options["level"],
+            top=options["top"],
+            modes=self.info["modes"],
+            noun=events.get("value") or "events",
         )
         old = model.factors_
-        if hold and anomaly.flagged:
-            lines = [held_line(x, number, model, anomaly.to_json())]
-        else:
-            model.partial_fit([x])
-            lines = [learned_line(x, number, model, old, anomaly.to_json())]
+        learned = held_back(x, anomaly) if hold and anomaly.flagged else x
+        model.partial_fit([learned])
+        line = learned_line(x, number, model, old, anomaly.to_json(), held=learned is not x)
         self._point.tracker.update(anomaly)
-        return lines
+        return [line]
 
     # ---- the directory
 

@@ -13,24 +13,31 @@ from onlinegcp import runlog
 from onlinegcp.errors import StateError
 from onlinegcp.run.sources import SOURCES
 from onlinegcp.runlog.labels import LABELS
+from onlinegcp.runlog.names import NAMES
 from onlinegcp.streaming import StreamingModel
 from onlinegcp.streaming.options import check_number, check_whole
 
 # In this order whatever is left when they are moved can be opened.
-FILES = (runlog.STEPS, SOURCES, runlog.SYNCED, runlog.CHECKPOINT, LABELS, runlog.RUN)
+FILES = (NAMES, runlog.STEPS, SOURCES, runlog.SYNCED, runlog.CHECKPOINT, LABELS, runlog.RUN)
 # Where the old run waits until the new one has its first slice.
 REPLACED = ".replaced"
 
 
 def anomaly_options(
-    level: float, top: int, period: int, hold_flagged: bool, model: StreamingModel
+    level: float,
+    top: int,
+    period: int | None,
+    holidays: str | None,
+    hold_flagged: bool,
+    model: StreamingModel,
 ) -> dict[str, Any]:
     """Options of a run, once they and those of its model are known to be possible."""
     model.check_parameters()
     return {
         "level": check_number("level", level, "(0, 1)", "It is a share of slices, such as 0.01."),
         "top": check_whole("top", top, 0),
-        "period": check_whole("period", period, 1),
+        "period": None if period is None else check_whole("period", period, 1),
+        "holidays": holidays,
         "hold_flagged": bool(hold_flagged),
     }
 

@@ -8,6 +8,7 @@ A run is a directory with these files::
     sources.jsonl           what was read (`run.sources`)
     checkpoint.npz          the model and the last lines, replaced all at once after every slice
     checkpoint.synced.npz   the last one that is surely on disk (`run.disk`)
+    names.json              what people call the patterns (`names`)
     lock                    held by the process that writes
 
 The writer appends labels, then stores the checkpoint, which says how many of them count, then
@@ -24,6 +25,7 @@ from onlinegcp.runlog.line import (
     Anomaly,
     Cell,
     Number,
+    Row,
     Step,
     Vector,
     anomaly_of,
@@ -55,8 +57,8 @@ from onlinegcp.runlog.writing import (
 
 __all__ = [
     "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED",
-    "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "RunView", "Step", "Tail", "Vector",
-    "Verdict", "anomaly_of", "append_lines", "append_step", "check_new", "encode_step",
+    "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "Row", "RunView", "Step", "Tail",
+    "Vector", "Verdict", "anomaly_of", "append_lines", "append_step", "check_new", "encode_step",
     "environment", "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json",
     "recover", "sealed", "smallest_p", "tail", "upgrade_run_json", "verify", "write_run_json",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from typing import final
 
 from onlinegcp.runlog.line import Step, anomaly_of, smallest_p
 
-_DETAILS = ("cells", "modes", "components")
+_DETAILS = ("cells", "modes", "largest", "components")
 
 
 @final

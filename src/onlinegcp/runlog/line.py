@@ -17,22 +17,29 @@ from onlinegcp.runlog.shapes import check_step
 from onlinegcp.storage.sealed import seal, unseal
 
 
-class Cell(TypedDict):
-    """A cell that an anomaly names."""
+class Row(TypedDict):
+    """A row of a mode that an anomaly names."""
 
-    index: list[int]
+    label: str
+    observed: float
+    expected: float
+    low: float
+    high: float
+    p: float
+    new: bool
+
+
+class Cell(TypedDict):
+    """A pair of rows that an anomaly names; the other modes have None and no label."""
+
+    index: list[int | None]
     labels: list[str]
     observed: float
     expected: float
-    p: float | None
-    share: float
-
-
-class Share(TypedDict):
-    """A row of a mode and its share of the misfit."""
-
-    label: str
-    share: float
+    low: float
+    high: float
+    p: float
+    new: bool
 
 
 class Anomaly(TypedDict, total=False):
@@ -40,14 +47,26 @@ class Anomaly(TypedDict, total=False):
 
     p: float | None
     z: float | None
+    score: float | None
+    flagged: bool
+    severity: str | None
+    kind: str | None
+    family: str
     volume_p: float | None
     volume_z: float | None
+    volume_odd: bool
+    total: float
     expected_total: float | None
-    flagged: bool
-    kind: str | None
+    expected_low: float | None
+    expected_high: float | None
+    rest_usual: bool
+    rest_change: float
+    alarm: int
+    ended: int
+    sentence: str
+    modes: list[list[Row]]
     cells: list[Cell]
-    modes: list[list[Share]]
-    components: list[float]
+    largest: list[Any]
 
 
 # A line, field by field; docs/run-directory.md says what they mean. A writer writes them all, a
@@ -70,6 +89,8 @@ Step = TypedDict(
         "births": int,
         "deaths": int,
         "merges": int,
+        "regime": str,  # "", "changed" or "returned"
+        "regime_since": int | None,
         "weights": Any,  # (R,)
         "drift": Any,  # (R,)
         "held": bool,
@@ -92,7 +113,9 @@ def anomaly_of(step: Step) -> Anomaly:
 
 
 def smallest_p(step: Step) -> float:
-    """The smaller of a step's two p-values, 1 where it was not scored.
+    """The p-value of a step, the smaller one where it has two, 1 where it was not scored.
+
+    Lines that have a score have one p-value for the slice.
 
     Examples
     --------
@@ -100,7 +123,8 @@ def smallest_p(step: Step) -> float:
     (0.01, 1.0)
     """
     anomaly = anomaly_of(step)
-    values = (anomaly.get("p"), anomaly.get("volume_p"))
+    whole = anomaly.get("score") is not None
+    values = (anomaly.get("p"), None if whole else anomaly.get("volume_p"))
     return min((value for value in values if value is not None), default=1.0)
 
 

@@ -30,15 +30,22 @@ _STEP: dict[str, tuple[type, ...]] = {
     ),
 }
 _ANOMALY: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("p", "z", "volume_p", "volume_z", "expected_total"), _NUMBER),
-    "flagged": (bool,),
-    "kind": _TEXT,
-    **dict.fromkeys(("cells", "modes", "components"), _LIST),
+    **dict.fromkeys(
+        (
+            *("p", "z", "score", "volume_p", "volume_z", "total", "rest_change"),
+            *("expected_total", "expected_low", "expected_high"),
+        ),
+        _NUMBER,
+    ),
+    **dict.fromkeys(("alarm", "ended"), (int,)),
+    **dict.fromkeys(("flagged", "volume_odd", "rest_usual"), (bool,)),
+    **dict.fromkeys(("kind", "family", "severity", "sentence"), _TEXT),
+    **dict.fromkeys(("cells", "modes", "largest", "components"), _LIST),
 }
 _CELL: dict[str, tuple[type, ...]] = {
     "labels": _LIST,
     "index": _LIST,
-    **dict.fromkeys(("observed", "expected", "p", "share"), _NUMBER),
+    **dict.fromkeys(("observed", "expected", "low", "high", "p", "share"), _NUMBER),
 }
 _INFO: dict[str, tuple[type, ...]] = {
     "format": (int,),
@@ -49,7 +56,8 @@ _INFO: dict[str, tuple[type, ...]] = {
 _OPTIONS: dict[str, tuple[type, ...]] = {
     "level": (int, float),
     "top": (int,),
-    "period": (int,),
+    "period": (int, type(None)),
+    "holidays": _TEXT,
     "hold_flagged": (bool,),
 }
 
@@ -74,6 +82,11 @@ def check_step(step: Mapping[str, Any]) -> None:
             if not isinstance(cell, dict):
                 raise ValueError(f"a cell is a {type(cell).__name__}")
             _check(cell, _CELL, "of a cell ")
+        for rows in anomaly.get("modes") or ():
+            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                raise ValueError("a mode of an anomaly is no list of rows")
+            for row in rows:
+                _check(row, {**_CELL, "label": (str,)}, "of a row ")
 
 
 def check_info(info: Mapping[str, Any]) -> None:

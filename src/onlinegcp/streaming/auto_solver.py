@@ -10,12 +10,16 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.solvers.auto.components import transplant
 from onlinegcp.solvers.auto.state import AutoState
 from onlinegcp.solvers.objective import is_affordable
+from onlinegcp.streaming import regimes
+from onlinegcp.streaming.matching import SAME, match
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.regimes import Regimes
 from onlinegcp.streaming.scoring import Stopwatch
 from onlinegcp.streaming.state import FloatArray, ModelState
-from onlinegcp.streaming.warm_start import WarmStart
+from onlinegcp.streaming.warm_start import WarmStart, static_start
 
 # A given model without its slices is turned into dense pseudo-slices up to this many cells.
 PSEUDO_CELLS = 20_000_000
@@ -28,18 +32,43 @@ def begin(
     rows = start.rows if start.n_rows else start.mean[None, :]
     slices = start.slices or _pseudo_slices(start.factors, rows, loss)
     live = auto.start(start.factors, rows, slices, loss, forget=forget, lower=lower, seed=seed)
-    return _wrap(live, rows[-1])
+    # Columns have the solver's size now, and so must the weights.
+    return _wrap(Regimes(live), live.model.last_weights[: live.factors.rank])
 
 
 def learn(
-    state: ModelState, x: Slice, loss: Loss, number: int, seed: int, n_jobs: int
+    state: ModelState,
+    x: Slice,
+    loss: Loss,
+    number: int,
+    seed: int,
+    *,
+    forget: float | Literal["auto"],
+    lower: float | None,
+    init_slices: int,
+    init_starts: int,
+    n_jobs: int,
 ) -> tuple[ModelState, StepRecord]:
     """The state after one slice, and the account of it."""
     watch = Stopwatch()
     live = _live(state)
-    if x.shape != live.factors.shape:
-        live = auto.grow(live, x.shape)
-    live, step = auto.step(live, x, loss, n_jobs=n_jobs, seed=seed)
+
+    def challenger(slices: tuple[Slice, ...], old: AutoState) -> AutoState:
+        starts = init_starts if len(slices) >= init_slices else 1
+        return _challenger(
+            slices, old, loss, lower=lower, starts=starts, n_jobs=n_jobs, seed=seed + number
+        )
+
+    # Whoever fixes the forgetting wants that much of the past, changed or not.
+    live, step, regime = regimes.learn(
+        live,
+        x,
+        loss,
+        challenger if forget == "auto" else None,
+        full=init_slices,
+        n_jobs=n_jobs,
+        seed=seed,
+    )
     watch.lap("solver")
     record = StepRecord(
         number=number,
@@ -55,16 +84,43 @@ def learn(
         births=step.births,
         deaths=step.deaths,
         merges=step.merges,
+        regime=regime,
+        regime_since=number - (live.age - live.surprised_at) if regime else None,
         seconds=watch.seconds,
     )
     return _wrap(live, step.weights), record
+
+
+def _challenger(
+    slices: tuple[Slice, ...],
+    old: AutoState,
+    loss: Loss,
+    *,
+    lower: float | None,
+    starts: int,
+    n_jobs: int,
+    seed: int,
+) -> AutoState:
+    """A model of these slices; patterns it shares with the old one keep their places and past."""
+    bound = loss.lower if lower is None else lower
+    rank = old.factors.rank
+    start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed)
+    order, alike = match(old.factors.views(), start.factors)
+    factors, rows = [a[:, order] for a in start.factors], start.rows[:, order]
+    fresh = np.flatnonzero(alike < SAME)
+    if not 0 < len(fresh) < rank:
+        return auto.start(factors, rows, slices, loss, lower=lower, seed=seed)
+    state = transplant(old, fresh.tolist(), factors, rows.mean(axis=0))
+    for x in slices:
+        state, _ = auto.step(state, x, loss, n_jobs=n_jobs, seed=seed)
+    return state
 
 
 def weigh(
     state: ModelState, x: Slice, loss: Loss, seed: int, tolerance: float | None
 ) -> FloatArray:
     """Weights of a slice under the present factors; changes nothing."""
-    live = _live(state)
+    live = _live(state).current
     if tolerance is None:
         return np.asarray(auto.solve_weights(live, x, loss, seed=seed))
     solution = auto.solve(live, x, loss, tolerance=tolerance, seed=seed)
@@ -73,21 +129,22 @@ def weigh(
 
 def unpack(state: ModelState, flat: dict[str, Any]) -> ModelState:
     """A state that goes on from what `pack` gave."""
-    return _wrap(AutoState.from_dict(flat), state.weights)
+    return _wrap(Regimes.from_dict(flat, state.slices), state.weights)
 
 
-def _live(state: ModelState) -> AutoState:
+def _live(state: ModelState) -> Regimes:
     live = state.live
-    assert isinstance(live, AutoState)
+    assert isinstance(live, Regimes)
     return live
 
 
-def _wrap(live: AutoState, weights: FloatArray) -> ModelState:
-    rank = live.factors.rank
+def _wrap(live: Regimes, weights: FloatArray) -> ModelState:
+    model = live.current.model
     return ModelState(
-        live.factors.views(),
+        model.factors.views(),
         np.array(weights, dtype=np.float64),
-        np.array(live.model.mean_weights[:rank]),
+        np.array(model.mean_weights[: model.factors.rank]),
+        slices=live.buffer,
         live=live,
     )
 

@@ -74,7 +74,7 @@ class CPStream(StreamingModel):
 
     def __init__(
         self,
-        rank: int,
+        rank: int = 10,
         *,
         forget: float = 0.95,
         ridge: float = 0.0,

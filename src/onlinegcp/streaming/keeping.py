@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, OnlineGCPError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.record import StepRecord
@@ -70,7 +70,9 @@ def learned(
         # What NumPy would only warn of is refused below.
         with blas_threads(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             found, record = learn(state, data, number, seed)
-    except (ArithmeticError, np.linalg.LinAlgError) as error:
+    except OnlineGCPError:
+        raise
+    except (ArithmeticError, ValueError) as error:  # a singular matrix is one of the latter
         raise not_learned(slices, f"the solver failed ({error})") from error
     if not is_finite(found):
         raise not_learned(slices)

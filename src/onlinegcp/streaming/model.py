@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -19,7 +20,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, RankWarning
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -29,9 +30,9 @@ from onlinegcp.streaming.admission import admit
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import is_finite, learned, not_learned
 from onlinegcp.streaming.options import check_common
-from onlinegcp.streaming.plotting import Plotting
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
+from onlinegcp.streaming.showing import Showing, remember
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
@@ -45,12 +46,11 @@ def _predicts_cells(model: Any) -> bool:
 
 
 class StreamingModel(
-    Plotting,
+    Showing,
     Keeping,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
-    abc.ABC,
 ):
     """A CP model that is kept up to date while slices arrive.
 
@@ -78,6 +78,7 @@ class StreamingModel(
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
     _provisional: ModelState | None
+    _past: FloatArray  # what each component held in the newest slices, for `forecast`
 
     # ---- hooks of a method
 
@@ -346,11 +347,6 @@ class StreamingModel(
         check_is_fitted(self)
         return len(self._buffer)
 
-    def to_ktensor(self, labels: Any = None) -> KTensor:
-        """The model of the newest slice; `labels` names the rows of each mode."""
-        state = self._ready()
-        return KTensor(state.weights, state.factors, labels)
-
     # ---- keeping it
 
     def check_parameters(self) -> None:
@@ -387,6 +383,7 @@ class StreamingModel(
             self.__dict__.pop(name, None)
         self.n_slices_ = 0
         self.last_ = None
+        self._past = np.empty((0, 0))
         self._state = None
         self._buffer = ()
         self._provisional = None
@@ -439,6 +436,7 @@ class StreamingModel(
                 number = self.n_slices_ + 1
                 self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
                 self.n_slices_ = number
+                self._past = remember(self._past, self._state)
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
             self.n_slices_ += 1
@@ -459,8 +457,20 @@ class StreamingModel(
     def _finish_warm_start(self) -> None:
         if self._state is None and self._buffer:
             self._state = self._ready()
+            self._tell_rank(self._buffer[0].size)
             self._buffer = ()
             self._provisional = None
+
+    def _tell_rank(self, cells: int) -> None:
+        """Say once that there are more components than any stream of such slices can need."""
+        if not self.changes_rank and self.rank > cells:
+            warnings.warn(
+                f"{self.rank} components were asked for, but slices of {cells} "
+                f"{'cell' if cells == 1 else 'cells'} are explained by {cells} without any error: "
+                f"the others mean nothing. Use rank={cells} or less.",
+                RankWarning,
+                stacklevel=5,
+            )
 
     def _learn_gathered(self) -> None:
         """Learn the slices that wait, be they a whole batch or what is left of the stream."""

@@ -65,7 +65,7 @@ class OnlineCP(StreamingModel):
 
     def __init__(
         self,
-        rank: int,
+        rank: int = 10,
         *,
         order: Literal["gauss_seidel", "jacobi"] = "gauss_seidel",
         forget: float = 1.0,

@@ -95,7 +95,7 @@ class OnlineGCP(StreamingModel):
 
     def __init__(
         self,
-        rank: int,
+        rank: int = 10,
         loss: str | Loss = "gaussian",
         *,
         solver: Literal["auto", "sgd"] | SGD = "auto",
@@ -188,7 +188,18 @@ class OnlineGCP(StreamingModel):
     ) -> tuple[ModelState, StepRecord]:
         paper, loss = self._paper(), self.loss_
         if paper is None:
-            return auto_solver.learn(state, x, loss, number, seed, self.n_jobs)
+            return auto_solver.learn(
+                state,
+                x,
+                loss,
+                number,
+                seed,
+                forget=self.forget,
+                lower=self.lower,
+                init_slices=self.init_slices,
+                init_starts=self.init_starts,
+                n_jobs=self.n_jobs,
+            )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:

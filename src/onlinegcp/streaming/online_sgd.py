@@ -75,7 +75,7 @@ class OnlineSGD(StreamingModel):
 
     def __init__(
         self,
-        rank: int,
+        rank: int = 10,
         *,
         rate: float | Literal["auto"] = "auto",
         relative_rate: float = 0.1,

@@ -43,6 +43,13 @@ class StepRecord:
         learn it.
     births, deaths, merges
         Components replaced, given up and joined in this step.
+    regime
+        "changed" if a new model took over in this step because many patterns changed at once,
+        "returned" if one that had been replaced came back, "" else. Births and deaths then count
+        the patterns in which the two differ.
+    regime_since
+        Number of the slice with which that regime began, some slices before it was certain; None
+        where `regime` is "".
     seconds
         Wall time by part: "weights", "factors", "history", "scoring"; the default solver scores
         while it solves and has one part, "solver".
@@ -66,4 +73,6 @@ class StepRecord:
     births: int = 0
     deaths: int = 0
     merges: int = 0
+    regime: str = ""
+    regime_since: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)

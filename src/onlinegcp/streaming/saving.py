@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Self
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from onlinegcp.errors import StateError
@@ -12,7 +13,7 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.keeping import is_finite
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.state import ModelState
+from onlinegcp.streaming.state import FloatArray, ModelState
 
 
 class Keeping:
@@ -23,6 +24,7 @@ class Keeping:
     _seed: int
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
+    _past: FloatArray
 
     def _reset(self) -> None:
         raise NotImplementedError
@@ -64,6 +66,7 @@ class Keeping:
             "state": self._state,
             "buffer": self._buffer,
             "last": self.last_,
+            "past": self._past,
         }
 
     def set_state(self, saved: dict[str, Any]) -> Self:
@@ -76,6 +79,7 @@ class Keeping:
         self._state = saved["state"]
         self._buffer = tuple(saved["buffer"])
         self.last_ = saved["last"]
+        self._past = np.asarray(saved.get("past", self._past))
         return self
 
     @property

@@ -45,6 +45,7 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             record[name] = np.asarray(getattr(model, name)).tolist()
+    arrays["past"] = saved["past"]
     state: ModelState | None = saved["state"]
     if state is not None:
         for k, a in enumerate(state.factors):
@@ -149,6 +150,7 @@ def _rebuild(
             "state": state,
             "buffer": _unpack_slices(record["buffer"], "buffer", arrays),
             "last": _unpack_step(record["last"]),
+            "past": arrays.get("past", np.empty((0, 0))),
         }
     )
     if "n_features_in_" in record:

@@ -14,9 +14,11 @@ from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, stack
+from onlinegcp.static.algebraic import algebraic_start
 from onlinegcp.static.cp_als import cp_als
 from onlinegcp.static.cp_apr import cp_apr
 from onlinegcp.static.gcp import gcp
+from onlinegcp.static.result import StaticFit
 from onlinegcp.static.starts import random_start, start_generator
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -81,9 +83,12 @@ def static_start(
     parts = []
     if determined:
         first: dict[str, Any] = {"n_starts": starts, "seed": seed}
-        if starts > 1:
-            first = {"init": _static(x, determined, loss, lower, SHORT, **first)}
-        parts.append(_static(x, determined, loss, lower, LONG, **first))
+        found = _algebraic(x, determined, loss, lower, starts, seed)
+        if found or starts > 1:
+            first["n_starts"] = max(1, starts - len(found))
+            found.append(_static(x, determined, loss, lower, SHORT, **first))
+            first = {"init": min(found, key=lambda fit: fit.objective).ktensor}
+        parts.append(_static(x, determined, loss, lower, LONG, **first).ktensor)
     if determined < rank:
         # Different columns: equal components have equal gradients and would stay equal for ever.
         left = rank - determined
@@ -96,18 +101,33 @@ def static_start(
     return WarmStart(tuple(factors), rows, rows.mean(axis=0), tuple(slices)).normalised()
 
 
+def _algebraic(
+    x: Slice, rank: int, loss: Loss, lower: float, starts: int, seed: int
+) -> list[StaticFit]:
+    """Short fits from algebraic starts, for half of the starts, where the loss has such."""
+    if not loss.traits.quadratic or lower > -np.inf or x.n_observed < x.size:
+        return []
+    found = []
+    for number in range((starts + 1) // 2):
+        begin = algebraic_start(x, rank, start_generator(seed, number))
+        if begin is not None and all(np.isfinite(a).all() for a in begin):
+            init = KTensor(np.ones(rank), begin)
+            found.append(_static(x, rank, loss, lower, SHORT, init=init))
+    return found
+
+
 def _static(
     x: Slice, rank: int, loss: Loss, lower: float, passes: dict[str, int], **start: Any
-) -> KTensor:
+) -> StaticFit:
     if loss.traits.quadratic and lower == -np.inf:
-        return cp_als(x, rank, max_iterations=passes["als"], tolerance=1e-6, **start).ktensor
+        return cp_als(x, rank, max_iterations=passes["als"], tolerance=1e-6, **start)
     if loss.traits.poisson:
         steps: dict[str, Any] = {"max_iterations": passes["apr"]}
         if x.nnz * rank**2 > NEWTON_WORK:
             steps |= {"method": "mu", "max_inner": 2}
-        return cp_apr(x, rank, **steps, **start).ktensor
+        return cp_apr(x, rank, **steps, **start)
     most: dict[str, Any] = {"max_iterations": passes["lbfgsb"], "epochs": passes["epochs"]}
-    return gcp(x, rank, loss, lower=lower, **most, **start).ktensor
+    return gcp(x, rank, loss, lower=lower, **most, **start)
 
 
 def given_start(

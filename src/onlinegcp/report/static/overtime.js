@@ -36,7 +36,7 @@ export function renderActivations() {
             },
           },
           components.length > 12
-            ? `${place + 1} · ${shorten(component.headline, 20)}`
+            ? `${component.id + 1} · ${shorten(component.headline, 20)}`
             : shorten(component.headline, 44),
         ),
       ),
@@ -218,7 +218,7 @@ export function renderHeat() {
   const height = Math.round(components.length * each + 38);
   const n = components.length;
   const every = Math.ceil(14 / each);
-  const marks = rows.some((row) => row.births || row.deaths || row.merges);
+  const marks = rows.some((row) => row.births || row.deaths || row.merges || row.regime);
   const gradient = [0, 0.25, 0.5, 0.75, 1].map(ramp).join(",");
   frame(holder, {
     height,
@@ -235,7 +235,7 @@ export function renderHeat() {
         make("i", { class: "ramp", style: `background:linear-gradient(90deg,${gradient})` }),
         `${say(top, 2)} and more`,
       ),
-      marks ? make("span", {}, "▲ appeared  ▼ went") : null,
+      marks ? make("span", {}, "▲ appeared  ▼ went  ◆ many at once") : null,
     ].filter(Boolean),
     lines(i, event) {
       const box = holder.querySelector("svg").getBoundingClientRect();
@@ -244,11 +244,13 @@ export function renderHeat() {
       );
       const named = components[Math.max(0, Math.min(n - 1, place))];
       return [
-        [`Pattern ${components.indexOf(named) + 1}: ${named.headline}`, ""],
+        [`Pattern ${named.id + 1}: ${named.headline}`, ""],
         ["Drift", say(rows[i].drift?.[named.id], 2)],
         ...["births", "deaths", "merges"]
           .filter((name) => rows[i][name])
           .map((name) => [name, String(rows[i][name])]),
+        ...(rows[i].regime === "changed" ? [["regime changed", ""]] : []),
+        ...(rows[i].regime === "returned" ? [["an earlier regime came back", ""]] : []),
       ];
     },
     paint(group, X, Y, { left, right, top: ceiling, bottom }) {
@@ -289,18 +291,18 @@ export function renderHeat() {
           preserveAspectRatio: "none",
         }),
       );
-      components.forEach((_, place) => {
+      components.forEach((component, place) => {
         if (place % every === 0)
           group.parentNode.append(
             draw(
               "text",
               { x: left - 8, y: Y(place + 0.5) + 4, "text-anchor": "end", "font-size": 12 },
-              `Pattern ${place + 1}`,
+              `Pattern ${component.id + 1}`,
             ),
           );
       });
       rows.forEach((row, i) => {
-        const sign = row.births ? "▲" : row.deaths || row.merges ? "▼" : "";
+        const sign = row.regime ? "◆" : row.births ? "▲" : row.deaths || row.merges ? "▼" : "";
         if (sign)
           group.append(
             draw(

@@ -64,7 +64,7 @@ export function renderOverview() {
             { style: `--c:${color(place)}` },
             make(
               "a",
-              { href: `#pattern-${place + 1}`, title: component.headline },
+              { href: `#pattern-${component.id + 1}`, title: component.headline },
               component.headline,
             ),
             make("em", {}, percent(component.share)),
@@ -136,7 +136,7 @@ export function renderGrid() {
       return make(
         "article",
         {
-          id: `pattern-${place + 1}`,
+          id: `pattern-${component.id + 1}`,
           class: `row${place >= SHOWN_ROWS ? " extra" : ""}`,
           style: `--c:${color(place)}`,
           "data-component": component.id,
@@ -147,7 +147,7 @@ export function renderGrid() {
           make(
             "span",
             { class: "share" },
-            `Pattern ${place + 1} · ${percent(component.share)} of everything`,
+            `Pattern ${component.id + 1} · ${percent(component.share)} of everything`,
           ),
           make("h3", {}, component.headline),
           make("p", {}, prose(`${component.sentence}.`)),

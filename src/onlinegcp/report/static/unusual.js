@@ -1,7 +1,6 @@
 // Odd slices: their chart, the list, and why one is odd.
 
 import {
-  bars,
   byId,
   compact,
   draw,
@@ -17,7 +16,7 @@ import { page, picked, setPicked } from "./state.js";
 import { clock, extent, frame, linePath, sayTime, swatch } from "./timeline.js";
 
 const surprise = (p) => (known(p) ? Math.min(-Math.log10(Math.max(p, 1e-320)), 16) : 0);
-export const worst = (row) => (row.a ? Math.min(row.a.p ?? 1, row.a.volume_p ?? 1) : 1);
+export const worst = (row) => row.a?.p ?? 1;
 
 export function renderUnusual() {
   const rows = page.steps.rows,
@@ -47,8 +46,7 @@ export function renderUnusual() {
     lines: (i) =>
       rows[i].a
         ? [
-            ["Pattern p", saySmall(rows[i].a.p)],
-            ["Volume p", saySmall(rows[i].a.volume_p)],
+            ["p", saySmall(rows[i].a.p)],
             ["Total", say(rows[i].a.total)],
             ["Expected", say(rows[i].a.expected_total)],
           ]
@@ -205,16 +203,42 @@ function pick(number, scroll = false) {
   if (scroll) byId("detail").scrollIntoView({ block: "nearest" });
 }
 
+const span = (low, high, digits = 2) => `${say(low, digits)} to ${say(high, digits)}`;
+
 function reason(row) {
   const { a } = row;
-  const volume = a.kind ? a.kind === "volume" : (a.volume_p ?? 1) <= (a.p ?? 1);
-  if (volume || !a.cells?.length) {
-    const gap = a.expected_total ? a.total / a.expected_total - 1 : null;
-    const change = gap === null ? "" : ` (${gap > 0 ? "+" : "−"}${percent(Math.abs(gap))})`;
-    return `${say(a.total)}, expected ${say(Math.round(a.expected_total))}${change}`;
-  }
-  const [labels, observed, wanted] = a.cells[0];
-  return `${labels.join(", ")}: ${say(observed)}, expected ${say(wanted, 2)}`;
+  if (a.said) return a.said;
+  const gap = a.expected_total ? a.total / a.expected_total - 1 : null;
+  const change = gap === null ? "" : ` (${gap > 0 ? "+" : "−"}${percent(Math.abs(gap))})`;
+  return `${say(a.total)}, expected ${say(Math.round(a.expected_total))}${change}`;
+}
+
+// Rows, or pairs of rows, that stand out: names, what was there, and what is usual.
+function standingOut(title, names, entries) {
+  const head = [
+    ...names.map((name) => make("th", { scope: "col" }, name)),
+    ...["Observed", "Expected", "Usual", "p"].map((text) =>
+      make("th", { class: text === "Expected" ? "num large" : "num", scope: "col" }, text),
+    ),
+  ];
+  const line = ([labels, observed, expected, low, high, p]) =>
+    make(
+      "tr",
+      {},
+      ...labels.map((label) => make("td", {}, label)),
+      make("td", { class: "num" }, say(observed)),
+      make("td", { class: "num large" }, say(expected, 2)),
+      make("td", { class: "num" }, known(low) ? span(low, high) : "–"),
+      make("td", { class: "num" }, saySmall(p)),
+    );
+  const table = make(
+    "table",
+    {},
+    make("thead", {}, make("tr", {}, ...head)),
+    make("tbody", {}, ...entries.map(line)),
+  );
+  const around = { class: "scroll", tabindex: 0, role: "group", "aria-label": title };
+  return [make("h4", {}, title), make("div", around, table)];
 }
 
 function renderDetail() {
@@ -236,101 +260,41 @@ function renderDetail() {
             row.a.kind === "volume" ? "Unusual volume" : "Unusual pattern",
           )
         : make("span", { class: "tag" }, row.a ? "Not flagged" : "Not scored"),
-      row.held ? make("span", { class: "tag" }, "Not learned") : null,
+      row.held ? make("span", { class: "tag" }, "Odd rows held") : null,
     ),
   ];
   if (row.a) {
+    const usual = known(row.a.expected_low)
+      ? ` (usually ${span(row.a.expected_low, row.a.expected_high, 4)})`
+      : "";
+    const severity = row.a.severity ? `, severity ${row.a.severity}` : "";
     parts.push(
+      make("p", { class: "note" }, reason(row)),
       make(
         "p",
         { class: "note" },
-        `Total ${say(row.a.total)}, expected ${say(row.a.expected_total)}. ` +
-          `Volume p ${saySmall(row.a.volume_p)} (z ${say(row.a.volume_z, 2)}), ` +
-          `pattern p ${saySmall(row.a.p)} (z ${say(row.a.z, 2)}).`,
+        `Total ${say(row.a.total)}, expected ${say(row.a.expected_total)}${usual}. ` +
+          `p ${saySmall(row.a.p)}${severity}.`,
       ),
     );
+    const modes = page.model.modes;
+    (row.a.modes ?? []).forEach((entries, k) => {
+      const name = modes[k]?.name ?? String(k + 1);
+      const lines = entries.map(([label, ...rest]) => [[label], ...rest]);
+      if (lines.length) parts.push(...standingOut(`Where it differs: ${name}`, [name], lines));
+    });
     if (row.a.cells?.length) {
-      const modes = page.model.modes;
-      // On a phone the labels of a cell share one column.
-      const head = [
-        make("th", { class: "small", scope: "col" }, modes.map((mode) => mode.name).join(", ")),
-        ...modes.map((mode) => make("th", { class: "large", scope: "col" }, mode.name)),
-        ...["Observed", "Expected", "Ratio", "p"].map((text) =>
-          make("th", { class: text === "Ratio" ? "num large" : "num", scope: "col" }, text),
-        ),
-      ];
-      parts.push(
-        make("h4", {}, "Cells that stand out"),
-        make(
-          "div",
-          { class: "scroll", tabindex: 0, role: "group", "aria-label": "Cells that stand out" },
-          make(
-            "table",
-            {},
-            make("thead", {}, make("tr", {}, ...head)),
-            make(
-              "tbody",
-              {},
-              ...row.a.cells.map(([labels, observed, wanted, p]) =>
-                make(
-                  "tr",
-                  {},
-                  make("td", { class: "small" }, labels.join(", ")),
-                  ...labels.map((label) => make("td", { class: "large" }, label)),
-                  make("td", { class: "num" }, say(observed)),
-                  make("td", { class: "num" }, say(wanted, 2)),
-                  make(
-                    "td",
-                    { class: "num large" },
-                    wanted > 0 ? `${say(observed / wanted, 2)}×` : "–",
-                  ),
-                  make("td", { class: "num" }, saySmall(p)),
-                ),
-              ),
-            ),
-          ),
-        ),
-      );
+      const names = modes.map((mode) => mode.name);
+      parts.push(...standingOut("What occurs together", names, row.a.cells));
     } else if (!row.a.cells)
       parts.push(
         make(
           "p",
           { class: "note" },
-          "The cells of this slice are not in this report, which keeps those of the oddest " +
+          "The rows of this slice are not in this report, which keeps those of the oddest " +
             "slices; the run directory has them all.",
         ),
       );
-    const why = (row.a.modes ?? []).map((mode, k) =>
-      make(
-        "div",
-        { class: "cell", style: "--c:var(--c7)" },
-        make("h4", {}, `Where it differs: ${page.model.modes[k]?.name ?? k + 1}`),
-        bars(
-          mode.map((entry) => entry[0]),
-          mode.map((entry) => entry[1]),
-        ),
-      ),
-    );
-    if (row.a.components?.some((change) => change)) {
-      const ranked = row.a.components
-        .map((change, r) => [change, page.model.components.findIndex((c) => c.id === r)])
-        .filter(([change, place]) => known(change) && change !== 0 && place >= 0)
-        .sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]))
-        .slice(0, 5);
-      why.push(
-        make(
-          "div",
-          { class: "cell", style: "--c:var(--c7)" },
-          make("h4", {}, "Patterns against their recent mean, in standard deviations"),
-          bars(
-            ranked.map(([, place]) => `Pattern ${place + 1}`),
-            ranked.map(([change]) => change),
-            { format: (change) => (change > 0 ? "+" : "") + say(change, 2) },
-          ),
-        ),
-      );
-    }
-    if (why.length) parts.push(make("div", { class: "why" }, ...why));
   } else
     parts.push(
       make("p", { class: "note" }, "Slices of the warm start are learned together and not scored."),

@@ -11,6 +11,7 @@ threshold decides what is dead: only prediction does.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, splits
 from onlinegcp.solvers.auto.model import Model, Step
-from onlinegcp.solvers.auto.state import AutoState
+from onlinegcp.solvers.auto.state import AutoState, Trials
 
 Array = NDArray[Any]
 
@@ -125,15 +126,44 @@ def _fill(twin: Model, x: Slice, loss: Loss, weights: Array, slot: int, seed: in
     found = twin.past.seed(twin, x, loss, weights, seed)
     if found is None:
         return False
-    columns, size = found
-    for view, column in zip(twin.factors.views(), columns, strict=True):
-        view[:, slot] = column
-    twin.past.clear(slot, size)
-    twin.mean_weights[slot] = size
-    twin.usage[slot] = abs(size)
-    twin.last_weights[slot] = size
-    forgetting.reset_component(twin.memory, slot, twin.unit)
+    _put(twin, slot, *found)
     return True
+
+
+def _put(model: Model, slot: int, columns: Sequence[Array], weight: float) -> None:
+    """Give a slot a pattern whose past is one slice with this weight."""
+    for view, column in zip(model.factors.views(), columns, strict=True):
+        view[:, slot] = column
+    model.past.clear(slot, weight)
+    model.mean_weights[slot] = weight
+    model.usage[slot] = abs(weight)
+    model.last_weights[slot] = weight
+    forgetting.reset_component(model.memory, slot, model.unit)
+
+
+def transplant(
+    state: AutoState, slots: Sequence[int], factors: Sequence[Array], weights: Array
+) -> AutoState:
+    """A state in which some components are those of another model; the others keep their past.
+
+    Parameters
+    ----------
+    state
+        Left as it is.
+    slots
+        The components to replace.
+    factors, weights
+        The other model: one matrix (I_k, R) per mode, and usual weights (R,).
+    """
+    state = replace(state.copy(), trials=Trials())
+    model = state.model
+    for slot in slots:
+        columns = [a[:, slot] for a in factors]
+        sizes = [float(model.past.sizes(column[:, None])[0]) or 1.0 for column in columns]
+        shares = [column / size for column, size in zip(columns, sizes, strict=True)]
+        _put(model, slot, shares, float(weights[slot]) * math.prod(sizes))
+    model.past.tidy(model)
+    return state
 
 
 def _least_needed(model: Model, *, may_join: bool) -> tuple[int, int]:

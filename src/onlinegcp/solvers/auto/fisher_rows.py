@@ -25,6 +25,7 @@ from onlinegcp.solvers.auto.cells import Weighted, weighted_cells
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
 from onlinegcp.solvers.auto.fisher_weights import (
     Prior,
+    restraint,
     solve_weights,
     start_candidates,
     weight_prior,
@@ -141,7 +142,7 @@ class FisherRows(Past):
         lam, lift = float(lam_of[0]), float(lift_of[0])
         mass = lam * self._trace()
         old = factors.data.copy()
-        prior = self._weight_prior(sums.loss, factors.rank)
+        prior = self._weight_prior(model, sums.loss)
         for sweep in range(SWEEPS):
             for k in range(factors.ndim):
                 visit = Visit(self, sums, weights, old, lam, k, bounded=model.bounded)
@@ -170,10 +171,16 @@ class FisherRows(Past):
     def _solve(self, model: Model, sums: FisherSums, tolerance: float) -> Solution:
         rank, bounded = model.factors.rank, model.bounded
         starts = start_candidates(model.last_weights, self.mean, bounded, rank)
-        prior = self._weight_prior(sums.loss, rank)
+        prior = self._weight_prior(model, sums.loss)
         return solve_weights(sums, starts, prior, bounded=bounded, tolerance=tolerance)
 
-    def _weight_prior(self, loss: Loss, rank: int) -> Prior | None:
+    def _weight_prior(self, model: Model, loss: Loss) -> Prior | None:
+        rank = model.factors.rank
+        if loss.traits.quadratic:
+            # The dispersion and the curvature of (x - m)^2 are twice those of its half.
+            held = np.zeros_like(self.mean)
+            held[:rank] = 2.0 * restraint(model, 0.5 * self.dispersion)
+            return Prior(np.zeros_like(self.mean), held)
         return weight_prior(loss, self.mean, self.variance, self.dispersion, rank)
 
     def grow(self, model: Model, longer: Callable[[Array], Array]) -> FisherRows:

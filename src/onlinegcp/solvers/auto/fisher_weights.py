@@ -14,9 +14,14 @@ from numpy.typing import NDArray
 
 from onlinegcp.losses import Loss
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
+from onlinegcp.solvers.auto.model import Model
 from onlinegcp.solvers.auto.newton import Move, Solution, away_from_zero, damped_step
 
 Array = NDArray[Any]
+
+MOST_RESTRAINT = 1e-4
+CANCELLING = 4.0  # times the squared norm of a slice
+PARTING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,30 @@ class Prior:
 
     center: Array
     precision: Array
+
+
+def restraint(model: Model, variance: float) -> float:
+    """Penalty per squared weight that keeps signed patterns from growing against each other.
+
+    Slices of one mode are fitted equally well by any mixture of their patterns, two huge ones that
+    cancel included; slices of more modes tell patterns apart, and are left alone. Usually a weight
+    as large as a slice costs as much as the misfit of a slice, and weights become smaller by less
+    than one part in ten thousand. Once the squared weights exceed what slices hold several times
+    over, patterns do cancel, and the penalty drives them apart.
+
+    Parameters
+    ----------
+    model
+        Its usual weights and the usual size of its slices are compared.
+    variance
+        Squared error per cell.
+    """
+    if model.factors.ndim > 1 or model.bounded or not model.volume > 0.0:
+        return 0.0
+    held = float(model.usage @ model.usage)
+    if held > CANCELLING * model.volume * math.prod(model.factors.shape):
+        return PARTING
+    return min(variance / model.volume, MOST_RESTRAINT)
 
 
 def weight_prior(

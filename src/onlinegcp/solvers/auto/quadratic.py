@@ -33,6 +33,7 @@ Array = NDArray[Any]
 RIDGE = 1e-10
 WEIGHT_RIDGE = 1e-12
 # The noise is averaged over about 20 slices, as the curvature it divides (`forgetting.WINDOW`).
+ROUNDING = 1e-14  # share of the squared norm below which a squared error is noise of arithmetic
 VARIANCE_STEP = 0.05
 
 
@@ -114,7 +115,8 @@ class Square(Past):
         right = np.einsum("ir,ir->r", _rows(factors, products, 0), views[0])
         gram = grams(factors)
         normal = _NormalEquations(x.norm_squared, right, np.prod(gram, axis=0))
-        weights = solve_weights(normal.gram, right, bounded=bounded)
+        penalty = fisher_weights.restraint(model, self.variance)
+        weights = solve_weights(normal.gram, right, penalty, bounded=bounded)
         before = normal.loss(weights)
         if memory.learned:
             self._learn_forgetting(model, weights, gram, products, cap, share)
@@ -169,6 +171,9 @@ class Square(Past):
             slopes /= length
             # The part along the column only changes its length, which the weights absorb.
             slopes -= view * np.einsum("ir,ir->r", view, slopes)
+            # No column can turn by more than its length; more components than the slices tell
+            # apart make the recursion explode instead.
+            slopes /= np.maximum(np.sqrt(np.einsum("ir,ir->r", slopes, slopes)), 1.0)
             if bounded:
                 _rows(factors, self.slope, k)[...] *= length
             gram[k] /= np.outer(length, length)
@@ -183,7 +188,7 @@ class Square(Past):
         ending = _rows(factors, products, last) * (lengths[last] / scale)
         right = np.einsum("ir,ir->r", ending, views[last])
         normal = _NormalEquations(x.norm_squared, right, np.prod(gram, axis=0))
-        weights = solve_weights(normal.gram, right, bounded=bounded)
+        weights = solve_weights(normal.gram, right, penalty, bounded=bounded)
         after = normal.loss(weights)
         self.products = prior * np.outer(scale, scale) + share * np.outer(weights, weights)
         loudness.hear(model, x, cap)
@@ -228,7 +233,8 @@ class Square(Past):
             sums = FisherSums(model.factors, weighted_cells(x, key), loss)
             return fisher_weights.solve_weights(sums, [model.mean_weights], bounded=model.bounded)
         normal = _normal_equations(model.factors, x)
-        weights = solve_weights(normal.gram, normal.right, bounded=model.bounded)
+        penalty = fisher_weights.restraint(model, self.variance)
+        weights = solve_weights(normal.gram, normal.right, penalty, bounded=model.bounded)
         return Solution(pad_vector(weights), normal.loss(weights), 1, 0.0)
 
     def grow(self, model: Model, longer: Callable[[Array], Array]) -> FisherRows:
@@ -275,9 +281,10 @@ class _NormalEquations(NamedTuple):
     gram: Array
 
     def loss(self, weights: Array) -> float:
-        """Squared error of these weights."""
+        """Squared error of these weights, as far as rounding lets it be known."""
         inner = float(weights @ self.right)
-        return self.square - 2.0 * inner + float(weights @ self.gram @ weights)
+        error = self.square - 2.0 * inner + float(weights @ self.gram @ weights)
+        return max(error, ROUNDING * self.square)
 
 
 def _normal_equations(factors: Blocks, x: Slice) -> _NormalEquations:
@@ -292,8 +299,10 @@ def grams(factors: Blocks) -> list[Array]:
     return [view.T @ view for view in factors.views()]
 
 
-def solve_weights(gram: Array, right: Array, *, bounded: bool = False) -> Array:
-    """Minimise s' gram s - 2 right' s, over s >= 0 where asked.
+def solve_weights(
+    gram: Array, right: Array, penalty: float = 0.0, *, bounded: bool = False
+) -> Array:
+    """Minimise s' gram s - 2 right' s + penalty |s|^2, over s >= 0 where asked.
 
     Parameters
     ----------
@@ -301,11 +310,13 @@ def solve_weights(gram: Array, right: Array, *, bounded: bool = False) -> Array:
         Z'Z (R, R).
     right
         Z'x (R,).
+    penalty
+        On the squared weights, see `fisher_weights.restraint`.
     bounded
         Solve over s >= 0, by active sets with exact zeros.
     """
     rank = len(right)
-    ridge = WEIGHT_RIDGE * max(float(np.trace(gram)) / rank, 1e-300)
+    ridge = penalty + WEIGHT_RIDGE * max(float(np.trace(gram)) / rank, 1e-300)
     ridged = gram + ridge * np.eye(rank)
     return solve_vector(ridged, right) if bounded else solve_positive(ridged, right)
 

@@ -1,0 +1,145 @@
+"""Abrupt changes, regimes that return and starts that miss a pattern, on planted streams.
+
+Slices of 40 x 30, rank 5; in slice 80 of 160 all patterns, or two of five, are replaced. The error
+is that of the slice the model expects against the true one, before the slice is learned, as a share
+of the true one's norm, over slices 20 to 159. Ten seeds that played no part in choosing any
+default. `restart` is a model that is started again by hand with slice 80; until it has its warm
+start the old one predicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.records import Row, measured
+from benchmarks.timing import Times
+
+SHAPE, RANK, COUNT, CHANGE, WARM = (40, 30), 5, 160, 80, 10
+SEEDS = range(1000, 1010)
+STARTS = range(2000, 2100)
+LOSSES = {"gaussian": "gaussian", "poisson": "poisson", "bernoulli": "bernoulli_odds"}
+AIMS = {
+    ("gaussian", "everything"): 0.09,
+    ("gaussian", "two of five"): 0.06,
+    ("poisson", "everything"): 0.13,
+    ("poisson", "two of five"): 0.10,
+}
+OVER_RESTART = 1.3
+STUCK = 0.01
+
+
+def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
+    """Errors under change, the returns of a regime, and stuck starts."""
+    seeds = SEEDS[:2] if quick else SEEDS
+    for kind in LOSSES:
+        if only in (None, kind):
+            yield from _changes(kind, seeds)
+            yield _alternating(kind, seeds)
+    if only in (None, "starts"):
+        for warm in (10, 20):
+            yield _starts(warm, STARTS[:5] if quick else STARTS)
+
+
+def _patterns(kind: str, rng: np.random.Generator) -> list[np.ndarray]:
+    if kind == "gaussian":
+        return [rng.standard_normal((n, RANK)) for n in SHAPE]
+    columns = [rng.gamma(0.3, 1.0, (n, RANK)) + 1e-3 for n in SHAPE]
+    return [a / a.sum(axis=0) for a in columns]
+
+
+def _stream(kind: str, change: str, seed: int, count: int = COUNT) -> Iterator[tuple]:
+    from onlinegcp.slices import Slice
+
+    rng = np.random.default_rng([seed, 17])
+    first, fresh = _patterns(kind, rng), _patterns(kind, rng)
+    second = [a.copy() for a in fresh]
+    if change == "two of five":
+        second = [np.hstack([b[:, :2], a[:, 2:]]) for a, b in zip(first, fresh, strict=True)]
+    size = {"gaussian": 1.0, "poisson": 600.0, "bernoulli": 150.0}[kind]
+    weights = size * rng.uniform(0.5, 1.5, (count, RANK))
+    for t, row in enumerate(weights):
+        late = (t // 40) % 2 == 1 if change == "alternating" else t >= CHANGE and change != "none"
+        m = np.einsum("ir,jr,r->ij", *(second if late else first), row)
+        if kind == "gaussian":
+            yield Slice.dense(m + 0.1 * rng.standard_normal(SHAPE)), m
+            continue
+        if kind == "bernoulli":
+            m = m / (1.0 + m)
+        x = rng.poisson(m) if kind == "poisson" else rng.random(SHAPE) < m
+        yield Slice(np.argwhere(x), x[x > 0].astype(float), SHAPE), m
+
+
+def _errors(kind: str, change: str, seed: int, count: int = COUNT, *, restart: bool = False):
+    from onlinegcp.streaming import OnlineGCP
+
+    def model() -> OnlineGCP:
+        return OnlineGCP(RANK, LOSSES[kind], init_slices=WARM, random_state=seed)
+
+    predicts = learns = model()
+    errors, steps = np.full(count, np.nan), []
+    for t, (x, truth) in enumerate(_stream(kind, change, seed, count)):
+        if restart and t == CHANGE:
+            learns = model()
+        if restart and t == CHANGE + WARM:
+            predicts = learns
+        if t >= WARM:
+            expected = predicts.inverse_transform(predicts.transform([x])[0])
+            errors[t] = np.linalg.norm(expected - truth) / np.linalg.norm(truth)
+        learns.partial_fit([x])
+        steps.append(learns.last_)
+    return errors, steps
+
+
+def _changes(kind: str, seeds: range) -> Iterator[Row]:
+    unit = "error, slices 20 to 159"
+    for change in ("none", "everything", "two of five"):
+        ours = [_errors(kind, change, seed) for seed in seeds]
+        errors = np.array([found for found, _ in ours])
+        told = [sum(bool(step and step.regime) for step in steps) for _, steps in ours]
+        means, last = errors[:, 20:].mean(axis=1), errors[:, -20:].mean(axis=1)
+        note = f"last 20 slices {np.median(last):.4g}; changes told per stream {np.mean(told):.2g}"
+        case, aim = f"change/{kind}", AIMS.get((kind, change))
+        if change == "none":
+            note += f"; slices 60 to 79 {np.median(errors[:, 60:80].mean(axis=1)):.4g}"
+            yield measured(case, change, Times(tuple(means)), unit, note=note)
+            continue
+        by_hand = [_errors(kind, change, seed, restart=True)[0][20:].mean() for seed in seeds]
+        rest = {"note": note, "target": f"<= {aim}"} if aim else {"note": note}
+        if kind == "bernoulli":
+            ratio = Times(tuple(means)).median / Times(tuple(by_hand)).median
+            rest |= {"against": "restart", "ratio": ratio, "target": f"<= {OVER_RESTART}"}
+        yield measured(case, change, Times(tuple(means)), unit, **rest)
+        yield measured(case, f"{change}, restart", Times(tuple(by_hand)), unit)
+
+
+def _alternating(kind: str, seeds: range) -> Row:
+    """Error from the fifth slice of a return on, over that at the end of the first regime."""
+    ratios = []
+    for seed in seeds:
+        errors, _ = _errors(kind, "alternating", seed, 240)
+        back = np.concatenate([errors[start + 5 : start + 40] for start in (120, 160, 200)])
+        ratios.append(back.mean() / errors[30:40].mean())
+    note = "regimes of 40 slices, from the second return on; 1 is the level before the first change"
+    case, unit = f"change/{kind}", "times the first regime's error"
+    return measured(case, "alternating", Times(tuple(ratios)), unit, target="<= 1.05", note=note)
+
+
+def _starts(warm: int, seeds: range) -> Row:
+    """Streams without change whose error is above STUCK after 60 slices."""
+    from onlinegcp.streaming import OnlineGCP
+
+    ends = []
+    for seed in seeds:
+        model = OnlineGCP(RANK, "gaussian", init_slices=warm, random_state=seed)
+        stream = list(_stream("gaussian", "none", seed, 61))
+        model.fit([x for x, _ in stream[:-1]])
+        x, truth = stream[-1]
+        expected = model.inverse_transform(model.transform([x])[0])
+        ends.append(float(np.linalg.norm(expected - truth) / np.linalg.norm(truth)))
+    stuck = float(sum(end > STUCK for end in ends))
+    note = f"{len(ends)} seeds, largest error {max(ends):.4g}"
+    unit = f"streams with an error above {STUCK} after 60 slices"
+    case = f"change/starts-{warm}"
+    return Row(case, "gaussian", stuck, stuck, stuck, unit, target="<= 0", note=note)

@@ -1,0 +1,168 @@
+"""Forecasts of the total of the next seven slices against seasonal naive, on real streams.
+
+Seasonal naive says what the slice a season ago held. Origins are every fifth slice of the last
+60 %, each with the weights and factors as they were then; errors are absolute, summed over all.
+The row `median` is that of the streams. Streams whose data are not here are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.records import Row
+from onlinegcp.events import from_events
+from onlinegcp.forecasting.smoothing import carry_on
+from onlinegcp.problems import load_flights
+from onlinegcp.slices import Slice
+from onlinegcp.streaming import OnlineGCP
+
+DATA = Path("/work/shared/data")
+AHEAD = 7
+EVERY_STREAM, MEDIAN = 1.0, 0.9
+
+
+def _read(path: str, **options: Any) -> Callable[[], list[Slice]]:
+    return lambda: list(from_events(DATA / path, **options))
+
+
+# Stream, loss, rank, season, bound.
+STREAMS: dict[str, tuple[Callable[[], list[Slice]], str, int, int, float | None]] = {
+    "flights": (lambda: load_flights().slices, "poisson", 8, 7, None),
+    "nab_taxi": (
+        _read(
+            "labelled/nab_nyc_taxi.csv",
+            time="timestamp", every="1d", modes=["timestamp:hour"], value="value",
+        ),
+        "poisson", 4, 7, None,
+    ),
+    "manhattan": (
+        _read(
+            "nyc_taxi_manhattan30/manhattan30_2018_may_jun.parquet",
+            time="day", every=1, modes=["hour", "origin", "dest"], value="count",
+        ),
+        "poisson", 8, 7, None,
+    ),
+    "chicago": (
+        _read(
+            "chicago_crime/chicago_crime_counts.parquet",
+            time="day", every=1, modes=["hour", "area", "type"], value="count", until=400,
+        ),
+        "poisson", 8, 7, None,
+    ),
+    "yellow": (
+        _read(
+            "nyc_yellow_taxi_sample/yellow_sample_2018_2020.parquet",
+            time="pickup_time", every="1d", modes=["pu_zone", "do_zone", "pickup_time:hour"],
+            until="2019-03-01",
+        ),
+        "poisson", 8, 7, None,
+    ),
+    "mathoverflow": (
+        _read(
+            "mathoverflow/mathoverflow.parquet",
+            time="time", every="1w", modes=["src", "dst", "kind"], top=200,
+        ),
+        "poisson", 8, 52, None,
+    ),
+    "unemployment": (
+        _read(
+            "tables/unemployment-across-industries.json",
+            time="date", every="1mo", modes=["series"], value="count",
+        ),
+        "poisson", 5, 12, None,
+    ),
+    "weather": (
+        _read(
+            "tables/weather.csv",
+            time="date", every="1w", modes=["location"],
+            value=["precipitation", "temp_max", "wind"], agg="mean",
+        ),
+        "gaussian", 2, 52, 0.0,
+    ),
+    "beijing": (
+        _read(
+            "beijing_air_quality/beijing_air.parquet",
+            time="time", every="1d", modes=["station", "time:hour"],
+            value=["pm25", "so2", "no2", "o3"], agg="mean", until="2014-06-01",
+        ),
+        "gaussian", 5, 7, 0.0,
+    ),
+}  # fmt: skip
+
+
+def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
+    """Error of the totals over that of seasonal naive, for each stream and in the median."""
+    ratios = []
+    for name, (read, loss, rank, season, lower) in STREAMS.items():
+        if only not in (None, name) or (quick and name not in ("nab_taxi", "unemployment")):
+            continue
+        try:
+            slices = read()
+        except ValueError:  # the data are not here
+            continue
+        ours, naive, inside = _errors(slices, loss, rank, season, lower)
+        ratio = float(np.sum(ours) / np.sum(naive))
+        ratios.append(ratio)
+        low, high = np.percentile(np.array(ours) / max(np.mean(naive), 1e-300), [20, 80])
+        yield Row(
+            *("forecast/" + name, "smoothing", ratio, float(low), float(high), "of naive"),
+            target=f"<= {EVERY_STREAM:g}",
+            note=f"{len(ours)} totals, 80 % interval holds {np.mean(inside):.0%}",
+        )
+    if len(ratios) > 2:
+        median = float(np.median(ratios))
+        low, high = np.percentile(ratios, [20, 80])
+        yield Row(
+            *("forecast/median", "smoothing", median, float(low), float(high), "of naive"),
+            target=f"<= {MEDIAN:g}",
+            note=f"of {len(ratios)} streams",
+        )
+
+
+def _errors(
+    slices: list[Slice], loss: str, rank: int, season: int, lower: float | None
+) -> tuple[list[float], list[float], list[bool]]:
+    """Errors of ours and of naive for each total ahead, and whether it lay in the interval."""
+    shape = tuple(max(lengths) for lengths in zip(*(x.shape for x in slices), strict=True))
+    wide = [Slice(x.index, x.value, shape, time=x.time, unlisted=x.unlisted) for x in slices]
+    model = OnlineGCP(rank, loss, lower=lower)
+    held, seen = [], []
+    for x in wide:
+        model.partial_fit([x])
+        if model.last_ is not None:
+            factors = model.factors_
+            sums = np.prod([np.abs(a).sum(axis=0) for a in factors], axis=0)
+            held.append(model.weights_ * sums)
+            seen.append(factors)
+    before = len(wide) - len(held)  # slices of the warm start
+    first = max(int(0.4 * len(wide)), before + 10, season)
+    ours, naive, inside = [], [], []
+    for origin in range(first, len(wide) - AHEAD, 5):
+        known = origin - before
+        carried = carry_on(np.array(held[:known]), AHEAD, season)
+        factors = seen[known - 1]
+        shares = [a / np.maximum(np.abs(a).sum(axis=0), 1e-300) for a in factors]
+        for h in range(AHEAD):
+            x = wide[origin + h].to_dense()
+            old = wide[origin + h - season * (1 + h // season)].to_dense()
+            both = ~(np.isnan(x) | np.isnan(old))
+            weights = np.maximum(carried.mean[h], 0.0)
+            guess = _sum_where(weights, shares, both)
+            ours.append(abs(float(x[both].sum()) - guess))
+            naive.append(abs(float(x[both].sum() - old[both].sum())))
+            spread = float(np.sqrt(max(carried.covariance[h].sum(), 0.0)))
+            inside.append(ours[-1] < 1.2816 * spread)
+    return ours, naive, inside
+
+
+def _sum_where(weights: np.ndarray, shares: list[np.ndarray], where: np.ndarray) -> float:
+    """The model's sum over the cells that both sides know."""
+    if where.all():
+        return float(weights @ np.prod([a.sum(axis=0) for a in shares], axis=0))
+    from onlinegcp.ktensor import KTensor
+
+    return float(KTensor(weights, shares).full()[where].sum())

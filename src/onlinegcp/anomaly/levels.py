@@ -1,0 +1,178 @@
+"""Series against their own past by exponential smoothing: level, damped trend, season, spread.
+
+Several rates run side by side, and of each series the one with the smallest recent errors is its
+forecast: a steady series is averaged over long, one that grows or jumps is followed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.anomaly.shares import LEAST, SPECIAL, Judged
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+# Share of an error that goes into the level, and of that into the trend, by expert.
+RATES = np.array([0.03, 0.1, 0.3, 0.6, 0.1, 0.3])[:, None]
+TRENDS = np.array([0.0, 0.0, 0.0, 0.0, 0.1, 0.1])[:, None]
+DAMPING = 0.9
+SEASONS = 6.0  # values of the same phase the season is the average of
+ERRORS = 0.95  # of the errors so far, in the choice among experts
+SPREAD_MEMORY = 40.0
+ODD, PATIENCE = 4.0, 3
+
+
+@final
+class Levels:
+    """Series that are forecast one step ahead.
+
+    Parameters
+    ----------
+    period
+        Steps after which they repeat; 1 for none.
+    noise
+        Least standard deviation of the first series.
+    """
+
+    _SERIES = ("level", "trend", "errors")
+
+    def __init__(self, period: int = 1, noise: float = 0.0) -> None:
+        self.period, self.noise = period, noise
+        self.n_slices = 0
+        self.level = self.trend = self.errors = np.zeros((len(RATES), 0))
+        self.season = np.zeros((len(RATES), 0, period))
+        self.special = np.zeros((len(RATES), 0, SPECIAL))
+        self.phases, self.days = np.zeros(period), np.zeros(SPECIAL)
+        self.spread = np.zeros((2, 0))  # sums of absolute errors and of their weights
+        self.streak = np.zeros(0)
+        self.seen = np.zeros(0)  # values of each series
+
+    def __len__(self) -> int:
+        return len(self.streak)
+
+    def judge(self, values: FloatArray, *, special: int = 0) -> Judged:
+        """Compare values with their forecasts; NaN are not judged, and nothing is changed."""
+        n_known, n = len(self), len(values)
+        ahead = self._ahead(special)
+        best = np.argmin(self.errors, axis=0)
+        forecast = np.concatenate([ahead[best, np.arange(n_known)], values[n_known:]])
+        forecast = np.where(np.isnan(forecast), 0.0, forecast)
+        deviation = np.concatenate([self._deviation(), np.full(n - n_known, np.inf)])
+        young = np.concatenate([self.seen < LEAST, np.ones(n - n_known, dtype=bool)])
+        error = np.where(np.isnan(values) | young, 0.0, values - forecast)
+        surprise = error / np.maximum(deviation, 1e-12 * (1.0 + np.abs(forecast)))
+        ready = self.n_slices >= LEAST
+        compared = np.stack([forecast, deviation, surprise])
+        return Judged(values, compared, float(np.nansum(values)), n_known, ready)
+
+    def learn(self, seen: Judged, *, special: int = 0) -> None:
+        """Remember judged values; what is odd about one is left out until it has stayed."""
+        values = seen.observed
+        ahead = self._ahead(special)
+        self._grow(values)
+        ahead = np.concatenate([ahead, self.level[:, ahead.shape[1] :]], axis=1)
+        known = ~np.isnan(values)
+        error = np.where(known, values - ahead, 0.0)
+        mine = np.where(known & (self.seen >= LEAST), np.abs(values - seen.forecast), 0.0)
+        odd = np.abs(seen.surprise) > ODD
+        self.streak = np.where(known, np.where(odd, self.streak + 1.0, 0.0), self.streak)
+        limit = np.where(self.streak >= PATIENCE, np.inf, 3.0 * seen.deviation)
+        limit = np.where(self.seen < LEAST, np.inf, limit)
+        self.errors = ERRORS * self.errors + np.minimum(np.abs(error), limit)
+        keep = 1.0 - 1.0 / min(SPREAD_MEMORY, self.n_slices + 1.5)
+        weight = (known & (self.seen >= LEAST)).astype(np.float64)
+        self.spread = keep * self.spread + [np.minimum(mine, limit), weight]
+        error = np.clip(error, -limit, limit)
+        rate = np.maximum(RATES, 1.0 / (self.seen + 1.0)) * known
+        if special and self.n_slices >= max(14, 2 * self.period):
+            self.days[special - 1] += 1.0
+            self.special[:, :, special - 1] += error / np.clip(
+                self.days[special - 1] + 1.0, 3.0, 6.0
+            )
+            error = np.zeros_like(error)
+        elif self.period > 1:
+            phase = self.n_slices % self.period
+            self.phases[phase] += 1.0
+            part = 1.0 / min(self.phases[phase] + 1.0, SEASONS)
+            self.season[:, :, phase] += part * (1.0 - rate) * error
+        early = 0.3 if self.n_slices < self.period else 1.0
+        self.level = self.level + DAMPING * self.trend + early * rate * error
+        self.trend = np.where(TRENDS > 0.0, DAMPING * self.trend + TRENDS * rate * error, 0.0)
+        self.seen = self.seen + known
+        self.n_slices += 1
+
+    def skip(self) -> None:
+        """Let a slice pass that nothing was observed of, so that the phase is kept."""
+        self.n_slices += 1
+
+    def start_season(self, period: int) -> None:
+        """Begin to learn a season that has been found."""
+        self.period, self.phases = period, np.zeros(period)
+        self.season = np.zeros((len(RATES), len(self), period))
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and numbers it goes on from."""
+        return {name: getattr(self, name) for name in _ARRAYS}, {
+            "period": self.period,
+            "noise": self.noise,
+            "n_slices": self.n_slices,
+        }
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> Levels:
+        """What `state` described."""
+        made = cls(int(record["period"]), float(record["noise"]))
+        made.n_slices = int(record["n_slices"])
+        for name in _ARRAYS:
+            setattr(made, name, np.array(arrays[name], dtype=np.float64))
+        return made
+
+    def _ahead(self, special: int) -> FloatArray:
+        ahead = self.level + DAMPING * self.trend + self.season[:, :, self.n_slices % self.period]
+        if special and self.n_slices >= max(14, 2 * self.period):
+            ahead = ahead + self.special[:, :, special - 1]
+        return np.asarray(ahead)
+
+    def _deviation(self) -> FloatArray:
+        """From mean absolute errors; wide as long as there are few."""
+        total, weight = self.spread
+        mean = 1.2533 * total / np.maximum(weight, 1e-12)
+        mean[:1] = np.maximum(mean[:1], self.noise)
+        return np.asarray(np.where(weight < 2.0, np.inf, mean))
+
+    def _grow(self, values: FloatArray) -> None:
+        more = len(values) - len(self)
+        if more <= 0:
+            return
+        first = np.nan_to_num(values[len(self) :])
+        blank = np.zeros((len(RATES), more))
+        self.level = np.concatenate([self.level, blank + first], axis=1)
+        self.trend = np.concatenate([self.trend, blank], axis=1)
+        self.errors = np.concatenate([self.errors, blank], axis=1)
+        for name in ("season", "special"):
+            old = getattr(self, name)
+            setattr(
+                self, name, np.concatenate([old, np.zeros((len(RATES), more, old.shape[2]))], 1)
+            )
+        self.spread = np.concatenate([self.spread, np.zeros((2, more))], axis=1)
+        self.streak = np.concatenate([self.streak, np.zeros(more)])
+        self.seen = np.concatenate([self.seen, np.zeros(more)])
+
+
+_ARRAYS = (
+    *(
+        "level",
+        "trend",
+        "errors",
+        "season",
+        "special",
+        "phases",
+        "days",
+        "spread",
+        "streak",
+        "seen",
+    ),
+)

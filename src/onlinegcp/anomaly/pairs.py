@@ -1,0 +1,137 @@
+"""Pairs of rows that carry mass: what moves within a row without changing its sum.
+
+Of each two modes the heaviest pairs have a past of their own, a few per row. The others are judged
+like new rows: as if they had no more events than the lightest pair that is kept. A pair comes in
+with two events in one slice: what never has two is too light to tell anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.anomaly.shares import MEMORY, Judged, RowShares
+from onlinegcp.kernels.shares import mix_rows
+from onlinegcp.slices import Slice
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+
+PER_ROW = 8  # pairs kept, per row of the two modes
+FEWEST = 4096  # pairs kept in any case
+FORGOTTEN = 0.05  # events left in memory below which a pair is dropped
+ENTRANCE = 2.0  # events in one slice with which a pair comes in
+SLACK = 1.25  # times as many as are kept, before the lightest are dropped
+TABLE = 1 << 20  # pairs up to which counting goes through a table of them all
+SHIFT = 32
+MASK = (1 << SHIFT) - 1
+LARGEST = 10.0  # surprise that a single pair counts for in the mixture of its row
+FEW = 3  # pairs of a row below which it has no mixture
+
+
+def mixtures(keys: IntArray, seen: Judged) -> list[FloatArray]:
+    """How far the mixture within each row is off, for the rows of both modes, as a normal z.
+
+    The squared surprises of n pairs sum up to a chi-square.
+    """
+    if not seen.ready or not len(keys):
+        return []
+    lengths = int(keys.max() >> SHIFT) + 1, int((keys & MASK).max()) + 1
+    first, second = (np.zeros((2, n)) for n in lengths)
+    mix_rows(keys, SHIFT, seen.surprise, LARGEST, FEW, first, second)
+    return [first[0], second[0]]
+
+
+@final
+class HeavyPairs:
+    """The heaviest pairs of rows of two modes.
+
+    Parameters
+    ----------
+    first, second
+        The modes.
+    period
+        Slices after which shares repeat; 1 for none.
+    """
+
+    def __init__(self, first: int, second: int, period: int = 1) -> None:
+        self.first, self.second = first, second
+        self.keys = np.zeros(0, dtype=np.int64)  # sorted
+        self.shares = RowShares(period)
+        self.shares.newcomer = ENTRANCE
+
+    def judge(
+        self, x: Slice, unit: float, *, special: int, total: float
+    ) -> tuple[IntArray, Judged]:
+        """Keys of the kept pairs and of the others in the slice, and how they compare."""
+        keys, sums = self._count(x)
+        place = np.searchsorted(self.keys, keys)
+        kept = np.zeros(len(keys), dtype=bool)
+        inside = place < len(self.keys)
+        kept[inside] = self.keys[place[inside]] == keys[inside]
+        observed = np.zeros(len(self.keys))
+        observed[place[kept]] = sums[kept]
+        everything = np.concatenate([observed, sums[~kept]]) / unit
+        judged = self.shares.judge(everything, special=special, total=total)
+        return np.concatenate([self.keys, keys[~kept]]), judged
+
+    def learn(self, keys: IntArray, seen: Judged, *, special: int, shape: tuple[int, ...]) -> None:
+        """Remember a judged slice and keep the heaviest pairs."""
+        known = len(self.keys)
+        fresh = known + np.flatnonzero(seen.observed[known:] >= ENTRANCE)
+        if len(keys) > known:
+            staying = np.concatenate([np.arange(known), fresh])
+            seen = Judged(
+                seen.observed[staying], np.ascontiguousarray(seen.compared[:, staying]), seen.total,
+                known, seen.ready,
+            )  # fmt: skip
+        self.shares.learn(seen, special=special)
+        most = max(FEWEST, PER_ROW * (shape[self.first] + shape[self.second]))
+        if not len(fresh):
+            return
+        self.keys = np.concatenate([self.keys, keys[fresh]])
+        order = np.arange(len(self.keys))
+        if len(order) > SLACK * most:
+            events = self.shares.events
+            order = np.flatnonzero(events > FORGOTTEN)
+            if len(order) > most:
+                heaviest = np.argsort(-events[order], kind="stable")
+                dropped = order[heaviest[most:]]
+                # One that has just come in, and goes again, may be there in every slice.
+                steady = np.where(dropped >= known, MEMORY, 1.0) * events[dropped]
+                self.shares.newcomer = max(ENTRANCE, float(steady.max()))
+                order = order[heaviest[:most]]
+        order = order[np.argsort(self.keys[order], kind="stable")]
+        self.shares.keep(order)
+        self.keys = self.keys[order]
+
+    def rows(self, key: int) -> tuple[int, int]:
+        """The two rows of a pair."""
+        return int(key >> SHIFT), int(key & MASK)
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and numbers it goes on from."""
+        arrays, record = self.shares.state()
+        return {**arrays, "keys": self.keys}, {**record, "modes": [self.first, self.second]}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> HeavyPairs:
+        """What `state` described."""
+        made = cls(*map(int, record["modes"]))
+        made.keys = np.array(arrays["keys"], dtype=np.int64)
+        made.shares = RowShares.from_state(arrays, record)
+        return made
+
+    def _count(self, x: Slice) -> tuple[IntArray, FloatArray]:
+        length = x.shape[self.second]
+        one, two = x.index[:, self.first].astype(np.int64), x.index[:, self.second]
+        if x.shape[self.first] * length <= min(TABLE, 64 * max(len(one), 256)):
+            sums = np.bincount(one * length + two, x.value, minlength=1).astype(np.float64)
+            cells = np.flatnonzero(sums)
+            keys = ((cells // length) << SHIFT) | (cells % length)
+            return keys.astype(np.int64), sums[cells]
+        keys, place = np.unique((one << SHIFT) | two, return_inverse=True)
+        sums = np.bincount(place, x.value, minlength=len(keys)).astype(np.float64)
+        return keys, sums

@@ -1,0 +1,266 @@
+"""Rows of counts against their own past: each has a share of the total, a season and a spread.
+
+A row's forecast is its share of the slice's total times its season. The total is that of the rows
+that are as usual, so that one row's collapse is not every other row's rise. The spread is learned
+in both directions: rows that vary more than Poisson get the size of a negative binomial, rows that
+vary less a factor below one. A row never seen has forecast zero, give or take half an event in all
+the past. What a row shows beyond three standard deviations is not learned, unless it stays.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.kernels.shares import (
+    DEVIATION,
+    EVENTS,
+    EXPOSURE,
+    FORECAST,
+    HALF,
+    SURPRISE,
+    compare_rows,
+    learn_rows,
+    row_shares,
+    total_of_usual_rows,
+)
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+MEMORY = 20.0  # slices a share is the average of
+SEASONS = 8.0  # slices of the same phase its season is the average of
+SPREAD_MEMORY = 60.0  # slices its spread is the average of
+LOUDEST = 3.0  # times the usual total that a slice may count for
+SPECIAL = 2  # kinds of special days beside ordinary ones
+LEAST = 4  # slices before a row is judged
+LEAST_USUAL = 0.05  # part of the events that rows which are as usual must hold
+HEAVY = 20.0  # events of a row that says by itself how large a slice is
+_NONE = np.zeros((2, 0))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Rows of one slice against their forecasts.
+
+    Attributes
+    ----------
+    observed
+        Sums of the rows.
+    compared
+        (3, n), whose parts are `forecast`, `deviation` and `surprise`: what was expected, the
+        standard deviation of the difference, and the signed standard normal quantile of every row,
+        negative where there was less.
+    total
+        The slice's total as the rows that are as usual tell it.
+    n_known
+        Rows seen before; those behind are new.
+    ready
+        Whether there was enough of a past.
+    """
+
+    observed: FloatArray
+    compared: FloatArray
+    total: float
+    n_known: int
+    ready: bool
+
+    @property
+    def forecast(self) -> FloatArray:
+        return np.asarray(self.compared[FORECAST])
+
+    @property
+    def deviation(self) -> FloatArray:
+        return np.asarray(self.compared[DEVIATION])
+
+    @property
+    def surprise(self) -> FloatArray:
+        return np.asarray(self.compared[SURPRISE])
+
+
+@final
+class RowShares:
+    """Shares of the rows of one mode, or of pairs of rows.
+
+    Parameters
+    ----------
+    period
+        Slices after which shares repeat; 1 for none.
+    """
+
+    def __init__(self, period: int = 1) -> None:
+        self.period = period
+        self.n_slices = 0
+        self.whole = 0.0  # exposure of a row that was there from the start
+        self.newcomer = HALF  # events that a new row is given
+        self.pool = np.zeros(3)  # squares, noise and sizes of all rows
+        self.rows = np.zeros((6, 0))  # as the kernels have them
+        self.season = np.zeros((period if period > 1 else 0, 2, 0))
+        self.special = np.zeros((SPECIAL, 2, 0))
+
+    def __len__(self) -> int:
+        return self.rows.shape[1]
+
+    @property
+    def events(self) -> FloatArray:
+        return np.asarray(self.rows[EVENTS])
+
+    def judge(
+        self,
+        sums: FloatArray,
+        *,
+        special: int = 0,
+        total: float | None = None,
+        expected: float = math.nan,
+    ) -> Judged:
+        """Compare row sums with their forecasts; nothing is changed.
+
+        Parameters
+        ----------
+        sums
+            At least as many as there are rows; those behind are new. NaN where a row was not
+            observed: it is taken to be as the others.
+        special
+            Kind of special day, 0 for none.
+        total
+            The total to expect shares of; by default found from the rows.
+        expected
+            Forecast of the total, where there is one.
+        """
+        n_known = len(self)
+        share, out = np.empty(len(sums)), np.zeros((3, len(sums)))
+        row_shares(
+            self.rows,
+            self._phase(),
+            self._day(special),
+            self.newcomer / max(self.whole, 1e-9),
+            share,
+        )
+        if not math.isfinite(float(sums.sum())):
+            hidden = np.isnan(sums)
+            scale = float(np.nansum(sums)) / max(float(share[~hidden].sum()), 1e-12)
+            sums = np.where(hidden, share * scale, sums)
+        if self.n_slices < LEAST or n_known == 0:
+            whole = float(sums.sum()) if total is None else total
+            out[FORECAST] = share * whole
+            out[DEVIATION] = np.sqrt(out[FORECAST] + 0.25)
+            return Judged(sums, out, whole, n_known, False)
+        usual = total if total is not None else _usual_total(sums[:n_known], share[:n_known])
+        compare_rows(self.rows, self.pool, share, sums, usual, out)
+        if total is None:
+            for _ in range(2):
+                usual = total_of_usual_rows(share, sums, out, n_known, usual)
+                compare_rows(self.rows, self.pool, share, sums, usual, out)
+            plain = float(sums[:n_known].sum()) / max(float(share[:n_known].sum()), 1e-12)
+            far = abs(math.log(max(usual, 1e-9) / expected)) if expected > 0.0 else 0.0
+            if usual < LEAST_USUAL * plain and far > abs(math.log(plain / expected)):
+                # No burst, but rows that take turns, such as days of the week.
+                usual = plain
+                compare_rows(self.rows, self.pool, share, sums, usual, out)
+            # A row with more than half of everything says nothing that the others do not.
+            out[SURPRISE, out[FORECAST] > 0.5 * max(usual, float(sums.sum()))] = 0.0
+        return Judged(sums, out, usual, n_known, True)
+
+    def learn(self, seen: Judged, *, special: int = 0) -> None:
+        """Remember a judged slice; what is odd about a row is left out until it has stayed."""
+        self._grow(len(seen.observed))
+        keep = 1.0 - 1.0 / min(MEMORY, self.n_slices + 1.5)
+        cycles = self.n_slices // self.period
+        keeps = (
+            keep,
+            1.0 - 1.0 / min(SEASONS, cycles + 1.5),
+            1.0 - 1.0 / min(SPREAD_MEMORY, self.n_slices + 1.5),
+        )
+        day = self._day(special)
+        weight = 1.0
+        if self.n_slices >= LEAST:
+            usual = self.whole / min(MEMORY, self.n_slices)
+            weight = min(1.0, LOUDEST * usual / max(seen.total, 1e-12)) if usual > 0.0 else 1.0
+        learn_rows(
+            self.rows, self._phase(), day, self.pool, seen.observed,
+            seen.compared, seen.n_known, seen.total,
+            weight, seen.ready, keeps, cycles == 0,
+        )  # fmt: skip
+        if not day.size:
+            self.whole = keep * self.whole + weight * seen.total
+        self.n_slices += 1
+
+    def skip(self) -> None:
+        """Let a slice pass that nothing was observed of, so that the phase is kept."""
+        self.n_slices += 1
+
+    def start_season(self, period: int) -> None:
+        """Begin to learn a season that has been found."""
+        self.period, self.season = period, np.zeros((period, 2, len(self)))
+
+    def keep(self, rows: NDArray[np.int64]) -> None:
+        """Forget all rows but these, in this order."""
+        self.rows = np.ascontiguousarray(self.rows[:, rows])
+        self.season = np.ascontiguousarray(self.season[:, :, rows])
+        self.special = np.ascontiguousarray(self.special[:, :, rows])
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and numbers it goes on from."""
+        arrays = {name: getattr(self, name) for name in ("pool", "rows", "season", "special")}
+        names = ("period", "n_slices", "whole", "newcomer")
+        return arrays, {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> RowShares:
+        """What `state` described."""
+        made = cls(int(record["period"]))
+        made.n_slices, made.whole = int(record["n_slices"]), float(record["whole"])
+        made.newcomer = float(record["newcomer"])
+        for name in ("pool", "rows", "season", "special"):
+            setattr(made, name, np.array(arrays[name], dtype=np.float64, order="C"))
+        return made
+
+    def _phase(self) -> FloatArray:
+        return self.season[self.n_slices % self.period] if len(self.season) else _NONE
+
+    def _day(self, special: int) -> FloatArray:
+        known = special and self.n_slices >= max(14, 2 * self.period)
+        return self.special[special - 1] if known else _NONE
+
+    def _grow(self, n: int) -> None:
+        more = n - len(self)
+        if more > 0:
+            new = np.zeros((6, more))
+            new[EXPOSURE] = self.whole
+            self.rows = np.concatenate([self.rows, new], axis=1)
+            self.season, self.special = (
+                np.concatenate([old, np.zeros((len(old), 2, more))], axis=2)
+                for old in (self.season, self.special)
+            )
+
+
+def _usual_total(sums: FloatArray, share: FloatArray) -> float:
+    """A first guess of the total: the middle of what the heavy rows say, or the sum of all."""
+    whole, parts = float(sums.sum()), float(share.sum())
+    heavy = share * whole >= HEAVY * max(parts, 1e-12)
+    weight = share[heavy]
+    if float(weight.sum()) < 0.5 * parts:
+        return max(whole / max(parts, 1e-12), 1e-9)
+    said = sums[heavy] / weight
+    order = np.argsort(said, kind="stable")
+    half = np.searchsorted(np.cumsum(weight[order]), 0.5 * float(weight.sum()))
+    return max(float(said[order[min(int(half), len(order) - 1)]]), 1e-9)
+
+
+def highest_criticism(p: FloatArray) -> float:
+    """How far the small p-values of many rows outnumber what chance would give.
+
+    Examples
+    --------
+    >>> even = (np.arange(20) + 0.5) / 20
+    >>> highest_criticism(even) < 1.0 < highest_criticism(even**2)
+    True
+    """
+    ordered, n = np.sort(p), len(p)
+    place = np.arange(1, n // 2 + 1) / n
+    low = ordered[: n // 2]
+    spread = np.sqrt(np.maximum(low, 1.0 / n) * (1.0 - np.minimum(low, 0.999)))
+    return float((math.sqrt(n) * (place - low) / spread).max(initial=0.0))

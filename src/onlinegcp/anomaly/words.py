@@ -1,0 +1,202 @@
+"""What happened in a slice, as one sentence for terminal, report, live page, JSON and webhook.
+
+Rows come first, with direction, size and usual range; only what is significant is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onlinegcp.drawing.text import and_list, number, say_time
+
+MOST_ROWS = 4  # that are named
+LONGEST_LABEL = 60  # characters of a label
+MOST_MOVED = 6  # labels on either side of a move
+Record = Mapping[str, Any]
+
+
+def describe(anomaly: Record, *, time: Any, modes: Sequence[str], noun: str = "events") -> str:
+    """The sentence of a scored slice.
+
+    Parameters
+    ----------
+    anomaly
+        The record of `Anomaly.to_json`.
+    time
+        When it was, as its line has it.
+    modes
+        Names of the modes.
+    noun
+        What the total counts; empty for values that are not counted.
+
+    Examples
+    --------
+    >>> row = {"label": "LGA", "observed": 52.0, "expected": 347.0, "low": 310.0, "high": 384.0}
+    >>> found = {"flagged": True, "total": 14696.0, "expected_total": 16891.0, "volume_odd": True,
+    ...          "modes": [[{**row, "p": 1e-9}]], "cells": [], "rest_usual": True}
+    >>> first, second = describe(found, time="2001-03-05", modes=["origin"]).split(". ")
+    >>> first
+    '5 March 2001: 14,696 events, 13 % fewer than expected'
+    >>> second
+    'Origin LGA -85 % (52, usually 310 to 384); the rest as usual.'
+    """
+    when = "" if time is None else f"{say_time(time)}: "
+    total, expected = anomaly["total"], anomaly.get("expected_total")
+    what = f"{number(total)} {noun}" if noun else f"total {number(total)}"
+    head = f"{when}{what}"
+    if anomaly.get("volume_odd") and expected is not None:
+        head += f", {_than(total, expected, bool(noun))}"
+    elif anomaly.get("family"):
+        head += ", as usual"
+    if not anomaly.get("flagged"):
+        return _printable(f"{head}.")
+    parts = _rows(anomaly, modes)
+    if sum(map(len, anomaly["modes"])) < MOST_ROWS:
+        parts += _moves(anomaly, modes)
+    family = anomaly.get("family") or ""
+    if not parts:
+        parts = _diffuse(family, anomaly, modes)
+    if not parts:
+        return _printable(f"{head}.")
+    said = "; ".join(part for part in (*parts, _rest(anomaly)) if part)
+    return _printable(f"{head}. {_capital(said)}.")
+
+
+def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
+    """Rows that are significant, the oddest first, grouped by mode."""
+    named = sorted(
+        ((row["p"], k, row) for k, rows in enumerate(anomaly["modes"]) for row in rows),
+        key=lambda item: item[:2],
+    )
+    order = list(dict.fromkeys(k for _, k, _ in named[:MOST_ROWS]))
+    texts = []
+    for k in order:
+        rows = [say_row(row) for _, mode, row in named[:MOST_ROWS] if mode == k]
+        texts.append(f"{_mode(modes, k)} {', '.join(rows)}")
+    if len(named) > MOST_ROWS:
+        texts.append(f"{len(named) - MOST_ROWS} more")
+    return texts
+
+
+def say_row(row: Record) -> str:
+    """A row with direction, size and usual range.
+
+    Examples
+    --------
+    >>> say_row({"label": "b16", "observed": 546.0, "expected": 0.1, "low": 0.0, "high": 1.0,
+    ...          "new": True})
+    'b16 is new (546)'
+    """
+    seen, expected = row["observed"], row["expected"]
+    if row.get("new"):
+        return f"{_name(row)} is new ({number(seen)})"
+    usual = _range(row["low"], row["high"])
+    return f"{_name(row)} {_change(seen, expected)} ({number(seen)}, usually {usual})"
+
+
+def _name(row: Record) -> str:
+    label = str(row["label"])
+    return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
+
+
+def _moves(anomaly: Record, modes: Sequence[str]) -> list[str]:
+    """Pairs of rows that are significant: moves within a row, or one by one."""
+    told = {(k, row["label"]) for k, rows in enumerate(anomaly["modes"]) for row in rows}
+    pairs = []
+    for cell in anomaly["cells"]:
+        places = [(k, label) for k, label in enumerate(cell["labels"]) if label]
+        if len(places) == 2 and not told.intersection(places):
+            pairs.append((places, cell))
+    texts = []
+    while pairs:
+        (one, two), first = pairs[0]
+        for anchor, other in ((one, two), (two, one)):
+            mates = [item for item in pairs if anchor in item[0] and other[0] in dict(item[0])]
+            less = [dict(p)[other[0]] for p, cell in mates if cell["observed"] < cell["expected"]]
+            more = [dict(p)[other[0]] for p, cell in mates if cell["observed"] >= cell["expected"]]
+            if less and more:
+                texts.append(
+                    f"{_mode(modes, anchor[0])} {anchor[1]} moved from {_few(less)} to "
+                    f"{_few(more)} ({_mode(modes, other[0])})"
+                )
+                pairs = [item for item in pairs if item not in mates]
+                break
+        else:
+            texts.append(
+                f"{one[1]} with {two[1]} {_change(first['observed'], first['expected'])} "
+                f"({number(first['observed'])} for {number(first['expected'], 2)})"
+            )
+            pairs = pairs[1:]
+        if len(texts) == MOST_ROWS:
+            break
+    return texts
+
+
+def _diffuse(family: str, anomaly: Record, modes: Sequence[str]) -> list[str]:
+    """What can be said where no single row is odd enough."""
+    if family == "misfit":
+        return ["rows are as usual, but they occur together as they never did"]
+    if family == "many":
+        largest = [
+            f"{_mode(modes, k)} {row['label']} {_change(row['observed'], row['expected'])}"
+            for k, row in anomaly.get("largest", ())
+        ]
+        return [f"many rows are a little off, the most {and_list(largest)}" if largest else
+                "many rows are a little off"]  # fmt: skip
+    return ["all rows alike"] if family == "volume" else []
+
+
+def _rest(anomaly: Record) -> str:
+    usual, change = anomaly.get("rest_usual"), anomaly.get("rest_change")
+    if not any(anomaly["modes"]) or usual is None:
+        return ""
+    if usual or change is None:
+        return "the rest as usual"
+    return f"the rest {_signed(change)}"
+
+
+def _than(total: float, expected: float, counted: bool) -> str:
+    less, more = ("fewer", "more") if counted else ("less", "more")
+    if expected <= 0.0:
+        return f"{number(expected)} was expected"
+    change = total / expected - 1.0
+    if change > 2.0:
+        return f"{total / expected:.1f} times what was expected"
+    return f"{abs(change):.0%} {more if change > 0 else less} than expected".replace("%", " %")
+
+
+def _change(seen: float, expected: float) -> str:
+    if expected <= 0.0 or seen < 0.0:
+        return f"{seen - expected:+.3g}"
+    ratio = seen / expected
+    return f"x {ratio:.3g}" if ratio > 3.0 else _signed(ratio - 1.0)
+
+
+def _signed(change: float) -> str:
+    return f"{100 * change:+.0f} %"
+
+
+def _range(low: float, high: float) -> str:
+    low, high = (round(v) if abs(v) >= 10.0 else v for v in (low, high))
+    return f"{number(low, 2)} to {number(high, 2)}"
+
+
+def _few(labels: Sequence[str]) -> str:
+    labels = sorted(labels)
+    if len(labels) > MOST_MOVED:
+        return and_list([*labels[:MOST_MOVED], f"{len(labels) - MOST_MOVED} more"])
+    return and_list(labels)
+
+
+def _mode(modes: Sequence[str], k: int) -> str:
+    return modes[k].rpartition(":")[-1] if k < len(modes) else f"mode {k + 1}"
+
+
+def _printable(text: str) -> str:
+    """Without characters that would steer a terminal; labels may hold anything."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,163 @@
+"""Compiled passes over rows of counts: their shares, how they compare, and what is learned.
+
+`rows` is (6, n): events and exposure that make a row's share; squares, noise and sizes that make
+its spread; and slices in a row that it was odd. `season` and `special` are (2, n) events and
+exposure of the phase and of the kind of day, or (2, 0) for none. `anomaly.shares` says what for.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from onlinegcp.kernels.jit import kernel
+
+EVENTS, EXPOSURE, SQUARES, NOISE, SIZES, STREAK = range(6)
+FORECAST, DEVIATION, SURPRISE = range(3)
+
+PRIOR = 5.0  # slices for which the spread of all rows counts in that of one
+SHRINK = 3.0  # events that a season or a special day is held back by, more for noisy rows
+HALF = 0.5  # event: what a row without any is given
+LOWEST_FACTOR = 0.02  # of under-dispersion, so that no row becomes a constant
+ODD = 4.0  # standard deviations from which a row is held
+PATIENCE = 3.0  # slices for which it is
+SPECIAL_KEEP = 5.0 / 6.0  # of the special days so far, when another one is learned
+
+
+@kernel(inline="always")
+def _phase_factor(rows, part, i):
+    held = SHRINK * (1.0 + (rows[SQUARES, i] + 1.0) / (rows[NOISE, i] + 1.0))
+    return (part[0, i] + held) / (part[1, i] + held)
+
+
+@kernel
+def row_shares(rows, season, special, newcomer, share):
+    # share[i] of the slice's total; rows beyond those of `rows` are new.
+    for i in range(share.shape[0]):
+        if i >= rows.shape[1]:
+            share[i] = newcomer
+            continue
+        found = (rows[EVENTS, i] + HALF) / max(rows[EXPOSURE, i], 1e-9)
+        if season.shape[1]:
+            found *= _phase_factor(rows, season, i)
+        if special.shape[1]:
+            found *= _phase_factor(rows, special, i)
+        share[i] = found
+
+
+@kernel
+def compare_rows(rows, pool, share, sums, total, out):
+    # Forecast, standard deviation and signed root of the deviance of every row, given the total.
+    # A negative binomial whose size is what over-dispersion and the events so far leave open,
+    # shrunk by the factor of under-dispersion; half an event of continuity.
+    common_excess = max(pool[0] - pool[1], 0.0) / pool[2] if pool[2] > 0.0 else 0.0
+    common_factor = min(1.0, pool[0] / pool[1]) if pool[1] > 0.0 else 1.0
+    for i in range(sums.shape[0]):
+        events, squares, noise, sizes = HALF, 0.0, 0.0, 0.0
+        if i < rows.shape[1]:
+            events += rows[EVENTS, i]
+            squares, noise, sizes = rows[SQUARES, i], rows[NOISE, i], rows[SIZES, i]
+        mean = max(share[i] * total, 1e-12)
+        weight = PRIOR * (mean * mean + 1.0)
+        excess = max(squares - noise + common_excess * weight, 0.0) / (sizes + weight)
+        weight = PRIOR * mean
+        # A count cannot vary less than between two whole numbers.
+        floor = max(LOWEST_FACTOR, min(1.0, 0.25 / mean))
+        factor = min(max((squares + common_factor * weight) / (noise + weight), floor), 1.0)
+        size = 1.0 / (excess + 1.0 / events)
+        below = sums[i] < mean
+        near = min(sums[i] + HALF, mean) if below else max(sums[i] - HALF, mean)
+        deviance = (near + size) * math.log((mean + size) / (near + size))
+        if near > 0.0:
+            deviance += near * math.log(near / mean)
+        root = math.sqrt(max(2.0 * deviance, 0.0) / factor)
+        out[FORECAST, i] = mean
+        out[DEVIATION, i] = math.sqrt(factor * (mean + excess * mean * mean) + mean * mean / events)
+        out[SURPRISE, i] = -root if below else root
+
+
+@kernel
+def total_of_usual_rows(share, sums, out, n_known, before):
+    # The total that the rows which are as usual tell, or `before` where they are too few.
+    whole, part, events = 0.0, 0.0, 0.0
+    for i in range(n_known):
+        whole += share[i]
+        if abs(out[SURPRISE, i]) < ODD:
+            part += share[i]
+            events += sums[i]
+    return max(events / part, 1e-9) if part > 0.3 * whole else before
+
+
+@kernel
+def learn_rows(
+    rows, season, special, pool, sums, out, n_known, total, weight, ready, keeps, first_cycle
+):
+    # `keeps`: of events, season and spread so far. `weight` is below 1 for a slice much louder
+    # than usual, which then counts as an ordinary one and does not tell of the spread. What is odd
+    # about a row is left out until it has stayed; a special day, for which `special` is there,
+    # tells of special days only.
+    keep, keep_season, keep_spread = keeps
+    spread = ready and weight == 1.0
+    if spread:
+        for j in range(3):
+            pool[j] *= keep_spread
+    for i in range(rows.shape[1]):
+        learned, mean, deviation = sums[i], out[FORECAST, i], out[DEVIATION, i]
+        flat = (rows[EVENTS, i] + HALF) / max(rows[EXPOSURE, i], 1e-9)
+        seasonal = _phase_factor(rows, season, i) if season.shape[1] else 1.0
+        if ready:
+            rows[STREAK, i] = rows[STREAK, i] + 1.0 if abs(out[SURPRISE, i]) > ODD else 0.0
+            width = 3.0 * math.sqrt(deviation * deviation + 0.25)
+            if rows[STREAK, i] >= PATIENCE:
+                width *= 1.0 + rows[STREAK, i]
+            learned = min(max(learned, mean - width), mean + width)
+        if spread:
+            squares, noise, sizes = 0.0, 0.0, 0.0
+            if i < n_known:
+                # A row far out tells of itself, not of its spread.
+                squares = min((sums[i] - mean) ** 2, 16.0 * deviation * deviation)
+                noise = mean + mean * mean / (rows[EVENTS, i] + HALF)
+                sizes = mean * mean
+            rows[SQUARES, i] = keep_spread * rows[SQUARES, i] + squares
+            rows[NOISE, i] = keep_spread * rows[NOISE, i] + noise
+            rows[SIZES, i] = keep_spread * rows[SIZES, i] + sizes
+            pool[0] += squares
+            pool[1] += noise
+            pool[2] += sizes
+        learned *= weight
+        if special.shape[1]:
+            special[0, i] = SPECIAL_KEEP * special[0, i] + learned
+            special[1, i] = SPECIAL_KEEP * special[1, i] + flat * seasonal * total * weight
+            continue
+        if season.shape[1]:
+            season[0, i] = keep_season * season[0, i] + learned
+            usual = learned if first_cycle else flat * total * weight
+            season[1, i] = keep_season * season[1, i] + usual
+        rows[EVENTS, i] = keep * rows[EVENTS, i] + learned
+        rows[EXPOSURE, i] = keep * rows[EXPOSURE, i] + total * weight * seasonal
+
+
+@kernel
+def mix_rows(keys, shift, surprise, largest, few, first, second):
+    # Squared surprises of the pairs of each row, as a normal value by the cube root of Wilson and
+    # Hilferty; 0 for rows of fewer than `few` pairs. `first` and `second` are (2, rows) of zeros,
+    # for the modes whose rows are in the high and in the low bits of the keys.
+    low = (1 << shift) - 1
+    for j in range(keys.shape[0]):
+        square = min(surprise[j] * surprise[j], largest * largest)
+        one, two = keys[j] >> shift, keys[j] & low
+        first[0, one] += square
+        first[1, one] += 1.0
+        second[0, two] += square
+        second[1, two] += 1.0
+    for sums in (first, second):
+        for i in range(sums.shape[1]):
+            n = sums[1, i]
+            if n < few:
+                sums[0, i] = 0.0
+                continue
+            part = 2.0 / (9.0 * n)
+            sums[0, i] = (np.cbrt(sums[0, i] / n) - (1.0 - part)) / math.sqrt(part)

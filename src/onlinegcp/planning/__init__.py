@@ -1,0 +1,247 @@
+"""A plan: everything that must be chosen to learn a table, each choice with its reason.
+
+One rule per function: `when` finds the time column and the bins, `what` the modes and values,
+`losses` the loss. Whatever was asked for is taken as it is, and the rest is planned around it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from onlinegcp.events import from_events
+from onlinegcp.events.modes import parse_mode
+from onlinegcp.planning.losses import Measured, choose_loss
+from onlinegcp.planning.sample import Sample, read_sample
+from onlinegcp.planning.what import Modes, Values, choose_modes, choose_values, label_columns
+from onlinegcp.planning.when import Bins, When, choose_bins, choose_time
+from onlinegcp.slices import Slice
+
+RANK = 10
+_TRIAL_SLICES, _TRIAL_ROWS, _TRIAL_RANK = 24, 2_000_000, 5
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """What to do with a table, and why.
+
+    Attributes
+    ----------
+    events : dict
+        Arguments of `from_events`, without the source.
+    model : dict
+        Parameters of the model: rank, loss as text, init_slices, and lower where there is one.
+    output : str
+        Name for the run directory.
+    lines : tuple of (str, str, str)
+        The choices for people: what, the choice, the reason.
+    """
+
+    events: Mapping[str, Any]
+    model: Mapping[str, Any]
+    output: str
+    lines: tuple[tuple[str, str, str], ...]
+
+    def command(self, sources: Sequence[str], extra: Sequence[str] = ()) -> str:
+        """The full command that says the same."""
+        words = ["onlinegcp", "fit", *sources]
+        events = self.events
+        words += ["--time", events["time"], "--every", str(events["every"])]
+        if events["modes"]:
+            words += ["--modes", ",".join(events["modes"])]
+        if events.get("value"):
+            value = events["value"]
+            words += ["--value", value if isinstance(value, str) else ",".join(value)]
+        if events.get("agg"):
+            words += ["--agg", events["agg"]]
+        for group in events.get("share") or ():
+            words += ["--share", "=".join(group)]
+        words += ["--loss", self.model["loss"], "--rank", str(self.model["rank"])]
+        words += ["--warm-start", str(self.model["init_slices"])]
+        if self.model.get("lower") is not None:
+            words += ["--set", f"lower={self.model['lower']:g}"]
+        return shlex.join([*words, *extra, "-o", self.output])
+
+
+def make_plan(
+    source: Any,
+    given: Mapping[str, Any] | None = None,
+    *,
+    format: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Choose whatever was not given.
+
+    Parameters
+    ----------
+    source
+        As for `from_events`; it must be possible to read it twice.
+    given
+        Choices that are made: time, every, modes, value, agg, share, loss, rank, init_slices,
+        lower, output. None stands for not given.
+    format
+        As for `from_events`.
+    settings
+        Other arguments of `from_events`, such as `time_format` or `empty`.
+
+    Examples
+    --------
+    >>> days = [f"2024-{month:02}-{day:02}" for month in range(1, 5) for day in range(1, 29)]
+    >>> rides = {
+    ...     "day": [day for day in days for _ in range(60)],
+    ...     "start": ["north", "south", "east"] * (len(days) * 20),
+    ...     "end": ["south", "north", "east", "east"] * (len(days) * 15),
+    ... }
+    >>> plan = make_plan(rides)
+    >>> plan.events["time"], plan.events["every"], plan.events["modes"], plan.events["share"]
+    ('day', '1d', ['start', 'end'], [('start', 'end')])
+    >>> plan.model["loss"]
+    'poisson'
+    """
+    asked = {name: value for name, value in (given or {}).items() if value not in (None, [], ())}
+    extra = dict(settings or {})
+    sample = read_sample(source, format=format)
+    columns = sample.columns
+    when = choose_time(columns, asked.get("time"), _clock(asked, extra))
+    value = asked.get("value")
+    wanted = () if value is None else (value,) if isinstance(value, str) else tuple(value)
+    labels = label_columns(columns, when)
+    values = choose_values(columns, when, labels, value=wanted, agg=asked.get("agg"))
+    bins = choose_bins(
+        when,
+        _events_per_row(sample, values),
+        measured=values.keys is not None and bool(values.columns),
+        more=sample.n_rows / sample.frame.height,
+        given=None if asked.get("every") is None else str(asked["every"]),
+    )
+    modes = choose_modes(columns, when, labels, values, bins)
+    names = [_spelt(mode) for mode in asked["modes"]] if "modes" in asked else list(modes.names)
+    share = asked.get("share", [] if "modes" in asked else [*modes.share])
+    events: dict[str, Any] = {
+        "time": when.name,
+        "every": int(bins.every) if bins.every.isdigit() else bins.every,
+        "modes": names,
+        "value": _one_or_more(values.columns, names),
+        "agg": values.agg if values.columns or values.agg != "count" else None,
+        "share": [tuple(group) for group in share],
+    }
+    slices, shape = _first_slices(source, format, sample, bins, {**extra, **events})
+    rank = int(asked.get("rank") or _rank_for(shape, bins.n_slices))
+    measured = (
+        Measured(str(asked["loss"]), "as you said", asked.get("lower"))
+        if "loss" in asked
+        else choose_loss(values.agg, slices, min(rank, _TRIAL_RANK))
+    )
+    warm = int(asked.get("init_slices") or min(10, max(2, bins.n_slices // 5)))
+    model = {"rank": rank, "loss": measured.loss, "init_slices": warm, "lower": measured.lower}
+    output = str(asked.get("output") or _free_name(sample))
+    lines = _lines(when, bins, values, modes, events, shape, measured, model, asked)
+    named = "as you said" if "output" in asked else "named after the source"
+    return Plan(events, model, output, (*lines, ("run", output, named)))
+
+
+def _first_slices(
+    source: Any, format: str | None, sample: Sample, bins: Bins, settings: Mapping[str, Any]
+) -> tuple[list[Slice], tuple[int, ...]]:
+    """Slices to try losses on: of the sample, or of the source where the sample holds too few."""
+    wanted = _TRIAL_SLICES * sample.n_rows / max(1, bins.n_slices)
+    enough = wanted <= sample.frame.height or sample.n_rows <= sample.frame.height
+    if enough or wanted > _TRIAL_ROWS:
+        stream = from_events(sample.tables, **settings)
+    else:
+        stream = from_events(source, format=format, **settings)
+    slices = list(itertools.islice(stream, _TRIAL_SLICES))
+    shape = stream.shape
+    stream.close()
+    return slices, shape
+
+
+def _clock(asked: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """How the time column is to be read, as far as it was said."""
+    said = {"unit": settings.get("time_unit"), "layout": settings.get("time_format")}
+    clock = {name: value for name, value in said.items() if value is not None}
+    return clock | ({"plain": True} if str(asked.get("every", "")).isdigit() else {})
+
+
+def _spelt(mode: Any) -> str:
+    return mode if isinstance(mode, str) else parse_mode(mode).name
+
+
+def _one_or_more(columns: Sequence[str], modes: Sequence[str]) -> str | list[str] | None:
+    if not columns:
+        return None
+    return columns[0] if len(columns) == 1 else list(columns)
+
+
+def _events_per_row(sample: Sample, values: Values) -> float:
+    """How much a row counts: what its count says, else 1."""
+    if len(values.columns) == 1 and sample.columns[values.columns[0]].is_count:
+        return float(sample.columns[values.columns[0]].present.mean())
+    return 1.0
+
+
+def _rank_for(shape: Sequence[int], n_slices: int) -> int:
+    """Ten patterns, but at most half as many as cells of a slice, a third as many as slices."""
+    return max(1, min(RANK, math.prod(shape) // 2, n_slices // 3))
+
+
+def _free_name(sample: Sample) -> str:
+    """A run directory named after the first file, with a number where there is one already."""
+    stem = "events"
+    if sample.paths:
+        first = sample.paths[0]
+        name = first.parent if len(sample.paths) > 1 else first
+        stem = name.name.split(".")[0] or stem
+    found = f"{stem}.run"
+    number = 2
+    while Path(found).exists():
+        found = f"{stem}-{number}.run"
+        number += 1
+    return found
+
+
+def _lines(
+    when: When,
+    bins: Bins,
+    values: Values,
+    modes: Modes,
+    events: Mapping[str, Any],
+    shape: Sequence[int],
+    measured: Measured,
+    model: Mapping[str, Any],
+    asked: Mapping[str, Any],
+) -> tuple[tuple[str, str, str], ...]:
+    """The choices in words."""
+    about = f"about {bins.n_slices:,} slices of {bins.n_events:,.0f} "
+    counted = not values.columns or "how often" in values.reason
+    about += "events" if counted else "rows"
+    time = ("time", f"{when.name}, every {bins.every}", f"{when.reason}; {bins.reason}: {about}")
+    sizes = " x ".join(f"{length:,}" for length in shape)
+    wide = values.columns and (len(values.columns) > 1 or not events["modes"])
+    names = [*events["modes"], *(["measure"] if wide else [])]
+    reason = "as you said" if "modes" in asked else modes.reason
+    spelt = ", ".join(names)
+    if events["share"]:
+        reason += "; " + ", ".join(" = ".join(group) for group in events["share"]) + " share labels"
+    if modes.left_out and "modes" not in asked:
+        out = [f"{name} ({why})" for name, why in modes.left_out.items()]
+        reason += "; without " + ", ".join(out[:6]) + (", ..." if len(out) > 6 else "")
+    held = (
+        f"{values.agg} of {', '.join(values.columns)}" if values.columns else "events are counted"
+    )
+    rank = "as you said" if "rank" in asked else "a usual number; `onlinegcp rank` studies it"
+    if "rank" not in asked and model["rank"] < RANK:
+        rank = "slices are small or few"
+    bound = "" if measured.lower is None else f" from {measured.lower:g} on"
+    return (
+        time,
+        ("modes", f"{spelt} ({sizes})", reason),
+        ("values", held, values.reason),
+        ("model", f"{measured.loss}{bound}, rank {model['rank']}", f"{measured.reason}; {rank}"),
+    )

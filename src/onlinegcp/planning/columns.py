@@ -1,0 +1,223 @@
+"""What a column is, by its values first and its name second: a time, a label, a number, or nothing.
+
+A name counts only where values leave it open: whole numbers may be codes (zone 117) or amounts
+(117 minutes), and nothing but their name tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, final
+
+import numpy as np
+import numpy.typing as npt
+
+from onlinegcp.errors import DataError
+from onlinegcp.events.time_column import Ticks, TimeColumn
+from onlinegcp.planning import words
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Kind = Literal["time", "label", "number", "none"]
+Numbers = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+
+# Rows looked at to reject what is no time before all of them are read.
+_LOOK = 200
+_LONG_TEXT = 80
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column of a sample.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    kind
+        "time", "label", "number", or "none" for what is of no use.
+    reason
+        Why it is of no use, or what speaks against it as a label; else empty.
+    values
+        The rows of the sample.
+    numbers
+        The same as numbers, NaN for none; None where it is not a column of numbers.
+    ticks
+        The same as microseconds since 1970; None where it is no time.
+    problem
+        What stopped it from being read as times, if it looked like some.
+    source
+        The rows as they stand in the source, if `values` are something else.
+    """
+
+    name: str
+    kind: Kind
+    values: pl.Series
+    reason: str = ""
+    numbers: Numbers | None = None
+    ticks: Ticks | None = None
+    problem: str = ""
+    source: pl.Series | None = None
+
+    @property
+    def written(self) -> pl.Series:
+        """The rows as they stand in the source."""
+        return self.values if self.source is None else self.source
+
+    @property
+    def words(self) -> list[str]:
+        """The words of its name, in small letters."""
+        return words.words_of(self.name)
+
+    @cached_property
+    def present(self) -> Numbers:
+        """Its numbers without missing ones."""
+        assert self.numbers is not None
+        return self.numbers[~np.isnan(self.numbers)]
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether it holds whole numbers from 0 on."""
+        found = self.present
+        return bool(len(found)) and bool((found >= 0).all() and (found == np.round(found)).all())
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it says how often something happened."""
+        if self.numbers is None or not self.whole:
+            return False
+        named = self.words
+        return bool(named) and bool({named[0], named[-1]} & words.COUNTS)
+
+    @property
+    def intensive(self) -> bool:
+        """Whether its values are levels, such as temperatures, of which sums mean nothing."""
+        return bool(words.LEVELS & set(self.words)) and not self.is_count
+
+    @cached_property
+    def codes(self) -> Codes:
+        """Its values as whole numbers from 0 on, -1 for none."""
+        ranks = self.values.rank("dense").fill_null(0).cast(int).to_numpy()
+        return np.asarray(ranks, dtype=np.int64) - 1
+
+    @cached_property
+    def labels(self) -> set[str]:
+        """Its distinct values as text."""
+        import polars as pl
+
+        present = self.values.drop_nulls().unique()
+        if self.numbers is not None:
+            return {f"{number:g}" for number in np.unique(self.present)}
+        return set(present.cast(pl.String, strict=False).drop_nulls().to_list())
+
+
+def column_of(values: pl.Series) -> Column:
+    """What a column of a sample is."""
+    return replace(_column_of(values), source=values)
+
+
+def _column_of(values: pl.Series) -> Column:
+    import polars as pl
+
+    name, dtype = values.name, values.dtype
+    if values.null_count() == len(values):
+        return Column(name, "none", values, "is empty")
+    if dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Duration, pl.Time):
+        return Column(name, "none", values, f"holds {dtype}, which is neither label nor number")
+    if dtype in (pl.Date, pl.Datetime):
+        return _with_ticks(Column(name, "time", values))
+    if dtype in (pl.Categorical, pl.Enum):
+        values = values.cast(pl.String)
+    if values.dtype == pl.String:
+        values = values.str.strip_chars()
+        values = values.set(values == "", None)
+        numbers = values.cast(pl.Float64, strict=False)
+        # Eight digits may be a day: 20240131.
+        days = values.drop_nulls().str.contains(r"^(19|20)\d{6}$").all()
+        if numbers.null_count() > values.null_count() or days:
+            return _of_text(name, values)
+        values = numbers
+    if values.dtype == pl.Boolean:
+        return _checked(Column(name, "label", values))
+    numbers = values.cast(pl.Float64).fill_nan(None)
+    if numbers.null_count() == len(numbers):
+        return Column(name, "none", values, "is empty")
+    array = numbers.fill_null(float("nan")).to_numpy()
+    return _of_numbers(Column(name, "number", values, numbers=array))
+
+
+def _with_ticks(column: Column) -> Column:
+    reader = TimeColumn(column.name)
+    ticks, valid = reader.read(column.values, lambda row: f"row {row + 1:,}")
+    ticks = reader.wall(ticks)
+    if valid is not None:
+        ticks = ticks[valid]
+    return Column(column.name, "time", column.values, ticks=ticks)
+
+
+def _of_text(name: str, values: pl.Series) -> Column:
+    """Times, or labels."""
+    label = Column(name, "label", values)
+    start = values.drop_nulls().head(_LOOK)
+    if start.str.contains(r"\d").all():
+        try:
+            _with_ticks(Column(name, "time", start))
+            return _with_ticks(Column(name, "time", values))
+        except DataError as error:
+            if "mean one day only" in str(error):
+                return Column(
+                    name, "none", values, "dates that can mean several", problem=str(error)
+                )
+            label = Column(name, "label", values, problem=str(error))
+    return _checked(label)
+
+
+def _of_numbers(column: Column) -> Column:
+    """Codes, or amounts."""
+    found = column.present
+    distinct = np.unique(found)
+    named = set(column.words)
+    if len(distinct) == 1:
+        return _none(column, f"is always {distinct[0]:g}")
+    if named & words.PLACES:
+        return _none(column, "is a place on the map, neither label nor amount")
+    if not column.whole or column.is_count or named & words.AMOUNTS - words.CODES:
+        return column
+    if len(distinct) == len(found) > 50 and named & {"id", "key", "no", "number", "index", "row"}:
+        return _none(column, "numbers the rows")
+    # Codes are few and use up their range from 0 or 1 on; amounts leave gaps.
+    span = distinct[-1] - distinct[0] + 1
+    compact = distinct[0] <= 1 and len(distinct) >= 0.5 * span and len(distinct) <= 400
+    # What is called a service may be served once: such a number says how much, not which.
+    repeated = len(distinct) < len(found) / 5 or named & {"id", "user"}
+    if (named & words.CODES and repeated) or compact:
+        return _checked(Column(column.name, "label", column.values, numbers=column.numbers))
+    return column
+
+
+def _checked(column: Column) -> Column:
+    """Labels, unless nearly all rows have the same, or they are sentences."""
+    import polars as pl
+
+    present = column.values.drop_nulls()
+    counts = present.value_counts(sort=True)
+    top, share = counts.row(0)[0], counts.row(0)[1] / len(present)
+    if isinstance(top, float):
+        top = f"{top:g}"
+    if counts.height == 1:
+        return _none(column, f"is always {top}")
+    if share > 0.99:
+        return _none(column, f"is {top} in {share:.1%} of rows")
+    if present.dtype == pl.String and float(present.str.len_chars().median() or 0) > _LONG_TEXT:  # type: ignore[arg-type]
+        return _none(column, "is free text")
+    return column
+
+
+def _none(column: Column, reason: str) -> Column:
+    return Column(
+        column.name, "none", column.values, reason, column.numbers, column.ticks, column.problem
+    )

@@ -1,0 +1,129 @@
+"""The first rows of a source, and about how many there are in all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from onlinegcp.errors import DataError
+from onlinegcp.events.packed import is_packed
+from onlinegcp.events.tables import Part, Tables, open_tables
+from onlinegcp.planning.columns import Column, column_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# Enough for the shares of labels, little enough for a second of reading.
+ROWS = 100_000
+
+
+@final
+@dataclass(frozen=True)
+class Sample:
+    """Rows that a plan is made from.
+
+    Attributes
+    ----------
+    frame
+        The first rows, all columns.
+    n_rows
+        About how many rows there are in all.
+    paths
+        Files of the source; empty where it is none.
+    """
+
+    frame: pl.DataFrame
+    n_rows: float
+    paths: Sequence[Path]
+
+    @property
+    def tables(self) -> Tables:
+        """The rows as a source, whose errors name the file they come from."""
+        name = str(self.paths[0]) if self.paths else "the table"
+        return Tables(
+            (
+                Part(
+                    name,
+                    lambda: self.frame.columns,
+                    lambda wanted: iter([self.frame.select(list(wanted))]),
+                ),
+            )
+        )
+
+    @cached_property
+    def columns(self) -> dict[str, Column]:
+        """Its columns by name."""
+        return {name: column_of(self.frame[name]) for name in self.frame.columns}
+
+
+def read_sample(source: Any, *, format: str | None = None, rows: int = ROWS) -> Sample:
+    """Read the first rows of a source that can be read again.
+
+    Parameters
+    ----------
+    source
+        As for `from_events`.
+    format
+        As for `from_events`.
+    rows
+        Most rows to take.
+    """
+    import polars as pl
+
+    tables = open_tables(source, format=format)
+    if tables.live:
+        raise DataError(
+            "A source that can be read twice is needed to make a plan from, but this one comes as "
+            "it is. Say what to do with time=..., every=... and modes=..., or save it to a file."
+        )
+    frames: list[pl.DataFrame] = []
+    n_rows = 0
+    more = False
+    for part in tables.parts:
+        more = n_rows >= rows
+        if more:
+            break
+        for block in part.read(part.columns() or []):
+            frames.append(block.frame.head(rows - n_rows))
+            n_rows += frames[-1].height
+            more = frames[-1].height < block.frame.height or n_rows >= rows
+            if more:
+                break
+    if not n_rows:
+        raise DataError("A table with rows is needed to make a plan from, but there are none.")
+    in_all = rows_in_all(tables.parts) if more else n_rows
+    frame = pl.concat(frames, how="diagonal_relaxed")
+    paths = [part.path for part in tables.parts if part.path is not None]
+    return Sample(frame, max(in_all or n_rows, n_rows), paths)
+
+
+def rows_in_all(parts: Iterable[Part]) -> float | None:
+    """About how many rows files hold; None if that takes reading them."""
+    total = 0.0
+    for part in parts:
+        rows = None if part.path is None else _rows_of(part.path)
+        if rows is None:
+            return None
+        total += rows
+    return total
+
+
+def _rows_of(path: Path) -> float | None:
+    import polars as pl
+
+    with path.open("rb") as file:
+        start = file.read(1 << 18)
+    if is_packed(start) or start.lstrip()[:1] == b"[":
+        return None
+    try:
+        if start[:4] == b"PAR1":
+            return float(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        if start[:6] == b"ARROW1":
+            return float(pl.scan_ipc(path).select(pl.len()).collect().item())
+    except pl.exceptions.PolarsError:
+        return None
+    lines = start.count(b"\n")
+    return path.stat().st_size / len(start) * lines if lines else 1.0

@@ -1,0 +1,347 @@
+"""What rows are, events or measurements, and which of their columns are modes and values."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+
+from onlinegcp.planning.columns import Codes, Column
+from onlinegcp.planning.when import LADDER, Bins, When, occupancy
+from onlinegcp.planning.words import PAIRS, words_of
+
+MOST_COLUMNS = 3
+# A label that occurs so often can be learned; one that occurs less often names a single thing.
+OFTEN, SELDOM = 100, 5
+# Values whose typical sizes lie further apart than this are not measured with one loss.
+SCALES = 1000.0
+
+
+@final
+@dataclass(frozen=True)
+class Values:
+    """What a cell holds.
+
+    Attributes
+    ----------
+    columns
+        Columns of numbers; empty where events are counted.
+    agg
+        As for `from_events`.
+    reason
+        Why.
+    keys
+        Where rows are measurements, the labels that tell them apart; None where rows are events.
+    """
+
+    columns: tuple[str, ...]
+    agg: str
+    reason: str
+    keys: tuple[str, ...] | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Modes:
+    """The modes as the command line spells them, pairs that share labels, and what was left out."""
+
+    names: tuple[str, ...]
+    share: tuple[tuple[str, str], ...]
+    reason: str
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+# ---- labels
+
+
+def repeats_the_time(column: Column, when: When) -> bool:
+    """Whether the year, month, day, weekday or hour of the time tells what a column says."""
+    if when.plain or column.ticks is not None or len(when.ticks) != len(column.values):
+        return False
+    days = when.ticks.view("M8[us]").astype("M8[D]")
+    months = days.astype("M8[M]").astype(np.int64)
+    clocks = (
+        months // 12,
+        months % 12,
+        (days - days.astype("M8[M]").astype("M8[D]")).astype(np.int64),
+        days.astype(np.int64) % 7,
+        when.ticks // 3_600_000_000 % 24,
+    )
+    return any(_tells(clock - clock.min(), column.codes) for clock in clocks)
+
+
+def _tells(clock: Codes, codes: Codes) -> bool:
+    """Whether each hour, month, ... has one label only."""
+    # The first rows mostly settle that it has not.
+    for rows in (slice(2000), slice(None)):
+        part = clock[rows]
+        n_values = len(np.unique(part))
+        if len(np.unique(_joined([part, codes[rows]]))) > n_values:
+            return False
+    # Of few rows for each of them any column could be told.
+    return 1 < n_values < len(codes) / 3
+
+
+@final
+@dataclass(frozen=True)
+class Labels:
+    """Columns that can be modes, and why others cannot."""
+
+    columns: Sequence[Column]
+    left_out: Mapping[str, str]
+
+
+def label_columns(columns: Mapping[str, Column], when: When) -> Labels:
+    """Columns that can be modes, and why others cannot."""
+    found: list[Column] = []
+    out: dict[str, str] = {}
+    n_times = len(np.unique(when.ticks))
+    for name, column in columns.items():
+        if name == when.name:
+            continue
+        if column.kind == "none":
+            out[name] = column.reason
+        elif "," in name:
+            out[name] = "a comma in a name separates columns"
+        elif column.kind == "time":
+            out[name] = "says when, too"
+        elif repeats_the_time(column, when):
+            out[name] = f"repeats {when.name}"
+        elif column.kind == "label":
+            present = column.values.drop_nulls()
+            each = len(present) / max(1, present.n_unique())
+            # In a table of measurements a label occurs once at each time, however few these are.
+            if each < SELDOM and not (n_times > 1 and each >= 0.5 * n_times):
+                out[name] = f"{present.n_unique():,} labels, about {each:.1f} rows each"
+            elif column.values.null_count() > len(column.values) / 2:
+                out[name] = "empty in most rows"
+            else:
+                found.append(column)
+    return Labels(found, out)
+
+
+def _joined(codes: Iterable[Codes]) -> Codes:
+    joined: Codes | None = None
+    for part in codes:
+        if joined is None:
+            joined = part
+        else:
+            joined = joined * (int(part.max()) + 2) + part
+            if int(joined.max()) > 1 << 40:
+                joined = np.unique(joined, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    assert joined is not None
+    return joined
+
+
+# ---- events or measurements
+
+
+def choose_values(
+    columns: Mapping[str, Column],
+    when: When,
+    labels: Labels,
+    *,
+    value: Sequence[str] = (),
+    agg: str | None = None,
+) -> Values:
+    """Whether rows are events to be counted, or hold values, and which.
+
+    Parameters
+    ----------
+    columns
+        All columns.
+    when
+        The time column.
+    labels
+        From `label_columns`.
+    value, agg
+        What was asked for, if anything.
+    """
+    keys = _keys(labels.columns, when)
+    if value:
+        return Values(tuple(value), agg or _agg(columns, value), "as you said", keys)
+    if agg in ("count", "any"):
+        return Values((), agg, "as you said", None)
+    numbers = [
+        column
+        for column in columns.values()
+        if column.kind == "number" and column.name not in (*labels.left_out, when.name)
+    ]
+    counts = [column.name for column in numbers if column.is_count]
+    if counts:
+        chosen = tuple(counts[:1])
+        return Values(chosen, agg or "sum", f"{chosen[0]} says how often", keys)
+    if keys is None or not numbers:
+        return Values((), agg or "count", "rows are events", None)
+    chosen = _of_one_scale(numbers)
+    told = " and ".join(keys) if keys else ""
+    reason = f"one row for each {when.name}" + (f" and {told}" if told else "")
+    return Values(chosen, agg or _agg(columns, chosen), reason, keys)
+
+
+def _keys(labels: Sequence[Column], when: When) -> tuple[str, ...] | None:
+    """Labels that, with the time, tell rows of measurements apart; None if rows are events.
+
+    Rows are measurements where each time and key occurs once, and most combinations of them occur.
+    """
+    if when.gaps:
+        return None
+    times = np.unique(when.ticks, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    n_rows, n_times = len(times), int(times.max()) + 1
+    if n_times > 0.99 * n_rows:
+        regular = when.resolution and occupancy(when, when.resolution) >= 0.5
+        return () if regular else None
+    codes = {column.name: column.codes for column in labels[:8]}
+    for size in (1, 2, 3):
+        for names in itertools.combinations(codes, size):
+            key = _joined(codes[name] for name in names)
+            n_keys = len(np.unique(key))
+            if n_rows < 0.5 * n_times * n_keys:
+                continue
+            if len(np.unique(_joined([times, key]))) > 0.99 * n_rows:
+                return names
+    return None
+
+
+def _agg(columns: Mapping[str, Column], chosen: Sequence[str]) -> str:
+    """Sums of amounts, means of levels."""
+    found = [columns[name] for name in chosen if name in columns]
+    extensive = all(c.numbers is not None and c.whole and not c.intensive for c in found)
+    return "sum" if found and extensive else "mean"
+
+
+def _of_one_scale(numbers: Sequence[Column]) -> tuple[str, ...]:
+    """The largest group of columns whose sizes can be compared; of equal ones, the first."""
+    sizes = {}
+    for column in numbers:
+        typical = float(np.median(np.abs(column.present)))
+        sizes[column.name] = math.log(typical or float(np.mean(np.abs(column.present))) or 1.0)
+    best: tuple[str, ...] = ()
+    for low in sorted(sizes.values(), key=list(sizes.values()).index):
+        group = tuple(n for n, size in sizes.items() if low <= size <= low + math.log(SCALES))
+        if len(group) > len(best):
+            best = group
+    return best
+
+
+# ---- modes
+
+
+def choose_modes(
+    columns: Mapping[str, Column], when: When, labels: Labels, values: Values, bins: Bins
+) -> Modes:
+    """Which columns are modes, which of them share labels, and what else of the time is one."""
+    out = {**labels.left_out}
+    out |= {
+        name: "a number, which could be --value" if not values.columns else "another number"
+        for name, column in columns.items()
+        if column.kind == "number" and name not in (*values.columns, when.name) and name not in out
+    }
+    if values.keys is not None:
+        names = [column.name for column in labels.columns if column.name in values.keys]
+        others = [column.name for column in labels.columns if column.name not in names]
+        out |= dict.fromkeys(others, "not needed to tell rows apart")
+        reason = "they tell rows apart" if names else "the columns of values are the mode"
+    else:
+        names, more_out = _most_telling(labels.columns)
+        out |= more_out
+        reason = "labels that occur often and tell most" if names else "nothing else has labels"
+    names.sort(key=list(columns).index)
+    share = tuple(
+        (first, second)
+        for first, second in itertools.combinations(names, 2)
+        if _same_labels(columns[first], columns[second])
+    )
+    clock = _clock_mode(when, bins, names)
+    return Modes((*names, *([] if clock is None else [clock])), share, reason, out)
+
+
+def _most_telling(labels: Sequence[Column]) -> tuple[list[str], dict[str, str]]:
+    """At most three columns: pairs first, then by entropy, none that another one tells."""
+    codes = {column.name: column.codes for column in labels}
+    entropy = {name: _entropy(part) for name, part in codes.items()}
+    often = {c.name: len(c.values) / max(1, c.values.n_unique()) >= OFTEN for c in labels}
+    pairs = [
+        {a.name, b.name} for a, b in itertools.combinations(labels, 2) if _pair(a.name, b.name)
+    ]
+    paired = set().union(*pairs[:1])
+    ranked = sorted(
+        labels, key=lambda c: (c.name not in paired, not often[c.name], -entropy[c.name])
+    )
+    chosen: list[str] = []
+    out: dict[str, str] = {}
+    for column in ranked:
+        name = column.name
+        teller = next(
+            (
+                other
+                for other in chosen
+                if _entropy(_joined([codes[other], codes[name]])) - entropy[other]
+                < 0.05 * entropy[name]
+            ),
+            None,
+        )
+        if teller is not None:
+            out[name] = f"known from {teller}"
+        elif len(chosen) == MOST_COLUMNS:
+            out[name] = f"{MOST_COLUMNS} others tell more"
+        elif not often[name] and len(chosen) >= 2 and name not in paired:
+            out[name] = f"its labels occur less than {OFTEN} times"
+        else:
+            chosen.append(name)
+    return chosen, out
+
+
+def _entropy(codes: Codes) -> float:
+    counts = np.unique(codes, return_counts=True)[1]
+    shares = counts / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def _pair(first: str, second: str) -> bool:
+    """Whether two names are two ends of one thing, such as pu_zone and do_zone."""
+    a, b = words_of(first), words_of(second)
+    for one, other in PAIRS:
+        for here, there in ((one, other), (other, one)):
+            if here in a and there in b:
+                left, right = list(a), list(b)
+                left.remove(here)
+                right.remove(there)
+                if left == right:
+                    return True
+    return False
+
+
+def _same_labels(first: Column, second: Column) -> bool:
+    """Whether two columns have the same labels: by name for codes, by the labels for text."""
+    a, b = first.labels, second.labels
+    common = len(a & b) / max(1, len(a | b))
+    if _pair(first.name, second.name):
+        return common >= 0.3
+    texts = first.numbers is None and second.numbers is None
+    return texts and common >= 0.5 and len(a & b) >= 5
+
+
+def _clock_mode(when: When, bins: Bins, names: Sequence[str]) -> str | None:
+    """The hour, weekday or month of the time, where bins are longer and it is finer."""
+    if when.plain or bins.every not in LADDER:
+        return None
+    length = LADDER.index(bins.every)
+    finest = LADDER.index(when.resolution) if when.resolution else 0
+    months = when.ticks.view("M8[us]").astype("M8[M]").astype(np.int64)
+    clocks = {
+        ("hour", "1d", "1h"): when.ticks // 3_600_000_000 % 24,
+        ("weekday", "1w", "1d"): when.ticks // 86_400_000_000 % 7,
+        ("month", "1y", "1mo"): months % 12,
+    }
+    for (clock, longer, finer), values in clocks.items():
+        known = any(clock in words_of(name) for name in names)
+        room = len(names) < MOST_COLUMNS or (clock == "hour" and bins.n_events >= 10 * 24)
+        fits = length >= LADDER.index(longer) and finest <= LADDER.index(finer)
+        if fits and room and not known and len(np.unique(values)) > 1:
+            return f"{when.name}:{clock}"
+    return None

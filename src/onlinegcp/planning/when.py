@@ -1,0 +1,281 @@
+"""Which column says when, and how long a time bin is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from onlinegcp.errors import DataError
+from onlinegcp.events.table_text import check_columns
+from onlinegcp.events.time_bins import TimeBins
+from onlinegcp.events.time_column import Ticks, TimeColumn
+from onlinegcp.planning import words
+from onlinegcp.planning.columns import Column
+
+# Bins people think in, short to long.
+LADDER = (
+    "1s",
+    "1m",
+    "5m",
+    "15m",
+    "30m",
+    "1h",
+    "6h",
+    "1d",
+    "1w",
+    "1mo",
+    "1q",
+    "1y",
+    "2y",
+    "5y",
+    "10y",
+)
+ENOUGH_EVENTS = 50
+ENOUGH_SLICES = 40  # about 50
+MANY_SLICES = 1000
+
+
+@final
+@dataclass(frozen=True)
+class When:
+    """A column that says when, with the ticks of its rows.
+
+    Attributes
+    ----------
+    name
+        The column.
+    ticks
+        Microseconds since 1970 as the clock shows them, or the numbers themselves where `plain`.
+    reason
+        Why this column.
+    plain
+        Whether its numbers are no calendar times.
+    gaps
+        Whether some rows have no time, so that ticks do not stand beside rows.
+    """
+
+    name: str
+    ticks: Ticks
+    reason: str
+    plain: bool = False
+    gaps: bool = False
+
+    @cached_property
+    def resolution(self) -> str:
+        """The longest bin that still keeps different times apart; empty if none does."""
+        if self.plain:
+            return "1"
+        times = np.unique(self.ticks)
+        # What the first times tell apart settles most of it.
+        start, few = replace(self, ticks=times[:500]), min(500, len(times))
+        found = ""
+        for every in LADDER:
+            if len(np.unique(bin_keys(start, every))) < few:
+                break
+            if len(np.unique(bin_keys(replace(self, ticks=times), every))) < len(times):
+                break
+            found = every
+        return found
+
+
+def choose_time(
+    columns: Mapping[str, Column], given: str | None = None, clock: Mapping[str, Any] | None = None
+) -> When:
+    """The column that says when: of times, else of years or seconds, else one that counts on.
+
+    Parameters
+    ----------
+    columns
+        All columns.
+    given
+        The column that was asked for.
+    clock
+        How it is written, if that was said: arguments of `TimeColumn`.
+    """
+    if given is not None:
+        check_columns([given], list(columns), "the source")
+        if clock:
+            return _read_as_said(columns[given], clock)
+        return _as_time(columns[given], "as you said", insist=True)
+    times = [column for column in columns.values() if column.kind == "time"]
+    times = [column for column in times if column.values.null_count() < len(column.values) / 2]
+    if times:
+        # Of two moments of one event, it happened at the earlier.
+        chosen = min(times, key=lambda column: bool(words.LATER & set(column.words)))
+        reason = "the only column of times" if len(times) == 1 else "the first column of times"
+        return _as_time(chosen, reason)
+    for names, reason in ((words.CLOCKS, "its numbers are times"), (words.COUNTERS, "")):
+        for column in columns.values():
+            if column.numbers is not None and set(column.words) & names:
+                found = _as_time(column, reason or "it counts on from row to row")
+                if not found.plain or _counts_on(column, 3):
+                    return found
+    for column in columns.values():
+        if column.numbers is not None and _counts_on(column, 10):
+            return _as_time(column, "it counts on from row to row")
+    problems = [column.problem for column in columns.values() if column.problem]
+    ambiguous = [text for text in problems if "mean one day only" in text]
+    raise DataError(
+        ambiguous[0]
+        if ambiguous
+        else "A column that says when is needed, but none of "
+        + ", ".join(map(repr, list(columns)[:20]))
+        + " holds times, years or a count that goes on. Name it with time=..., and how it is "
+        "written with time_format=... or time_unit=..."
+    )
+
+
+def _as_time(column: Column, reason: str, *, insist: bool = False) -> When:
+    if column.ticks is not None:
+        return When(column.name, column.ticks, reason, gaps=column.values.null_count() > 0)
+    if column.numbers is None:
+        raise DataError(
+            column.problem
+            or f"The time column must hold times or numbers, but {column.name!r} holds labels. "
+            "Name another one."
+        )
+    found = column.present
+    if column.whole and len(found):
+        try:
+            reader = TimeColumn(column.name)
+            ticks, valid = reader.read(column.values.drop_nulls(), lambda row: f"row {row + 1:,}")
+            if _plausible(ticks):
+                ticks = ticks if valid is None else ticks[valid]
+                return When(column.name, ticks, reason, gaps=len(ticks) < len(column.values))
+        except DataError:
+            pass  # too small for a calendar: it may count days from somewhere
+    if insist and not column.whole:
+        raise DataError(
+            f"The time column must hold times or whole numbers, but {column.name!r} holds "
+            "fractions. Name another one, or round it."
+        )
+    gaps = len(found) < len(column.values)
+    return When(column.name, found.astype(np.int64), reason, plain=True, gaps=gaps)
+
+
+def _read_as_said(column: Column, clock: Mapping[str, Any]) -> When:
+    reader = TimeColumn(column.name, **clock)
+    ticks, valid = reader.read(column.written, lambda row: f"row {row + 1:,}")
+    ticks = reader.wall(ticks)
+    plain = reader.kind == "number"
+    ticks = ticks if valid is None else ticks[valid]
+    return When(column.name, ticks, "as you said", plain=plain, gaps=valid is not None)
+
+
+def _plausible(ticks: Ticks) -> bool:
+    years = ticks.view("M8[us]").astype("M8[Y]").astype(np.int64) + 1970
+    return bool(years.min() >= 1500 and years.max() <= 2200)
+
+
+def _counts_on(column: Column, least: int) -> bool:
+    """Whether whole numbers never go back, and take on at least so many values."""
+    found = column.present
+    if not column.whole or len(found) < len(column.values):
+        return False
+    return len(np.unique(found)) >= least and bool((np.diff(found) >= 0).all())
+
+
+def bin_keys(when: When, every: str | int) -> Ticks:
+    """The time bin of each row."""
+    column = TimeColumn(when.name, plain=when.plain)
+    column.kind = "number" if when.plain else "local"
+    return TimeBins(every, column).keys(when.ticks)
+
+
+def occupancy(when: When, every: str) -> float:
+    """Share of the time bins from first to last that have a row."""
+    keys = np.unique(bin_keys(when, int(every) if every.isdigit() else every))
+    column = TimeColumn(when.name, plain=when.plain)
+    column.kind = "number" if when.plain else "local"
+    bins = TimeBins(int(every) if every.isdigit() else every, column)
+    return len(keys) / (bins.between(int(keys[0]), int(keys[-1])) + 1)
+
+
+@final
+@dataclass(frozen=True)
+class Bins:
+    """A length of time bins, about how many there are, and events in each."""
+
+    every: str
+    n_slices: int
+    n_events: float
+    reason: str
+
+
+def choose_bins(
+    when: When, events: float, *, measured: bool, more: float = 1.0, given: str | None = None
+) -> Bins:
+    """How long a bin is.
+
+    Parameters
+    ----------
+    when
+        The time column.
+    events
+        Events per row of the sample.
+    measured
+        Whether rows are measurements at regular times, of which every one counts.
+    more
+        Rows of the source for each of the sample.
+    given
+        A length that was asked for.
+    """
+    if given is not None:
+        return _bins(when, events, given, "as you said", more)
+    if when.plain:
+        return _counter_bins(when, events, more)
+    finest = when.resolution
+    start = LADDER.index(finest) if finest else 0
+    if measured:
+        day = LADDER.index("1d")
+        if start < day:
+            daily = _bins(when, events, "1d", "days, with the hour as a mode", more)
+            if daily.n_slices >= ENOUGH_SLICES:
+                return daily
+        return _bins(when, events, finest, "one for each time of measurement", more)
+    at = max(start, LADDER.index("1d"))
+    found = _bins(when, events, LADDER[at], "days, as they hold enough events", more)
+    while found.n_events < ENOUGH_EVENTS and LADDER[at] != "1y" and at + 1 < len(LADDER):
+        longer = _bins(
+            when, events, LADDER[at + 1], f"so that a slice holds {ENOUGH_EVENTS} events", more
+        )
+        if longer.n_slices < ENOUGH_SLICES:
+            return replace(found, reason="longer ones would leave too few slices")
+        found, at = longer, at + 1
+    while found.n_slices < ENOUGH_SLICES and at > start:
+        shorter = _bins(when, events, LADDER[at - 1], "so that there are 50 slices", more)
+        if shorter.n_events < ENOUGH_EVENTS:
+            break
+        found, at = shorter, at - 1
+    return found
+
+
+def _bins(when: When, events: float, every: str, reason: str, more: float) -> Bins:
+    n_bins = len(np.unique(bin_keys(when, int(every) if every.isdigit() else every)))
+    # Events per bin that has some: gaps are no reason for longer bins.
+    n_events = events * len(when.ticks) / n_bins
+    # Rows in order go on where the sample ends; others fill the same bins.
+    if (np.diff(when.ticks) >= 0).all():
+        return Bins(every, round(n_bins * more), n_events, reason)
+    return Bins(every, n_bins, n_events * more, reason)
+
+
+def _counter_bins(when: When, events: float, more: float) -> Bins:
+    """Bins of 1, 2 or 5 times a power of ten, for numbers without a calendar."""
+    found = _bins(when, events, "1", "one for each number", more)
+    alone = found.n_events < 2.0  # it numbers the rows, and any length is as good
+    every = [digit * 10**power for power in range(12) for digit in (1, 2, 5)]
+    for length in every[1:]:
+        if found.n_events >= ENOUGH_EVENTS and (alone is False or found.n_slices <= MANY_SLICES):
+            break
+        longer = _bins(
+            when, events, str(length), f"so that a slice holds {ENOUGH_EVENTS} events", more
+        )
+        if longer.n_slices < ENOUGH_SLICES:
+            break
+        found = longer
+    return found

@@ -1,0 +1,202 @@
+"""Alarms sent elsewhere: a command that reads JSON, or a web address, never in the way of learning.
+
+Messages wait in a queue of bounded length that another thread works off, with retries. One is sent
+when an alarm begins and one when it ends; an alarm that goes on is silent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import shlex
+import shutil
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self, final
+
+from onlinegcp.errors import DataError
+from onlinegcp.runlog.line import plain
+
+WAITING = 100  # messages at most; the oldest gives way
+TRIES = 5
+PAUSE = 1.0  # second before the first retry, doubled from one to the next
+COMMAND_SECONDS, WEB_SECONDS = 60.0, 10.0
+FAREWELL = 10.0  # seconds that the end of a run waits for what is left
+_LOG = logging.getLogger("onlinegcp")
+
+
+def message_of(step: Mapping[str, Any] | None, run: str) -> dict[str, Any] | None:
+    """What is sent about a slice: where an alarm begins or ends, else nothing.
+
+    Parameters
+    ----------
+    step
+        The slice's line; None during a warm start.
+    run
+        Name of the run.
+
+    Examples
+    --------
+    >>> step = {"number": 9, "time": "2013-02-08", "anomaly": {"flagged": False, "ended": 2}}
+    >>> message_of(step, "flights")["event"], message_of(None, "flights")
+    ('ends', None)
+    """
+    anomaly = (step or {}).get("anomaly")
+    if step is None or not anomaly:
+        return None
+    begins = anomaly.get("flagged") and anomaly.get("alarm", 1) == 1
+    if not begins and not anomaly.get("ended"):
+        return None
+    known = ("severity", "kind", "p", "score", "sentence")
+    message = {
+        "event": "begins" if begins else "ends",
+        "run": run,
+        "number": step["number"],
+        "time": step["time"],
+        **{name: anomaly.get(name) for name in known},
+    }
+    if begins:
+        return {**message, "anomaly": anomaly}
+    return {**message, "slices": anomaly["ended"]}
+
+
+@final
+class Delivery:
+    """Sends messages in the background; use it as a context manager.
+
+    Parameters
+    ----------
+    command
+        Started for every message, which it reads as JSON from its standard input. Split into words
+        as a shell would, but run without one.
+    webhook
+        Address that every message is posted to as JSON.
+    """
+
+    def __init__(self, command: str | None = None, webhook: str | None = None) -> None:
+        self._words = [] if command is None else _checked_command(command)
+        self._webhook = None if webhook is None else _checked_address(webhook)
+        self._queue: queue.Queue[bytes | None] = queue.Queue(WAITING)
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self.n_lost = 0
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Put a message into the queue and return at once."""
+        if not self._words and self._webhook is None:
+            return None
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="alarms", daemon=True)
+            self._thread.start()
+        text = json.dumps(plain(message)).encode()
+        while True:
+            try:
+                return self._queue.put_nowait(text)
+            except queue.Full:
+                self._drop_oldest()
+
+    def close(self, seconds: float = FAREWELL) -> None:
+        """Wait a while for what is left, then give up."""
+        if self._thread is None:
+            return
+        if self._queue.full():
+            self._drop_oldest()
+        self._queue.put_nowait(None)
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self._closing.set()
+            self.n_lost += self._queue.qsize()
+        self._thread = None
+        if self.n_lost:
+            _LOG.warning("%d messages about alarms could not be delivered", self.n_lost)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _drop_oldest(self) -> None:
+        try:
+            self._queue.get_nowait()
+            self.n_lost += 1
+        except queue.Empty:
+            pass
+
+    def _work(self) -> None:
+        while (text := self._queue.get()) is not None:
+            if self._words:
+                self._run(text)
+            if self._webhook is not None and not self._post(text):
+                self.n_lost += 1
+
+    def _run(self, text: bytes) -> None:
+        try:
+            done = subprocess.run(
+                self._words, input=text, timeout=COMMAND_SECONDS, check=False,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self.n_lost += 1
+            _LOG.warning("the command for alarms failed: %s", error)
+            return
+        if done.returncode:
+            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            _LOG.warning("the command for alarms ended with %d %s", done.returncode, *last or [""])
+
+    def _post(self, text: bytes) -> bool:
+        assert self._webhook is not None
+        request = urllib.request.Request(
+            self._webhook, data=text, headers={"Content-Type": "application/json"}
+        )
+        problem: Exception | None = None
+        for attempt in range(TRIES):
+            if attempt and self._closing.wait(PAUSE * 2.0 ** (attempt - 1)):
+                return False
+            try:
+                with urllib.request.urlopen(request, timeout=WEB_SECONDS):
+                    return True
+            except urllib.error.HTTPError as error:
+                problem = error
+                error.close()
+                if error.code < 500 and error.code != 429:
+                    break  # it will not like the message better the next time
+            except (OSError, ValueError) as error:
+                problem = error
+        _LOG.warning("the webhook did not take an alarm: %s", problem)
+        return False
+
+
+def _checked_command(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise DataError(
+            f"on_alarm must be a command, but {command!r} cannot be split into words ({error}). "
+            "Close its quotes."
+        ) from error
+    if not words or shutil.which(words[0]) is None:
+        raise DataError(
+            f"on_alarm must be a command that can be run, but {command!r} is none. Check its name "
+            "and that it is executable."
+        )
+    return words
+
+
+def _checked_address(address: str) -> str:
+    if not address.startswith(("http://", "https://")):
+        raise DataError(
+            f"webhook must be an address that begins with http:// or https://, but is {address!r}. "
+            "Correct it."
+        )
+    return address

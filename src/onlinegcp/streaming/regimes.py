@@ -1,0 +1,315 @@
+"""Abrupt changes: a new model on trial, and the old one kept in case its time comes back.
+
+A model that has learned for long moves too slowly when many patterns change at once. So when
+slices surprise (`surprise`), the suspicious ones are kept, up to as many as a warm start takes,
+and a challenger is made from them, early from a few and again from all. Both learn the same
+slices from then on; the challenger takes over as soon as it predicts clearly better, and is dropped
+if it does not. The model that was replaced rests: at the next alarm it is asked first.
+
+All of it is a value: a step gives new regimes and leaves the old ones as they were.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.losses import Loss
+from onlinegcp.slices import Slice, widen
+from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.solvers.auto.model import Step
+from onlinegcp.solvers.auto.state import AutoState
+from onlinegcp.streaming.matching import n_replaced
+from onlinegcp.streaming.surprise import Surprise
+
+FloatArray: TypeAlias = NDArray[np.float64]
+# Makes a state from a few slices; the second argument is the model whose patterns keep their place.
+Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState], AutoState]
+Regime: TypeAlias = Literal["", "changed", "returned"]
+
+EARLY = 4  # slices the first challenger is made from
+TRIAL = 12  # slices on which a challenger must prove itself
+PAUSE = 30  # slices until the next challenge after one that failed, doubled with every failure
+LONGEST_PAUSE = 960
+REST = 400  # slices a replaced model is kept
+CLEAR = 3.0  # standard errors
+
+
+@dataclass
+class Regimes:
+    """The model in use, those that compete with it, and what decides between them.
+
+    Attributes
+    ----------
+    current
+        The model in use.
+    challenger
+        A model of the newest slices only, while it is on trial.
+    before
+        The model as it was when slices began to surprise: what it was in its own regime.
+    rested
+        The model that was replaced last, as it was in its own regime.
+    surprise
+        The detector.
+    buffer, losses
+        Slices that surprised, and the loss of the model in use on each before it learned it.
+    gathering
+        Whether slices are being collected for a challenger.
+    changed
+        Whether an early challenger of this alarm has taken over already.
+    gains
+        Number, sum and sum of squares of the challenger's prequential gains.
+    age
+        Slices learned.
+    surprised_at
+        Age at which the slices of `buffer` began to surprise.
+    next_alarm, failures, rested_at
+        When the next challenge may begin, failures in a row, and when `rested` was replaced.
+    """
+
+    current: AutoState
+    challenger: AutoState | None = None
+    before: AutoState | None = None
+    rested: AutoState | None = None
+    surprise: Surprise = field(default_factory=Surprise)
+    buffer: tuple[Slice, ...] = ()
+    losses: FloatArray = field(default_factory=lambda: np.zeros(0))
+    gathering: bool = False
+    changed: bool = False
+    gains: FloatArray = field(default_factory=lambda: np.zeros(3))
+    age: int = 0
+    surprised_at: int = 0
+    next_alarm: int = 0
+    failures: int = 0
+    rested_at: int = 0
+
+    @property
+    def factors(self) -> Any:
+        """The factors of the model in use."""
+        return self.current.factors
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the buffer as a flat mapping of names to arrays and scalars."""
+        flat: dict[str, Any] = {}
+        for name in _PLAIN:
+            value = getattr(self, name)
+            flat[name] = value.copy() if isinstance(value, np.ndarray) else value
+        flat |= {f"surprise.{name}": part for name, part in self.surprise.to_dict().items()}
+        for name in _MODELS:
+            model = getattr(self, name)
+            if model is not None:
+                flat |= {f"{name}.{part}": value for part, value in model.to_dict().items()}
+        return flat
+
+    @staticmethod
+    def from_dict(flat: dict[str, Any], buffer: tuple[Slice, ...]) -> Regimes:
+        """Rebuild what `to_dict` gave; the next step is the same to the last bit."""
+
+        def part(prefix: str) -> dict[str, Any]:
+            found = f"{prefix}."
+            return {n.removeprefix(found): v for n, v in flat.items() if n.startswith(found)}
+
+        plain = {name: kind(flat[name]) for name, kind in _PLAIN.items()}
+        plain |= {name: AutoState.from_dict(part(name)) for name in _MODELS if part(name)}
+        return Regimes(surprise=Surprise.from_dict(part("surprise")), buffer=buffer, **plain)
+
+
+_MODELS = ("current", "challenger", "before", "rested")
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "losses": np.array,
+    "gathering": bool,
+    "changed": bool,
+    "gains": np.array,
+    "age": int,
+    "surprised_at": int,
+    "next_alarm": int,
+    "failures": int,
+    "rested_at": int,
+}
+
+
+def learn(
+    regimes: Regimes,
+    x: Slice,
+    loss: Loss,
+    begin: Begin | None,
+    *,
+    full: int,
+    n_jobs: int,
+    seed: int,
+) -> tuple[Regimes, Step, Regime]:
+    """Score a slice with the model in use, learn it, and decide who goes on.
+
+    Parameters
+    ----------
+    regimes
+        Left as they are.
+    x, loss
+        The slice, which may be longer than the model, and the loss.
+    begin
+        Makes a challenger; None where the model in use shall never be replaced.
+    full
+        Slices a whole warm start takes.
+    n_jobs, seed
+        As in the solver's `step`.
+    """
+    # A shallow copy: what follows puts new values in its place and changes no shared one.
+    now = _grown(replace(regimes, surprise=regimes.surprise.copy()), x.shape)
+    start = now.current
+
+    def step(model: AutoState, one: Slice) -> tuple[AutoState, Step]:
+        return auto.step(model, one, loss, n_jobs=n_jobs, seed=seed)
+
+    now.current, done = step(now.current, x)
+    if begin is None or not done.informative:
+        return now, done, ""
+    now.age += 1
+    if now.age > now.rested_at + REST:
+        now.rested = None
+    usual = now.surprise.usual_deviation * x.n_observed
+    now.surprise.watch(done.prequential, done.local, x.n_observed)
+    regime: Regime = ""
+    if now.challenger is not None:
+        now.challenger, rival = step(now.challenger, x)
+        verdict = _judge(now, done.prequential - rival.prequential, usual)
+        if verdict > 0:
+            done, regime = _take_over(now, done, rival)
+        elif verdict < 0:
+            _drop(now)
+    if now.gathering:
+        now.buffer = (*now.buffer, x)
+        _build(now, begin, full)
+    elif now.challenger is None and now.age >= now.next_alarm:
+        _suspect(now, x, start, done.prequential, full)
+        if now.surprise.alarmed:
+            if _rested_knows(now, loss, seed, usual):
+                return now, _come_back(now, done, step), "returned"
+            now.gathering, now.changed = True, False
+            _build(now, begin, full)
+    return now, done, regime
+
+
+def _suspect(regimes: Regimes, x: Slice, start: AutoState, prequential: float, full: int) -> None:
+    """Keep the slices that surprise, while they do, and the model that has seen none of them."""
+    if not regimes.surprise.suspects:
+        _clear(regimes)
+        return
+    if not regimes.buffer:
+        regimes.before, regimes.surprised_at = start, regimes.age
+    regimes.buffer = (*regimes.buffer, x)[-full:]
+    regimes.losses = np.append(regimes.losses, prequential)[-full:]
+
+
+def _judge(regimes: Regimes, gain: float, usual: float) -> int:
+    """1 if the challenger takes over, -1 if it is dropped, 0 if more slices must tell."""
+    regimes.gains = regimes.gains + np.array([1.0, gain, gain * gain])
+    count, total, squares = regimes.gains
+    mean = total / count
+    error = math.sqrt(max(squares / count - mean * mean, 0.0) / max(count - 1.0, 1.0))
+    # A gain beyond what slices differ by anyway needs no second look.
+    if 0.0 < CLEAR * usual * math.sqrt(count) < total:
+        return 1
+    if count >= 5 and abs(mean) > CLEAR * error:
+        return 1 if mean > 0.0 else -1
+    if count < TRIAL:
+        return 0
+    return 1 if mean > error and mean > 0.0 else -1
+
+
+def _take_over(regimes: Regimes, done: Step, rival: Step) -> tuple[Step, Regime]:
+    old, new = regimes.current, regimes.challenger
+    assert new is not None
+    regime: Regime = "" if regimes.changed else "changed"
+    if not regimes.changed:
+        # The second challenger of an alarm replaces the first, not the old regime. Its slices
+        # begin later: the first that surprised may have been an odd one of the old.
+        _rest(regimes)
+        regimes.buffer = regimes.buffer[1:]
+    regimes.current, regimes.challenger, regimes.changed = new, None, True
+    regimes.surprise.forget()
+    regimes.gains = np.zeros(3)
+    return _account(done, rival, old, new), regime
+
+
+def _rest(regimes: Regimes) -> None:
+    """Lay the old model aside as it was before the change, and begin to watch anew."""
+    regimes.rested, regimes.before = regimes.before, None
+    regimes.rested_at, regimes.next_alarm, regimes.failures = regimes.age, regimes.age, 0
+    regimes.surprise.forget()
+
+
+def _drop(regimes: Regimes) -> None:
+    """Give the challenger up, and with it this alarm."""
+    regimes.challenger, regimes.gains, regimes.gathering = None, np.zeros(3), False
+    _clear(regimes)
+    if not regimes.changed:
+        regimes.failures += 1
+        pause = min(PAUSE * 2.0**regimes.failures, LONGEST_PAUSE)
+        regimes.next_alarm = regimes.age + int(pause)
+    regimes.surprise.calm()
+
+
+def _clear(regimes: Regimes) -> None:
+    regimes.buffer, regimes.losses, regimes.before = (), np.zeros(0), None
+
+
+def _build(regimes: Regimes, begin: Begin, full: int) -> None:
+    """Make a challenger when the slices are enough for one."""
+    count = len(regimes.buffer)
+    if count != EARLY and count < full:
+        return
+    # What still holds is kept from the model that has not been misled by the new slices.
+    regimes.challenger = begin(regimes.buffer, regimes.before or regimes.rested or regimes.current)
+    regimes.gains = np.zeros(3)
+    if count >= full:
+        regimes.gathering = False
+        regimes.buffer, regimes.losses = (), np.zeros(0)
+
+
+def _come_back(
+    regimes: Regimes, done: Step, step: Callable[[AutoState, Slice], tuple[AutoState, Step]]
+) -> Step:
+    """Let the model that rests take over again, and learn what it has missed."""
+    old, new = regimes.current, regimes.rested
+    assert new is not None
+    _rest(regimes)
+    last = done
+    for one in regimes.buffer:
+        new, last = step(new, one)
+    regimes.current = new
+    _clear(regimes)
+    return _account(done, last, old, new)
+
+
+def _rested_knows(regimes: Regimes, loss: Loss, seed: int, usual: float) -> bool:
+    """Whether the model that was replaced explains the surprising slices clearly better."""
+    if regimes.rested is None:
+        return False
+    gain = sum(
+        before - auto.solve(regimes.rested, x, loss, seed=seed).objective
+        for before, x in zip(regimes.losses, regimes.buffer, strict=True)
+    )
+    return bool(gain > CLEAR * usual * math.sqrt(len(regimes.buffer)))
+
+
+def _account(done: Step, after: Step, old: AutoState, new: AutoState) -> Step:
+    """The step of a model that was replaced in it: its prediction, its successor's weights."""
+    count = n_replaced(old.factors.views(), new.factors.views())
+    return replace(after, prequential=done.prequential, births=count, deaths=count, merges=0)
+
+
+def _grown(regimes: Regimes, shape: tuple[int, ...]) -> Regimes:
+    """All models and slices with as many rows as the newest slice has."""
+    if regimes.current.factors.shape == shape:
+        return regimes
+    for name in _MODELS:
+        model = getattr(regimes, name)
+        if model is not None:
+            setattr(regimes, name, auto.grow(model, shape))
+    regimes.buffer = tuple(widen(x, shape) for x in regimes.buffer)
+    return regimes

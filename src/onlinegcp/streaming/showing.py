@@ -1,0 +1,130 @@
+"""How a streaming model shows what it has learned: as a table, in a notebook, as figures."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onlinegcp.errors import DataError
+from onlinegcp.forecasting import Forecast, forecast
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import Loss
+from onlinegcp.notebook.components import ComponentTable, component_card
+from onlinegcp.notebook.html import card
+from onlinegcp.streaming.state import FloatArray, ModelState
+
+# Slices whose weights a model keeps for its forecasts: older ones have no weight left.
+PAST = 256
+
+
+def remember(past: FloatArray, state: ModelState) -> FloatArray:
+    """The past with what each component holds in the newest slice, whatever its columns' scale."""
+    row = state.weights * np.prod([np.abs(a).sum(axis=0) for a in state.factors], axis=0)
+    start = past[-(PAST - 1) :] if past.shape[1:] == row.shape else np.empty((0, len(row)))
+    return np.concatenate([start, row[None, :]])
+
+
+class Showing(abc.ABC):
+    """What a model can show, given what it must have."""
+
+    gathers: ClassVar[str | None]
+    rank: int
+    n_slices_: int
+    _past: FloatArray
+
+    @property
+    @abc.abstractmethod
+    def loss_(self) -> Loss:
+        """The loss the model minimises."""
+
+    @abc.abstractmethod
+    def _ready(self) -> ModelState:
+        """The state of the newest slice."""
+
+    def to_ktensor(self, labels: Any = None) -> KTensor:
+        """The model of the newest slice; `labels` names the rows of each mode."""
+        state = self._ready()
+        return KTensor(state.weights, state.factors, labels)
+
+    @abc.abstractmethod
+    def transform(self, x: Any) -> FloatArray:
+        """Weights of slices."""
+
+    @abc.abstractmethod
+    def __sklearn_is_fitted__(self) -> bool: ...
+
+    def components(
+        self, labels: Any = None, *, modes: Sequence[str] | None = None, top: int = 3
+    ) -> ComponentTable:
+        """The patterns as a small table, strongest in the newest slice first.
+
+        Parameters
+        ----------
+        labels
+            Names of the rows of each mode, or the stream they came from.
+        modes
+            Names of the modes; those of the stream by default.
+        top
+            Labels to show per mode.
+        """
+        named = getattr(labels, "labels", labels)
+        modes = getattr(labels, "mode_names", None) if modes is None else modes
+        if named is not None:
+            # A stream may know labels the model has not met yet.
+            pairs = zip(named, self.to_ktensor().shape, strict=True)
+            named = [None if names is None else names[:length] for names, length in pairs]
+        return self.to_ktensor(named).components(modes, top=top)
+
+    def forecast(
+        self, steps: int, labels: Any = None, *, period: int | None = None, level: float = 0.8
+    ) -> Forecast:
+        """The next slices: weights carried on by seasonal exponential smoothing.
+
+        Parameters
+        ----------
+        steps
+            How many slices.
+        labels
+            Names of the rows of each mode, or the stream they came from.
+        period
+            Slices after which weights repeat; by default what fits the past best.
+        level
+            Share of totals that should lie in their interval.
+        """
+        model = self.to_ktensor()
+        if self.gathers is not None:
+            raise DataError(
+                f"A forecast needs the weights of every slice, but {type(self).__name__} learns "
+                "several slices together and keeps those of the last. Use OnlineGCP."
+            )
+        named = getattr(labels, "labels", labels)
+        return forecast(
+            self._past, model.factors, self.loss_, steps, labels=named, period=period, level=level
+        )
+
+    def _repr_html_(self) -> str:
+        facts = f"rank {self.rank}, loss {self.loss_.name}"
+        if not self.__sklearn_is_fitted__():
+            return card(type(self).__name__, f"{facts}, not fitted")
+        return component_card(
+            type(self).__name__, f"{facts}, {self.n_slices_:,} slices", self.components()
+        )
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """Instead of scikit-learn's diagram, which says nothing about what was learned."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def plot_components(self, labels: Any = None, **options: Any) -> Any:
+        """The patterns as a plotly figure; see `onlinegcp.drawing.charts.plot_components`."""
+        from onlinegcp.drawing.charts import plot_components
+
+        return plot_components(self.to_ktensor(labels), **options)
+
+    def plot_activations(self, x: Any, times: Any = None) -> Any:
+        """How strong each pattern is in each of several slices, as a plotly figure."""
+        from onlinegcp.drawing.charts import plot_activations
+
+        return plot_activations(np.atleast_2d(self.transform(x)), times)

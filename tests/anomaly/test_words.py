@@ -1,0 +1,85 @@
+"""One sentence for every slice: rows first, with direction, size and usual range."""
+
+import pytest
+
+from onlinegcp.anomaly.words import describe, say_row
+
+
+def row(label, observed, expected, *, p=1e-6, new=False):
+    low, high = 0.9 * expected, 1.1 * expected
+    return {"label": label, "observed": observed, "expected": expected, "low": low, "high": high,
+            "p": p, "new": new}  # fmt: skip
+
+
+def pair(labels, observed, expected):
+    return {"labels": labels, "index": [None], **row("", observed, expected)}
+
+
+def found(**changes):
+    plain = {
+        "flagged": True, "total": 1000.0, "expected_total": 1000.0, "volume_odd": False,
+        "family": "up 0", "modes": [[], []], "cells": [], "rest_usual": True, "rest_change": 0.0,
+    }  # fmt: skip
+    return {**plain, **changes}
+
+
+def say(**changes):
+    return describe(found(**changes), time="2001-03-05", modes=["origin", "when:hour"])
+
+
+def test_rows_come_with_direction_share_and_usual_range():
+    said = say(
+        total=850.0, volume_odd=True,
+        modes=[[row("LGA", 52.0, 347.0, p=1e-9), row("BOS", 30.0, 115.0)], [row("06", 9.0, 3.0)]],
+    )  # fmt: skip
+    assert said == (
+        "5 March 2001: 850 events, 15 % fewer than expected. Origin LGA -85 % (52, usually 312 to "
+        "382), BOS -74 % (30, usually 104 to 127); hour 06 +200 % (9, usually 2.7 to 3.3); the "
+        "rest as usual."
+    )
+
+
+def test_a_slice_that_is_not_flagged_says_no_more_than_its_total():
+    assert say(flagged=False, modes=[[row("LGA", 52.0, 347.0)], []]) == (
+        "5 March 2001: 1,000 events, as usual."
+    )
+
+
+def test_new_labels_multiples_and_the_rest():
+    assert say_row(row("b16", 546.0, 0.1, new=True)) == "b16 is new (546)"
+    assert say_row(row("b16", 900.0, 100.0)) == "b16 x 9 (900, usually 90 to 110)"
+    said = say(modes=[[row("JFK", 287.0, 330.0)], []], rest_usual=False, rest_change=-0.29)
+    assert said.endswith("; the rest -29 %.")
+
+
+def test_only_a_few_rows_are_named():
+    rows = [row(f"a{i}", 10.0, 30.0, p=10.0**-i) for i in range(2, 9)]
+    said = say(modes=[rows, []])
+    assert said.count("usually") == 4
+    assert "3 more" in said
+    assert said.index("a8") < said.index("a7")  # the oddest first
+
+
+def test_a_move_within_a_row_says_from_where_to_where():
+    cells = [pair(["ORD", "06"], 0.0, 9.0), pair(["ORD", "07"], 1.0, 8.0),
+             pair(["ORD", "15"], 20.0, 9.0)]  # fmt: skip
+    assert say(family="mixture", cells=cells) == (
+        "5 March 2001: 1,000 events, as usual. Origin ORD moved from 06 and 07 to 15 (hour)."
+    )
+    alone = say(family="pairs up", cells=[pair(["ORD", "15"], 20.0, 9.0)])
+    assert alone.endswith("ORD with 15 +122 % (20 for 9).")
+
+
+@pytest.mark.parametrize(
+    ("family", "words"),
+    [("misfit", "occur together as they never did"), ("many", "many rows are a little off"),
+     ("volume", "all rows alike")],
+)  # fmt: skip
+def test_what_no_row_explains_is_said_too(family, words):
+    assert words in say(family=family, volume_odd=family == "volume", total=3000.0).lower()
+
+
+def test_labels_cannot_steer_a_terminal_and_do_not_fill_it():
+    said = say(modes=[[row("\x1b[2J" + 500 * "x", 52.0, 347.0)], []])
+    assert said.isprintable()
+    assert len(said) < 250

@@ -1,0 +1,165 @@
+"""Forecasts: a season is carried on, intervals hold what they promise, labels stay."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import numpy as np
+import pytest
+
+from cli_tools import fit, write_events
+from onlinegcp import OnlineGCP, Slice
+from onlinegcp.cli import Exit, call
+from onlinegcp.errors import DataError
+from onlinegcp.forecasting import forecast
+from onlinegcp.forecasting.forecast import next_times
+from onlinegcp.forecasting.smoothing import carry_on
+from onlinegcp.losses import get_loss
+from onlinegcp.streaming import METHODS
+
+WEEK = np.array([9.0, 10, 10, 11, 12, 4, 3])
+
+
+def weekly(n=70, noise=0.5, seed=0, slope=0.0):
+    rng = np.random.default_rng(seed)
+    days = np.arange(n)
+    return (np.tile(WEEK, n // 7 + 1)[:n] + slope * days + noise * rng.normal(size=n))[:, None]
+
+
+def test_a_week_is_found_and_carried_on():
+    found = carry_on(weekly(), 14)
+    assert found.period == 7
+    assert np.abs(found.mean[:, 0] - np.tile(WEEK, 2)).max() < 1.0
+
+
+def test_a_season_the_calendar_suggests_is_dropped_where_there_is_none():
+    calm = 10 + 0.1 * np.random.default_rng(0).normal(size=(60, 1))
+    ended = np.concatenate([10 * weekly(14), calm])  # a season that is over
+    assert carry_on(ended, 7, 7).period == 1
+    assert carry_on(weekly(), 7, 7).period == 7
+
+
+def test_one_holiday_does_not_shift_the_next_week():
+    calm, spoilt = weekly(), weekly()
+    spoilt[-4] = 80.0
+    change = carry_on(spoilt, 7).mean - carry_on(calm, 7).mean
+    assert np.abs(change).max() < 2.0
+
+
+def test_intervals_hold_what_they_promise_and_grow():
+    inside = []
+    for seed in range(40):
+        past = weekly(77, noise=1.0, seed=seed)
+        found = carry_on(past[:70], 7)
+        spread = np.sqrt(found.covariance[:, 0, 0])
+        assert (np.diff(spread) >= -1e-12).all()
+        inside.append(np.abs(past[70:, 0] - found.mean[:, 0]) < 1.2816 * spread)
+    assert 0.72 < np.mean(inside) < 0.92
+
+
+def test_totals_are_the_sums_of_cells_for_every_loss():
+    rng = np.random.default_rng(0)
+    past = 5.0 + rng.random((30, 2))
+    factors = [rng.random((4, 2)), rng.random((3, 2))]
+    for name in ("poisson", "gaussian", "bernoulli_odds", "bernoulli_logit", "poisson_log"):
+        found = forecast(past, factors, get_loss(name), 3)
+        for step in range(3):
+            assert found.total[step] == pytest.approx(found.dense(step).sum())
+        assert (found.low <= found.total).all()
+        assert (found.high >= found.total).all()
+    nb = get_loss("negative_binomial", r=2.5)
+    found = forecast(past, factors, nb, 1)
+    assert found.total[0] == pytest.approx(found.dense(0).sum())
+
+
+def test_cells_are_the_largest_of_all_with_their_labels():
+    rng = np.random.default_rng(1)
+    factors = [rng.random((5, 2)), rng.random((6, 2))]
+    labels = [list("abcde"), list("uvwxyz")]
+    found = forecast(5 + rng.random((20, 2)), factors, get_loss("poisson"), 2, labels=labels)
+    dense = found.dense(1)
+    cells = found.cells(1, 4)
+    assert [cell["expected"] for cell in cells] == pytest.approx(sorted(dense.ravel())[::-1][:4])
+    best = np.unravel_index(dense.argmax(), dense.shape)
+    assert cells[0]["labels"] == [labels[k][i] for k, i in enumerate(best)]
+    assert all(0 <= cell["low"] <= cell["expected"] <= cell["high"] for cell in cells)
+
+
+def stream(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    a, b = rng.gamma(1.0, 1.0, (6, 2)), rng.gamma(1.0, 1.0, (5, 2))
+    first = datetime.date(2024, 1, 1)
+    return [
+        Slice.dense(
+            rng.poisson((a * [WEEK[t % 7], 5.0]) @ b.T).astype(float),
+            time=first + datetime.timedelta(days=t),
+        )
+        for t in range(n)
+    ]
+
+
+def test_a_model_forecasts_better_than_last_week(tmp_path):
+    slices = stream(66)
+    model = OnlineGCP(2, "poisson", init_slices=5).fit(slices[:52])
+    found = model.forecast(14, period=7)
+    truth = np.array([x.total for x in slices[52:]])
+    naive = np.array([slices[t - 7 if t < 59 else t - 14].total for t in range(52, 66)])
+    assert np.abs(found.total - truth).mean() < np.abs(naive - truth).mean()
+    model.save(tmp_path / "m.npz")
+    again = OnlineGCP.load(tmp_path / "m.npz").forecast(14, period=7)
+    assert (again.total == found.total).all()
+    assert len(repr(found).splitlines()) == 15
+    assert "<script" not in found._repr_html_()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_forecasts_or_says_why_not(method):
+    model = METHODS[method](2, init_slices=5).fit(stream(20))
+    if model.gathers is not None:
+        with pytest.raises(DataError, match="learns several slices together"):
+            model.forecast(3)
+        return
+    assert np.isfinite(model.forecast(3).total).all()
+
+
+def test_what_cannot_be_forecast_is_explained():
+    model = OnlineGCP(2, "poisson", init_slices=5).fit(stream(6))
+    with pytest.raises(DataError, match="at least 4 slices"):
+        model.forecast(3)
+    longer = OnlineGCP(2, "poisson", init_slices=5).fit(stream(12))
+    with pytest.raises(DataError, match="steps must be"):
+        longer.forecast(0)
+    with pytest.raises(DataError, match="level must lie"):
+        longer.forecast(1, level=80)
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (["2024-02-27", "2024-02-28"], ["2024-02-29", "2024-03-01"]),
+        (["2024-01-01T22:00", "2024-01-01T23:00"], ["2024-01-02T00:00:00", "2024-01-02T01:00:00"]),
+        (["2024-11-01", "2024-12-01"], ["2025-01-01", "2025-02-01"]),
+        ([10, 20], [30, 40]),
+        (["spring", "summer"], [1, 2]),
+        ([None], [1, 2]),
+        ([datetime.date(2024, 1, 1), datetime.date(2024, 1, 8)], ["2024-01-15", "2024-01-22"]),
+    ],
+)  # fmt: skip
+def test_times_go_on_as_they_went(times, expected):
+    assert next_times(times, 2) == expected
+
+
+def test_the_command_tells_totals_and_cells(tmp_path, capsys):
+    run = str(fit(write_events(tmp_path / "e.jsonl"), tmp_path / "r.run"))
+    capsys.readouterr()
+    assert call(["forecast", run, "--ahead", "3"]) is Exit.DONE
+    told = capsys.readouterr().out
+    assert "2018-01-31" in told
+    assert "80% interval" in told
+    assert call(["forecast", run, "--ahead", "2", "--top", "1", "--json"]) is Exit.DONE
+    found = json.loads(capsys.readouterr().out)
+    assert [step["time"] for step in found["steps"]] == ["2018-01-31", "2018-02-01"]
+    assert found["steps"][0]["low"] <= found["steps"][0]["total"] <= found["steps"][0]["high"]
+    assert len(found["steps"][0]["cells"][0]["labels"]) == 3
+    assert call(["forecast", run, "--ahead", "0"]) is Exit.BAD_INPUT

@@ -1,0 +1,86 @@
+"""The detector of abrupt change, fed with numbers whose deviations are known."""
+
+import numpy as np
+import pytest
+
+from onlinegcp.streaming.surprise import ALLOWANCE, FEWEST, MOST, WINDOW, Surprise
+
+QUIET = [1.0, 1.2, 0.8, 1.1, 0.9] * 4
+
+
+def watched(losses, gains=None):
+    detector = Surprise()
+    for loss, gain in zip(losses, gains or [0.1 * loss for loss in losses], strict=True):
+        detector.watch(10 * loss, 10 * (loss - gain), 10)
+    return detector
+
+
+def test_a_quiet_stream_raises_no_suspicion():
+    rng = np.random.default_rng(0)
+    detector = Surprise()
+    for _ in range(2000):
+        loss = 100 * np.exp(0.1 * rng.standard_normal())
+        gain = np.exp(0.3 * rng.standard_normal())
+        detector.watch(loss, loss - gain, 50)
+        assert not detector.alarmed
+
+
+def test_one_odd_slice_is_suspicious_but_no_alarm():
+    detector = watched([*QUIET, 1e6])
+    assert detector.suspects
+    assert not detector.alarmed
+
+
+def test_three_odd_slices_are_an_alarm_whatever_their_size():
+    assert watched([*QUIET, 50.0, 50.0, 50.0]).alarmed
+    assert not watched([*QUIET, 50.0, 50.0]).alarmed
+
+
+def test_the_gain_alone_can_raise_the_alarm():
+    gains = [0.01] * len(QUIET) + [0.5] * 3
+    assert watched([*QUIET, 1.0, 1.0, 1.0], gains).alarmed
+
+
+def sum_after(past, value):
+    """The first CUSUM after one more loss, the gains standing still."""
+    known = np.array([WINDOW])
+    detector = Surprise(losses=np.array(past), gains=np.full(WINDOW, 1e-3), n_known=known)
+    detector.watch(value, value - 1e-3, 1)
+    return detector.sums[0]
+
+
+def test_each_slice_adds_its_deviations_less_the_allowance():
+    past = [1.0, 2.0] * (WINDOW // 2)
+    # The median of the logarithms is log(2) / 2, and so is their median distance from it.
+    deviation = 1.4826 * np.log(2) / 2
+    value = float(np.exp(np.log(2) / 2 + 3 * deviation))
+    assert sum_after(past, value) == pytest.approx(3.0 - ALLOWANCE)
+    assert sum_after(past, 1e9) == pytest.approx(MOST - ALLOWANCE)
+
+
+def test_losses_below_zero_are_compared_as_they_are():
+    past = [-1.0, -2.0] * (WINDOW // 2)
+    # -1.5 is the middle and .5 the median distance from it.
+    assert sum_after(past, -1.5 + 3 * 1.4826 * 0.5) == pytest.approx(3.0 - ALLOWANCE)
+    assert sum_after(past, 30.0) == pytest.approx(MOST - ALLOWANCE)
+
+
+def test_too_few_values_say_nothing():
+    assert watched([1.0] * (FEWEST - 1) + [1e9]).sums.max() == 0.0
+    assert watched([1.0] * FEWEST + [1e9]).sums.max() > 0.0
+
+
+def test_forgotten_values_count_no_more():
+    detector = watched([*QUIET, 50.0, 50.0, 50.0])
+    detector.forget()
+    detector.watch(1e9, 0.0, 1)
+    assert not detector.suspects
+
+
+def test_it_goes_on_from_its_arrays_bit_for_bit():
+    detector = watched([*QUIET, 3.0])
+    twin = Surprise.from_dict(detector.to_dict())
+    for one in (detector, twin):
+        one.watch(17.0, 4.0, 9)
+    for name, array in detector.to_dict().items():
+        np.testing.assert_array_equal(array, twin.to_dict()[name])

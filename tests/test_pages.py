@@ -1,0 +1,61 @@
+"""The pages people read: every block runs as printed, outputs are true, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import pages
+
+ROOT = pages.ROOT
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("examples/*.md")])
+PAGES = [page for page in PAGES if "_build" not in page.parts]
+KINDS = {"", "python", "setup", "console", "sh", "output", "text", "toml", "json", "{toctree}"}
+KINDS |= {"{eval-rst}", "{image}", "{figure}", "{math}"}
+
+
+def name_of(page):
+    return str(page.relative_to(ROOT))
+
+
+def runs(page):
+    return any(block.kind in ("python", "console", "sh") for block in pages.blocks_of(page))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=name_of)
+def test_every_block_of_a_page_runs_as_printed(page, tmp_path):
+    pages.run_page(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_blocks_say_what_they_are(page):
+    for block in pages.blocks_of(page):
+        assert block.kind in KINDS, f"line {block.line}: {block.kind!r}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=name_of)
+def test_links_to_files_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target, anchor in re.findall(r"\]\(([^)#:\s]*)(#[\w-]+)?\)", text):
+        file = (page.parent / target) if target else page
+        assert file.exists(), target
+        if anchor and file.suffix == ".md":
+            assert anchor[1:] in anchors(file), f"{target}{anchor}"
+
+
+def anchors(page):
+    text = page.read_text(encoding="utf-8")
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return slugs | set(re.findall(r"^\(([\w-]+)\)=$", text, flags=re.MULTILINE))
+
+
+def test_the_five_lines_are_five_and_the_same_everywhere():
+    first = [
+        next(block.code for block in pages.blocks_of(ROOT / page) if block.kind == "python")
+        for page in ("README.md", "docs/index.md")
+    ]
+    assert first[0] == first[1]
+    assert len([line for line in first[0].splitlines() if line and "import" not in line]) == 5
