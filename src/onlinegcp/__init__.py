@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from onlinegcp.events.modes import hour as hour
     from onlinegcp.events.modes import month as month
     from onlinegcp.events.modes import weekday as weekday
+    from onlinegcp.events.remote.databases import database as database
+    from onlinegcp.events.remote.logs import EventLog as EventLog
+    from onlinegcp.events.remote.logs import LogBatch as LogBatch
     from onlinegcp.events.stream import EventStream as EventStream
     from onlinegcp.ktensor import KTensor as KTensor
     from onlinegcp.losses import Loss as Loss
@@ -85,6 +88,9 @@ _HOMES = {
     "save_npz": "sources",
     "from_events": "events",
     "EventStream": "events.stream",
+    "database": "events.remote.databases",
+    "EventLog": "events.remote.logs",
+    "LogBatch": "events.remote.logs",
     "hour": "events.modes",
     "weekday": "events.modes",
     "month": "events.modes",
@@ -129,8 +135,10 @@ __all__ = [
     "DataError",
     "DivergenceWarning",
     "Ensign",
+    "EventLog",
     "EventStream",
     "KTensor",
+    "LogBatch",
     "Loss",
     "MissingFileError",
     "OnlineCP",
@@ -150,6 +158,7 @@ __all__ = [
     "core_consistency",
     "cp_als",
     "cp_apr",
+    "database",
     "from_events",
     "gcp",
     "get_loss",

@@ -24,8 +24,13 @@ def plan_of(
     settled = not table.missing and output is not None
     if settled and (model.loss is not None or table.value is None):
         return None
+    from onlinegcp.events.remote import scheme_of
+
     if STANDARD_INPUT in sources:
-        _refuse_missing(table, output)
+        _refuse_missing(table, output, "standard input, which can be read only once")
+        return None
+    if any(map(scheme_of, sources)):
+        _refuse_missing(table, output, "a database, a log or objects, which no plan looks at")
         return None
     from onlinegcp.planning import make_plan
 
@@ -37,13 +42,13 @@ def plan_of(
     return make_plan(source_of(sources), given, format=table.format, settings=settings)
 
 
-def _refuse_missing(table: TableOptions, output: str | None) -> None:
-    """Standard input cannot be looked at beforehand."""
+def _refuse_missing(table: TableOptions, output: str | None, source: str) -> None:
+    """Some sources cannot be looked at beforehand."""
     needed = [f"--{name}" for name in table.missing] + (["--output"] if output is None else [])
     if table.missing or output is None:
         raise DataError(
-            f"{_listed(needed)} needed for standard input, which can be read only once, but not "
-            "given. Give them, or save the input to a file."
+            f"{_listed(needed)} needed for {source}, but not given. Give them, or save the rows to "
+            "a file."
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.cells import Aggregation
 from onlinegcp.events.modes import Mode, column, parse_mode
+from onlinegcp.events.remote import scheme_of
 from onlinegcp.events.rows import RowReader
 from onlinegcp.events.stream import Empty, EventStream, Groups, OnLate, Options
 from onlinegcp.events.table_text import check_columns
@@ -176,7 +177,7 @@ def from_events(
     stream = EventStream(tables, reader, groups, options)
     paths = [part.path for part in tables.parts]
     stream.source = {
-        "kind": "live" if tables.live else "table" if None in paths else "files",
+        "kind": _kind(tables),
         "files": [str(path) for path in paths if path is not None],
         "options": {
             "since": since,
@@ -188,6 +189,15 @@ def from_events(
         **({} if tables.place is None else tables.place.described),
     }
     return stream
+
+
+def _kind(tables: Tables) -> str:
+    """What a source is, for who wants to read it again."""
+    if tables.live:
+        return "live"
+    if any(scheme_of(part.name) for part in tables.parts):
+        return "objects"
+    return "table" if any(part.path is None for part in tables.parts) else "files"
 
 
 def _choose(name: str, given: Any, allowed: Sequence[str]) -> None:

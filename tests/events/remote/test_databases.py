@@ -267,5 +267,7 @@ def test_the_command_line_asks_a_database_again_without_the_query(tmp_path, caps
     assert "needs a query" in capsys.readouterr().err
     assert call(["fit", source, source, "--query", QUERY, *table, "-o", "x"]) is Exit.BAD_INPUT
     assert "needs one database" in capsys.readouterr().err
+    assert call(["fit", source, "--query", QUERY, "--time", "when"]) is Exit.BAD_INPUT
+    assert "--every, --modes and --output are needed for a database" in capsys.readouterr().err
     lines = Path(run, "sources.jsonl").read_text().splitlines()
     assert all(json.loads(line)["kind"] == "database" for line in lines)

@@ -152,5 +152,5 @@ def test_a_log_is_a_source_of_its_own(tmp_path):
     rows = rows_of_days()
     with pytest.raises(DataError, match="on their own"):
         from_events([ListLog(rows), ListLog(rows)], **SETTINGS)
-    with pytest.raises(DataError, match="twice"):
+    with pytest.raises(DataError, match="read only once"):
         from_events(ListLog(rows), **SETTINGS, top=3)
