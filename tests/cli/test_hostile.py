@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from datetime import date, timedelta
 
 import polars as pl
 import pytest
@@ -121,18 +122,23 @@ def test_neither_escapes_nor_markup_reach_the_terminal(capsys):
     assert "x" * 300 not in "".join(shown.split())
 
 
+FIRST = date(2024, 1, 1)
+
+
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory):
     """A run whose labels and modes were chosen to do harm."""
     folder = tmp_path_factory.mktemp("evil")
     long = "L" * 300_000
     records = [
-        {"when": f"2024-01-{day:02}", "[/x]": label, "time": other, "observed": "o"}
-        for day in range(1, 15)
+        {"when": str(FIRST + timedelta(day)), "[/x]": label, "time": other, "observed": "o"}
+        for day in range(80)
         for label, other in ((EVIL.replace("\ud800", ""), long), ("b", "c"), (long, "c"))
     ]
     # One day is odd, so that cells are named.
-    records += [{"when": "2024-01-14", "[/x]": "b", "time": "c", "observed": "o"}] * 300
+    records += [
+        {"when": str(FIRST + timedelta(79)), "[/x]": "b", "time": "c", "observed": "o"}
+    ] * 300
     (folder / "e.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     table = ["--time", "when", "--every", "1d", "--modes", "[/x],time,observed"]
     words = ["fit", str(folder / "e.jsonl"), *table, *MODEL, "-o", str(folder / "r"), "-q"]
@@ -162,7 +168,7 @@ def test_columns_of_modes_and_ours_never_clash(evil, ending, tmp_path):
     table = read(target)
     ours = ["slice", "time", "observed", "expected", "low", "high", "p"]
     assert set(table.columns) == {*ours, "[/x]", "mode time", "mode observed"}
-    assert table["time"].cast(pl.String).str.starts_with("2024-01").all()
+    assert table["time"].cast(pl.String).str.starts_with("2024-").all()
     assert set(table["mode observed"].fill_null("")) - {""} == {"o"}  # a row may be of other modes
 
 

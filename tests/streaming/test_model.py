@@ -170,6 +170,7 @@ def test_memory_and_waiting_slices_are_told(fresh):
     assert fresh.state_bytes_ >= sum(a.nbytes for a in fresh.factors_)
 
 
+@pytest.mark.filterwarnings("ignore::onlinegcp.errors.RankWarning")  # which is right
 def test_one_way_and_many_way_slices_and_modes_of_length_one(fresh):
     rng = np.random.default_rng(0)
     for shape in ((7,), (1,), (3, 1, 4), (2, 2, 2, 3)):

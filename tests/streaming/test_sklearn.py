@@ -203,6 +203,7 @@ def test_pipelines_and_searches_work():
     assert search.best_params_ == {"rank": 2}
 
 
+@pytest.mark.filterwarnings("ignore::onlinegcp.errors.RankWarning")  # which is right
 def test_single_samples_and_single_features_are_accepted(model):
     assert clone(model).fit(table(1)).transform(table(1)).shape == (1, 2)
     assert clone(model).fit(table(30, 1)).transform(table(30, 1)).shape == (30, 2)

@@ -166,7 +166,7 @@ def _write_arrays(target: Path, arrays: dict[str, Any]) -> None:
     from onlinegcp.storage.atomic import replacing
 
     with replacing(target) as file:
-        np.savez(file, allow_pickle=False, **arrays)
+        np.savez(file, **arrays)  # NumPy before 2.2 would take allow_pickle for an array
 
 
 def _write_table(target: Path, rows: list[dict[str, Any]]) -> None:

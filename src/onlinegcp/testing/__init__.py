@@ -22,6 +22,7 @@ from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.sgd import SGD
+from onlinegcp.streaming.showing import PAST
 from onlinegcp.testing.planted import PlantedStream as PlantedStream
 from onlinegcp.testing.planted import planted_stream as planted_stream
 
@@ -406,6 +407,8 @@ def _size(model: Any) -> int:
     parameters = model.get_params(deep=False)
     if model.gathers is not None:
         parameters["_buffer"] = None  # whose length `declarations_are_kept` checks
+    assert len(model._past) <= PAST, "more weights than forecasts need are kept"
+    parameters["_past"] = None  # fills up to that many rows
     return len(pickle.dumps({k: v for k, v in vars(model).items() if k not in parameters}))
 
 
