@@ -67,7 +67,7 @@ EXPECTED = {
     ),
     "nyc_taxi_manhattan30/manhattan30_2018_may_jun.parquet": (
         *("day", 1, ["hour", "origin", "dest"], "count", "sum", [("origin", "dest")]),
-        *("poisson", None),
+        *("negative_binomial", None),
     ),
     "nyc_yellow_taxi_sample/yellow_sample_2018_2020.parquet": (
         *("pickup_time", "1d", ["pu_zone", "do_zone", "pickup_time:hour"], None, None),

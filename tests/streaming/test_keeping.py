@@ -11,7 +11,7 @@ import pytest
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.losses import LOSS_NAMES, Loss
 from onlinegcp.slices import Slice
-from onlinegcp.streaming import METHODS, OnlineGCP
+from onlinegcp.streaming import METHODS, OnlineGCP, keeping
 from onlinegcp.streaming.keeping import LARGEST
 
 SHAPE = (4, 3)
@@ -67,12 +67,12 @@ def test_values_of_any_size_leave_a_finite_model_that_goes_on(make, loss):
     model = make().set_params(init_slices=3, init_starts=1, random_state=0)
     model.partial_fit([ordinary(rng, loss) for _ in range(5)])
     yes_or_no = loss.startswith("bernoulli")
-    sizes = () if yes_or_no else (1e-300, 1e-9, 1e9, 1e30, 1e70, 1e71, 1e155, 1e200, 1e308)
+    sizes = () if yes_or_no else (1e-300, 1e-9, 1e9, 1e30, 1e50, 1e51, 1e155, 1e200, 1e308)
     for size in sizes:
         x = with_value(ordinary(rng, loss), size)
         before = copy.deepcopy(model)
         if size > LARGEST:
-            with pytest.raises(DataError, match=r"at most 1e\+70 .* cell \(1, 2\)"):
+            with pytest.raises(DataError, match=r"at most 1e\+50 .* cell \(1, 2\)"):
                 model.partial_fit([x])
             assert same(model, before)
             continue
@@ -113,7 +113,9 @@ def test_a_step_that_overflows_is_refused_and_names_the_largest_cell(monkeypatch
 
     def spoiling(self, *arguments):
         state, record = learn(self, *arguments)
-        state.live.model.mean_weights[0] = np.nan
+        inside = []
+        keeping._gather(state.live, inside)
+        inside[0].flat[0] = np.nan  # others may be shared with the state before
         return state, record
 
     with monkeypatch.context() as patch:

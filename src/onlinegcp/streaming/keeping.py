@@ -19,9 +19,9 @@ from onlinegcp.slices import Slice
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import ModelState
 
-# Solvers form fourth powers of values and add up many of them, which must stay below 1e308. A value
+# Solvers form fifth powers of values and add up many of them, which must stay below 1e308. A value
 # beyond does not spoil its own step only, but the memory of it, and with it every step after.
-LARGEST = 1e70
+LARGEST = 1e50
 # Numbers up to which arrays are added up together.
 SHORT = 4096
 _PLAIN = frozenset({float, int, str, bool, type(None)})
