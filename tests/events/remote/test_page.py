@@ -14,7 +14,7 @@ from onlinegcp.events import from_events
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sources.md").read_text()
 ROWS = [
-    (f"2018-01-01 {h:02}:{m:02}", f"z{m % 3}", f"z{h % 2}") for h in range(15) for m in range(9)
+    (f"2018-01-01 {h:02}:{m:02}", f"z{m}", f"z{(h + m) % 4}") for h in range(15) for m in range(9)
 ]
 
 
