@@ -13,9 +13,10 @@ from typing import Any, Literal, get_args
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.cells import Aggregation
 from onlinegcp.events.modes import Mode, column, parse_mode
+from onlinegcp.events.options import Empty, Groups, OnLate, Options
 from onlinegcp.events.remote import scheme_of
 from onlinegcp.events.rows import RowReader
-from onlinegcp.events.stream import Empty, EventStream, Groups, OnLate, Options
+from onlinegcp.events.stream import EventStream
 from onlinegcp.events.table_text import check_columns
 from onlinegcp.events.tables import Tables, open_tables
 from onlinegcp.events.time_bins import TimeBins, parse_every

@@ -14,16 +14,17 @@ import logging
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 
 from onlinegcp.errors import DataError, StateError
+from onlinegcp.events import shown
 from onlinegcp.events.account import Account
-from onlinegcp.events.cells import Aggregation, Cells, Entries, fold
+from onlinegcp.events.cells import Cells, Entries, fold
 from onlinegcp.events.modes import Mode
 from onlinegcp.events.open_bin import pack_bin, unpack_bin
+from onlinegcp.events.options import Groups, Options
 from onlinegcp.events.order import all_rows, most_frequent
 from onlinegcp.events.places import Ints, places
 from onlinegcp.events.remote.visit import Visit
@@ -31,32 +32,11 @@ from onlinegcp.events.rows import RowReader, Rows
 from onlinegcp.events.seen import LabelMarks, Passing, Print, Seen, print_of, restored
 from onlinegcp.events.tables import Tables
 from onlinegcp.events.time_column import Ticks
-from onlinegcp.events.vocabulary import OnNew, Vocabulary
-from onlinegcp.notebook.html import card, table, text
+from onlinegcp.events.vocabulary import Vocabulary
 from onlinegcp.slices import Slice
-
-OnLate = Literal["drop", "error"]
-Empty = Literal["zero", "missing", "skip"]
-Groups = tuple[tuple[str, ...], ...]
 
 _VERSION = 1
 _COUNTERS = ("n_slices", "n_events", "n_late", "n_null")
-
-
-@final
-@dataclass(frozen=True)
-class Options:
-    """What `from_events` was asked for, checked; see there. `known` and `top` go by group."""
-
-    aggregation: Aggregation
-    empty: Empty
-    on_new: OnNew
-    on_late: OnLate
-    in_order: bool | None
-    close_last: bool
-    max_gap: int
-    known: Mapping[str, list[str]] = field(default_factory=dict)
-    top: Mapping[str, int] = field(default_factory=dict)
 
 
 @final
@@ -111,21 +91,10 @@ class EventStream:
         self._set_vocabularies(options.known)
 
     def __repr__(self) -> str:
-        shape = ", ".join(
-            f"{name} {length:,}" for name, length in zip(self.mode_names, self.shape, strict=True)
-        )
-        return (
-            f"EventStream({shape}; every {self._reader.bins.every}, {self.n_slices:,} slices read)"
-        )
+        return shown.as_line(self, self._reader.bins.every)
 
     def _repr_html_(self) -> str:
-        facts = f"every {self._reader.bins.every}, {self.n_slices:,} slices and "
-        facts += f"{self.n_events:,} events read"
-        rows = [
-            [text(name), f"{len(labels):,}", text(", ".join(labels[:6]))]
-            for name, labels in zip(self.mode_names, self.labels, strict=True)
-        ]
-        return card("EventStream", facts, table(["mode", "labels", "such as"], rows))
+        return shown.as_card(self, self._reader.bins.every)
 
     @property
     def labels(self) -> tuple[tuple[str, ...], ...]:

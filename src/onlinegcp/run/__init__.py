@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from onlinegcp.run.loop import Progress, Run
+from onlinegcp.run.loop import Run
+from onlinegcp.run.progress import Progress
 
 __all__ = ["Progress", "Run"]

@@ -13,7 +13,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -35,33 +34,12 @@ from onlinegcp.run.checkpoint import (
 )
 from onlinegcp.run.disk import DiskSync
 from onlinegcp.run.lines import learned_line, warm_lines, written
+from onlinegcp.run.progress import Progress
 from onlinegcp.run.scoring import score_table
 from onlinegcp.run.settings import event_settings, model_settings
 from onlinegcp.run.sources import Source, describe, note
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming import StreamingModel
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run has come; handed to the caller after every slice.
-
-    Attributes
-    ----------
-    time
-        Time of the slice.
-    n_slices
-        Slices of this stream learned since `learn` was called.
-    n_events
-        Events in them, where the stream counts them, else the sum of their values.
-    step
-        The slice's line; None while the warm start collects slices.
-    """
-
-    time: Any
-    n_slices: int
-    n_events: float
-    step: Mapping[str, Any] | None
 
 
 @final

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from onlinegcp.errors import DataError
+from onlinegcp.errors import DataError, RankWarning
 from onlinegcp.slices import Slice, widen
 from onlinegcp.streaming.keeping import check_values
 
@@ -67,6 +68,18 @@ def admit(
             x = Slice.dense(x.to_dense(), time=x.time)
         admitted.append(x)
     return admitted
+
+
+def tell_rank(model: StreamingModel, cells: int) -> None:
+    """Say once that there are more components than any stream of such slices can need."""
+    if not model.changes_rank and model.rank > cells:
+        warnings.warn(
+            f"{model.rank} components were asked for, but slices of {cells} "
+            f"{'cell' if cells == 1 else 'cells'} are explained by {cells} without any error: "
+            f"the others mean nothing. Use rank={cells} or less.",
+            RankWarning,
+            stacklevel=5,
+        )
 
 
 def _check_size(model: StreamingModel, x: Slice) -> None:

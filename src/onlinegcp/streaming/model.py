@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import abc
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -20,13 +19,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from onlinegcp.errors import DataError, RankWarning
+from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.objective import least_loss, slice_loss
-from onlinegcp.streaming.admission import admit
+from onlinegcp.streaming.admission import admit, tell_rank
 from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import is_finite, learned, not_learned
 from onlinegcp.streaming.options import check_common
@@ -457,20 +456,9 @@ class StreamingModel(
     def _finish_warm_start(self) -> None:
         if self._state is None and self._buffer:
             self._state = self._ready()
-            self._tell_rank(self._buffer[0].size)
+            tell_rank(self, self._buffer[0].size)
             self._buffer = ()
             self._provisional = None
-
-    def _tell_rank(self, cells: int) -> None:
-        """Say once that there are more components than any stream of such slices can need."""
-        if not self.changes_rank and self.rank > cells:
-            warnings.warn(
-                f"{self.rank} components were asked for, but slices of {cells} "
-                f"{'cell' if cells == 1 else 'cells'} are explained by {cells} without any error: "
-                f"the others mean nothing. Use rank={cells} or less.",
-                RankWarning,
-                stacklevel=5,
-            )
 
     def _learn_gathered(self) -> None:
         """Learn the slices that wait, be they a whole batch or what is left of the stream."""
