@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -46,3 +47,12 @@ def _trips_of(day):
             "do": zones[(rng.integers(0, 3, n) + hours) % 5],
         }
     )
+
+
+def rides():
+    """rides.db, a SQLite file with a table of rides."""
+    with sqlite3.connect("rides.db") as connection:
+        connection.execute('create table rides (pickup, pu, "do")')
+        rows = [(f"2018-01-01 {hour:02}:15", "SoHo", "JFK") for hour in range(15)]
+        connection.executemany("insert into rides values (?, ?, ?)", rows)
+    connection.close()
