@@ -69,6 +69,8 @@ def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
         ((row["p"], k, row) for k, rows in enumerate(anomaly["modes"]) for row in rows),
         key=lambda item: item[:2],
     )
+    # Where all others fell, a row that held its own is odd, too, but it is not what happened.
+    named = [item for item in named if _beyond(item[2])] or named
     order = list(dict.fromkeys(k for _, k, _ in named[:MOST_ROWS]))
     texts = []
     for k in order:
@@ -77,6 +79,10 @@ def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
     if len(named) > MOST_ROWS:
         texts.append(f"{len(named) - MOST_ROWS} more")
     return texts
+
+
+def _beyond(row: Record) -> bool:
+    return bool(row.get("new")) or not row["low"] <= row["observed"] <= row["high"]
 
 
 def say_row(row: Record) -> str:
