@@ -130,7 +130,7 @@ _RECIPES["geometric"] = Recipe(
     lower=0.0,
     domain="nonnegative",
     zero_shape="concave",
-    traits=Traits(odds_form=OddsForm(False, 1.0, 1.0), null_to=1e2, long_tailed=True, counts=True),
+    traits=Traits(odds_form=OddsForm(False, 1.0, 1.0), counts=True),
     likelihood=like.Likelihood(
         lambda x, m, p, scale: like._negative_binomial_tails(x, m, 1.0, scale),
         lambda x, p, scale: (1.0, 0.0 * x),

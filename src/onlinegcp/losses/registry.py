@@ -118,7 +118,6 @@ _RECIPES = {
         traits=Traits(
             odds_form=OddsForm(linear=True),
             capped_dispersion=True,
-            null_to=1e3,
             counts=True,
             person=True,
             usual_weight=12.0,
@@ -139,7 +138,6 @@ _RECIPES = {
         traits=Traits(
             prior_strength=1.0,
             capped_dispersion=True,
-            null_to=1e3,
             counts=True,
             person=True,
             usual_weight=2.0,
@@ -159,7 +157,6 @@ _RECIPES = {
         traits=Traits(
             odds_form=OddsForm(linear=False),
             capped_dispersion=True,
-            null_to=1e9,
             binary=True,
             person=True,
             usual_weight=1.0,
@@ -177,10 +174,8 @@ _RECIPES = {
         zero_shape="convex",
         likelihood=like.BERNOULLI_LOGIT,
         traits=Traits(
-            logits=True,
             prior_strength=1.0,
             capped_dispersion=True,
-            null_to=1e9,
             binary=True,
             person=True,
             usual_weight=2.0,
@@ -240,8 +235,6 @@ _RECIPES = {
             rows_first=True,  # Fisher scoring beat the conjugate form on every problem it fits
             prior_strength=1.0,  # a finite optimum it has, but it gains by the prior
             capped_dispersion=True,
-            null_to=1e2,
-            long_tailed=True,
             counts=True,
             usual_weight=6.0,
         ),
@@ -278,7 +271,7 @@ _RECIPES = {
         domain="at_least_one",
         zero_shape=None,
         likelihood=like.ZERO_TRUNCATED_POISSON,
-        traits=Traits(capped_dispersion=True, null_to=1e3, counts=True),
+        traits=Traits(capped_dispersion=True, counts=True),
     ),
 }
 

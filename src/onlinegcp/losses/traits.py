@@ -49,15 +49,6 @@ class Traits:
     deviance_factor
         Deviance over f less its least value: 2, but 1 if f is already twice a negative
         log-likelihood.
-    logits
-        Model values are logits of yes-or-no data. Their deviance depends on the fitted weights
-        alone (the likelihood equations make it so) and says nothing of the fit.
-    null_to
-        The loss alone fixes the distribution of the data, without a scale to estimate: model
-        values (e^m if they may be negative) up to which moments of the misfit are tabled. None if
-        it does not.
-    long_tailed
-        Counts fall off by e every 1 + m only, not within a few standard deviations.
     binary
         Data are yes or no.
     counts
@@ -77,9 +68,6 @@ class Traits:
     capped_dispersion: bool = False
     tempered: bool = False
     deviance_factor: float = 2.0
-    logits: bool = False
-    null_to: float | None = None
-    long_tailed: bool = False
     binary: bool = False
     counts: bool = False
     person: bool = False
