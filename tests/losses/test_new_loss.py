@@ -144,7 +144,7 @@ SCRIPT = """
 import numpy as np
 import onlinegcp
 from onlinegcp import OnlineGCP, get_loss
-from onlinegcp.anomaly import score_slice
+from onlinegcp.anomaly import AnomalyTracker, score_slice
 from onlinegcp.kernels.loss_codes import loss_deriv
 from onlinegcp.testing import planted_stream
 loss = get_loss("geometric")
@@ -153,7 +153,7 @@ stream = planted_stream(loss, shape=(4, 3), n_slices=8)
 model = OnlineGCP(2, "geometric", init_slices=4, init_starts=1, random_state=0)
 model.partial_fit(stream.slices)
 assert np.isfinite(model.transform(stream.slices[0])).all()
-assert 0.0 <= score_slice(model, stream.slices[-1]).p <= 1.0
+assert 0.0 <= score_slice(model, stream.slices[-1], history=AnomalyTracker(None)).p <= 1.0
 near = get_loss("negative_binomial", r=1.0)
 x, m = np.array([0.0, 1.0, 7.0]), np.array([0.2, 3.0, 0.5])
 np.testing.assert_allclose(loss.value(x, m), near.value(x, m), rtol=1e-12)

@@ -66,15 +66,15 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         compiled = numba.njit(**{**OPTIONS, **options})(function)
     finally:
         settings.CACHE_DIR = before
-    store = compiled._cache
-    save = store.save_overload
+    store = getattr(compiled, "_cache", None)  # None where NUMBA_DISABLE_JIT is set
+    if store is not None and {**OPTIONS, **options}["cache"]:
+        save = store.save_overload
 
-    def save_if_possible(*arguments: Any) -> None:
-        # A full disk costs the next process the time to compile, and this one nothing.
-        with contextlib.suppress(OSError):
-            save(*arguments)
+        def save_if_possible(*arguments: Any) -> None:
+            # A full disk costs the next process the time to compile, and this one nothing.
+            with contextlib.suppress(OSError):
+                save(*arguments)
 
-    if OPTIONS["cache"] and options.get("cache", True):
         store.save_overload = save_if_possible
     return compiled
 

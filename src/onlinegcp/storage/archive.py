@@ -33,6 +33,10 @@ class DamagedFile(StateError):  # noqa: N818 - it says what the matter is
     """A file of ours that is not whole."""
 
 
+class SuspectFile(DamagedFile, DataError):  # noqa: N818 - as above
+    """A file that claims to hold more than files may: damaged, or made to do harm."""
+
+
 def write_archive(
     path: str | os.PathLike[str],
     kind: str,
@@ -113,8 +117,10 @@ def read_archive(
         found, version, record = meta["kind"], int(meta["format"]), dict(meta["record"])
         if meta.get("arrays", sorted(arrays)) != sorted(arrays):
             raise ValueError("some of its arrays are not there")
-    except (StateError, DataError):
+    except StateError:
         raise
+    except DataError as error:  # it would unpack to more than it may
+        raise SuspectFile(str(error)) from error
     except Exception as error:  # damaged bytes make the zip and array readers raise anything
         raise DamagedFile(
             f"a saved {kind} was needed, but {source} cannot be read as one: {error}. The file is "

@@ -63,6 +63,7 @@ class StreamingModel(
     changes_rank: ClassVar[bool] = False  # components come and go; `rank` is where it starts
     gathers: ClassVar[str | None] = None  # parameter: how many slices are learned together
     bounded_by: ClassVar[str | None] = None  # parameter: how far its state may grow
+    most_models: ClassVar[int] = 2  # itself and rivals on trial, which it may hold for a while
 
     # Set by the constructors of the methods.
     rank: int

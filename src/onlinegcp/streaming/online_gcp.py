@@ -92,6 +92,7 @@ class OnlineGCP(StreamingModel):
     """
 
     takes_missing = True
+    most_models = 4  # in use, on trial, challenging, and resting after a change
 
     def __init__(
         self,

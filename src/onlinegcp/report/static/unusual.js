@@ -216,7 +216,7 @@ function reason(row) {
 // Rows, or pairs of rows, that stand out: names, what was there, and what is usual.
 function standingOut(title, names, entries) {
   const head = [
-    ...names.map((name) => make("th", { scope: "col" }, name)),
+    make("th", { class: "name", scope: "col" }, names.join(", ")),
     ...["Observed", "Expected", "Usual", "p"].map((text) =>
       make("th", { class: text === "Expected" ? "num large" : "num", scope: "col" }, text),
     ),
@@ -225,7 +225,7 @@ function standingOut(title, names, entries) {
     make(
       "tr",
       {},
-      ...labels.map((label) => make("td", {}, label)),
+      make("td", { class: "name" }, labels.filter(Boolean).join(", ")),
       make("td", { class: "num" }, say(observed)),
       make("td", { class: "num large" }, say(expected, 2)),
       make("td", { class: "num" }, known(low) ? span(low, high) : "–"),
