@@ -152,15 +152,18 @@ def _start(case: Case, *, counts: bool) -> KTensor | None:
     """One model of the first slices for all, columns of length one."""
     from experiments.protocol import unit_columns
 
-    from onlinegcp.static.cp_als import cp_als
+    from onlinegcp.ktensor import KTensor
+    from onlinegcp.losses import get_loss
     from onlinegcp.static.cp_apr import cp_apr
+    from onlinegcp.streaming.warm_start import static_start
 
     if counts:
         if not case.counts:
             return None
         return unit_columns(cp_apr(case.slices[:WARM], case.rank, max_iterations=50).ktensor)
-    fit = cp_als(case.slices[:WARM], case.rank, n_starts=3, max_iterations=200, tolerance=1e-6)
-    return unit_columns(fit.ktensor)
+    gaussian = get_loss("gaussian")
+    fit = static_start(case.slices[:WARM], case.rank, gaussian, lower=-np.inf, starts=3, seed=0)
+    return KTensor(None, [*fit.factors, fit.rows])
 
 
 def planted(kind: str, seed: int, n: int = 130) -> Case:
