@@ -14,7 +14,7 @@ test: $(VENV)/.installed-test chromium servers
 	$(BIN)/onlinegcp warmup  # once, before two workers compile everything twice
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-# The loop a contributor lives in: under two minutes once kernels are compiled.
+# The loop a contributor lives in: lint in half a minute, fast tests in under two, once compiled.
 check: lint
 	$(BIN)/onlinegcp warmup
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
