@@ -176,7 +176,8 @@ class ModelOptions:
     seed
         Seed of the random draws.
     jobs
-        Threads; the result does not depend on it.
+        Threads, by default every core where slices are large enough; the result does not depend on
+        their number.
     set
         Any other parameter of the method, as name=value.
     """
@@ -186,7 +187,7 @@ class ModelOptions:
     method: str = "online_gcp"
     warm_start: Whole | None = None
     seed: Whole = 0
-    jobs: Whole = 1
+    jobs: Whole | None = None
     set: Words = field(default_factory=list)
 
     def build(self, agg: str | None, value: str | None) -> StreamingModel:

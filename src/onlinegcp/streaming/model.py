@@ -35,6 +35,7 @@ from onlinegcp.streaming.showing import Showing, remember
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
+from onlinegcp.sums.local import jobs
 
 # A dense reconstruction beyond this many cells is surely a mistake.
 DENSE_CELLS = 200_000_000
@@ -71,6 +72,7 @@ class StreamingModel(
     init_slices: int
     init_starts: int
     random_state: int | None
+    n_jobs: int | None = None  # threads; None for as many as pay
 
     n_slices_: int
     last_: StepRecord | None
@@ -415,7 +417,7 @@ class StreamingModel(
 
     def _weigh_all(self, slices: Sequence[Slice], tolerance: float | None = None) -> FloatArray:
         state = self._ready()
-        with blas_threads():
+        with blas_threads(), jobs(self.n_jobs):
             return np.array([self._weigh(state, x, self._seed, tolerance) for x in slices])
 
     def _check_slices(self, slices: Sequence[Slice], *, may_grow: bool) -> list[Slice]:
@@ -428,6 +430,10 @@ class StreamingModel(
 
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one, or as many together as are gathered."""
+        with jobs(self.n_jobs):
+            self._absorb_all(slices)
+
+    def _absorb_all(self, slices: Sequence[Slice]) -> None:
         enough = 1 if self.gathers is None else int(getattr(self, self.gathers))
         for x in self._check_slices(slices, may_grow=True):
             if self._state is None and self.init is not None:
@@ -475,15 +481,16 @@ class StreamingModel(
         if self._state is not None:
             return self._state
         if self._provisional is None:
-            start = static_start(
-                self._buffer,
-                self.rank,
-                self.loss_,
-                lower=self._get_lower(),
-                starts=self.init_starts,
-                seed=self._seed,
-            )
-            found = self._begin(start, self._seed)
+            with jobs(self.n_jobs):
+                start = static_start(
+                    self._buffer,
+                    self.rank,
+                    self.loss_,
+                    lower=self._get_lower(),
+                    starts=self.init_starts,
+                    seed=self._seed,
+                )
+                found = self._begin(start, self._seed)
             if not is_finite(found):
                 raise not_learned(self._buffer)
             self._provisional = found
