@@ -5,8 +5,8 @@ seeds), one thread, processor time of `partial_fit` with the scores of every sli
 stands beside what the authors' codes reach.
 
 With GNU Octave, and a folder of the authors' repositories in ONLINEGCP_AUTHORS (OLSTEC, ROLCP and
-Tensor_Tracking, as they can be cloned; none of their code is here), the same run times their code at
-the same sizes. What they take from the Tensor Toolbox is replaced by plain functions of ours.
+Tensor_Tracking, as they can be cloned; none of their code is here), the same run times their code
+at the same sizes. What they take from the Tensor Toolbox is replaced by plain functions of ours.
 """
 
 from __future__ import annotations
