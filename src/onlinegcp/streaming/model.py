@@ -471,9 +471,10 @@ class StreamingModel(
 
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
-        check_is_fitted(self)
-        if self._state is not None:
+        if self.started_:  # first: scikit-learn's own check takes longer than all else here
+            assert self._state is not None
             return self._state
+        check_is_fitted(self)
         if self._provisional is None:
             start = static_start(
                 self._buffer,
