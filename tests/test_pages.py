@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
 
 import pytest
 
 import pages
+from onlinegcp.cli import STANDARD_INPUT, make_app
 
 ROOT = pages.ROOT
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("examples/*.md")])
 PAGES = [page for page in PAGES if "_build" not in page.parts]
-KINDS = {"", "python", "setup", "console", "sh", "output", "text", "toml", "json", "{toctree}"}
+KINDS = {"python", "setup", "console", "sh", "output", "text", "toml", "json", "{toctree}"}
 KINDS |= {"{eval-rst}", "{image}", "{figure}", "{math}"}
 
 
@@ -33,6 +36,41 @@ def test_every_block_of_a_page_runs_as_printed(page, tmp_path):
 def test_blocks_say_what_they_are(page):
     for block in pages.blocks_of(page):
         assert block.kind in KINDS, f"line {block.line}: {block.kind!r}"
+
+
+def commands_of(page):
+    """The simple commands of a page's shell blocks, also of those that are not run, as words."""
+    for block in pages.blocks_of(page):
+        if block.kind not in ("sh", "console"):
+            continue
+        lines = block.code.replace("\\\n", " ").splitlines()
+        if block.kind == "console":
+            lines = [line[2:] for line in lines if line.startswith("$ ")]
+        for line in lines:
+            words = shlex.shlex(line, posix=True, punctuation_chars=True)
+            words.whitespace_split, words.commenters = True, "#"
+            command = []
+            for word in [*words, ";"]:
+                if set(word) <= set(";|&><()"):
+                    yield block.line, command
+                    command = []
+                else:
+                    command.append(word)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_have_options_that_exist(page):
+    app = make_app()
+    for line, words in commands_of(page):
+        if words[:1] == ["onlinegcp"]:
+            given = [STANDARD_INPUT if word == "-" else word for word in words[1:]]
+            try:
+                app.parse_args(given, exit_on_error=False, print_error=False)
+            except Exception as error:
+                raise AssertionError(f"line {line}: {' '.join(words)}: {error}") from error
+        elif words[:1] == ["make"]:
+            done = subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, capture_output=True)
+            assert done.returncode == 0, f"line {line}: {' '.join(words)}"
 
 
 @pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=name_of)
