@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import urllib.parse
 
 import pytest
 
@@ -81,6 +82,18 @@ def test_links_to_files_lead_somewhere(page):
         assert file.exists(), target
         if anchor and file.suffix == ".md":
             assert anchor[1:] in anchors(file), f"{target}{anchor}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=name_of)
+def test_links_to_other_sites_are_whole(page):
+    """Their form alone: whether a site is up is not ours to test."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]*:[^)\s]*)\)|<(\w+:[^>\s]*)>", text):
+        link = urllib.parse.urlsplit("".join(target))
+        assert link.scheme in ("https", "mailto"), target
+        assert link.scheme == "mailto" or re.fullmatch(r"[\w-]+(\.[\w-]+)+", link.netloc), target
+    for bare in re.findall(r"(?<![\w(<`/\"'])https?://[^\s)>`\"']+", text):
+        assert not bare.endswith((".", ",", ";", ":")), f"{bare}: put it into <...>"
 
 
 def anchors(page):
