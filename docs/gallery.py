@@ -1,11 +1,12 @@
 """The gallery: six data sets, each with its command, a picture and what one learns from it.
 
-    python docs/gallery.py             # run everything, check every sentence, write page and pictures
-    python docs/gallery.py birds       # one of them, and keep what the page has of the others
+    python docs/gallery.py         # run all, check every sentence, write page and pictures
+    python docs/gallery.py birds   # one of them, and keep what the page has of the others
 
-What a paragraph says is checked against the run (`check`): if it is no longer true, the script fails and
-its part of the page stays as it was. Data are read from `ONLINEGCP_DATA`, else from `shared/data` beside the repository;
-they are not part of the package. Needs Chromium and playwright.
+What a paragraph says is checked against the run (`check`): if it is no longer true, the script
+fails and its part of the page stays as it was. Data are read from `ONLINEGCP_DATA`, else from
+`shared/data` beside the repository; they are not part of the package. Needs Chromium and
+playwright.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ HEAD = """\
 
 *This page is written by `python docs/gallery.py`, which runs the commands and checks what is said.*
 
-Six tables as people have them: what was typed, what it shows, what one learns. The data are public but
-not part of the package; each entry says where they come from.
+Six tables as people have them: what was typed, what it shows, what one learns. The data are public
+but not part of the package; each entry says where they come from.
 """
 
 
@@ -142,9 +143,11 @@ def _check_passengers(view: RunView) -> None:
 def _check_birds(view: RunView) -> None:
     airports, species = _top(view, "Airport Name"), _top(view, "Wildlife Species", 3)
     airlines = _top(view, "Aircraft Airline Operator", 2)
-    found = {airport[0]: (*a, *b) for airport, a, b in zip(airports, airlines, species, strict=True)}
-    assert {"ALOHA AIRLINES", "HAWAIIAN AIR", "Pacific golden-plover"} <= set(found["LIHUE ARPT"])
-    assert {"MILITARY", "Barn swallow"} <= set(found["BARKSDALE AIR FORCE BASE ARPT"])
+    found = {
+        airport[0]: (*a, *b) for airport, a, b in zip(airports, airlines, species, strict=True)
+    }
+    assert {"ALOHA AIRLINES", "HAWAIIAN AIR", "Pacific golden-plover"} <= found["LIHUE ARPT"]
+    assert {"MILITARY", "Barn swallow"} <= found["BARKSDALE AIR FORCE BASE ARPT"]
     assert "AMERICAN AIRLINES" in found["DALLAS/FORT WORTH INTL ARPT"]
 
 
@@ -154,32 +157,36 @@ ENTRIES = (
         "Chicago: what happens where, and when the police came",
         "835,000 crime reports of two years, by community area, kind and hour.",
         "chicago_crime",
-        "onlinegcp fit crimes.parquet --time date --every 1d --modes area,type,hour --value count --agg sum"
-        " --loss poisson --rank 10 -o crimes.run",
+        "onlinegcp fit crimes.parquet --time date --every 1d --modes area,type,hour --value "
+        "count --agg sum --loss poisson --rank 10 -o crimes.run",
         ("#patterns", 760),
         "The first patterns: fights, drugs by area and hour, break-ins found in the morning",
-        "Each kind of trouble has its places and its hours: narcotics in the evening in Austin and its neighbours,"
-        " theft in the Loop in the afternoon, prostitution after dark. And single days stand out in one"
-        " place. On 16 October 2003 Austin had six times its usual number of reports, almost all of them narcotics: a"
-        " police sweep. Nobody who looks at the city's total would call that day more than busy.",
+        "Each kind of trouble has its places and its hours: narcotics in the evening in "
+        "Austin and its neighbours, theft in the Loop in the afternoon, prostitution after "
+        "dark. And single days stand out in one place. On 16 October 2003 Austin had six "
+        "times its usual number of reports, almost all of them narcotics: a police sweep. "
+        "Nobody who looks at the city's total would call that day more than busy.",
         _check_crimes,
-        "City of Chicago Data Portal, Crimes 2001 to Present; modified for use from the original source.",
+        "City of Chicago Data Portal, Crimes 2001 to Present; modified for use from the "
+        "original source.",
         _crimes,
         ("2003-10-16",),
     ),
     Entry(
         "rides",
         "New York's taxis in the spring of 2020",
-        "354,000 rides, a sample of 10,000 a month from 2018 to 2020, by zones and hour, a slice per week.",
+        "354,000 rides, a sample of 10,000 a month from 2018 to 2020, by zones and hour, a "
+        "slice per week.",
         "nyc_yellow_taxi_sample/yellow_sample_2018_2020.parquet",
-        "onlinegcp fit rides.parquet --time pickup_time --every 1w --modes pu_zone,do_zone,pickup_time:hour"
-        " --share pu_zone=do_zone --rank 8 -o rides.run",
+        "onlinegcp fit rides.parquet --time pickup_time --every 1w --modes "
+        "pu_zone,do_zone,pickup_time:hour --share pu_zone=do_zone --rank 8 -o rides.run",
         ("#time", 720),
         "Strength of each pattern over three years; in March 2020 most fall and one rises",
-        "The sample has as many rides in April 2020 as in April 2019, so that the total hides what happened. The"
-        " patterns do not: rides at night and between offices vanish in the week of 16 March, and the pattern of Harlem"
-        " (zones 74 and 75), less than 5 % before, holds more than a fifth of all rides until May, then falls back. What was left"
-        " were the rides to and from hospitals and homes uptown.",
+        "The sample has as many rides in April 2020 as in April 2019, so that the total hides "
+        "what happened. The patterns do not: rides at night and between offices vanish in the "
+        "week of 16 March, and the pattern of Harlem (zones 74 and 75), less than 5 % before, "
+        "holds more than a fifth of all rides until May, then falls back. What was left were "
+        "the rides to and from hospitals and homes uptown.",
         _check_rides,
         "NYC Taxi and Limousine Commission trip records; sample of the Great Expectations project.",
         lambda file: pl.read_parquet(file),
@@ -188,16 +195,19 @@ ENTRIES = (
     Entry(
         "air",
         "Beijing's air: measurements with gaps",
-        "Five pollutants at twelve stations, every hour for two years. Whole stations are missing for days.",
+        "Five pollutants at twelve stations, every hour for two years. Whole stations are "
+        "missing for days.",
         "beijing_air_quality/beijing_air.parquet",
-        "onlinegcp fit air.parquet --time time --every 1d --modes station,time:hour --value pm25,pm10,so2,no2,o3"
-        " --agg mean --set lower=0 --rank 6 --until 2015-03-01 -o air.run",
+        "onlinegcp fit air.parquet --time time --every 1d --modes station,time:hour --value "
+        "pm25,pm10,so2,no2,o3 --agg mean --set lower=0 --rank 6 --until 2015-03-01 -o air.run",
         ("#patterns", 760),
-        "The first patterns: ozone in the afternoon, particles in the morning, the evening and at night",
-        "Ozone has a pattern of its own, made by the sun in the afternoon and strongest out of town, in Dingling."
-        " Particles have several, one for each part of the day, and nitrogen dioxide goes with sulphur dioxide from"
-        " traffic and heating. Gaps are gaps, no zeros: a silent station does not look like clean air. The smog of 8"
-        " October 2014 is flagged, and so is the wind that ended it.",
+        "The first patterns: ozone in the afternoon, particles in the morning, the evening "
+        "and at night",
+        "Ozone has a pattern of its own, made by the sun in the afternoon and strongest out "
+        "of town, in Dingling. Particles have several, one for each part of the day, and "
+        "nitrogen dioxide goes with sulphur dioxide from traffic and heating. Gaps are gaps, "
+        "no zeros: a silent station does not look like clean air. The smog of 8 October 2014 "
+        "is flagged, and so is the wind that ended it.",
         _check_air,
         "Zhang et al., Proc. R. Soc. A 473 (2017); UCI Machine Learning Repository 501, CC BY 4.0.",
         lambda file: pl.read_parquet(file),
@@ -206,18 +216,20 @@ ENTRIES = (
     Entry(
         "questions",
         "MathOverflow: a community whose members change",
-        "507,000 answers and comments in six years: who, to whom, what kind. The 500 busiest members have names, the"
-        " others are one.",
+        "507,000 answers and comments in six years: who, to whom, what kind. The 500 busiest "
+        "members have names, the others are one.",
         "mathoverflow/mathoverflow.parquet",
-        "onlinegcp fit questions.parquet --time time --every 1w --modes src,dst,kind --share src=dst --top 500"
-        " --rank 8 -o questions.run",
+        "onlinegcp fit questions.parquet --time time --every 1w --modes src,dst,kind --share "
+        "src=dst --top 500 --rank 8 -o questions.run",
         ("#time", 720),
         "Strength of each pattern from 2009 to 2016",
-        "Comments to answers are a conversation among regulars, comments to questions come from a few members who look"
-        " after newcomers: different people in different patterns. No pattern lasts for six years. Members come and"
-        " go, and the model follows them, week by week, in the memory of one week.",
+        "Comments to answers are a conversation among regulars, comments to questions come "
+        "from a few members who look after newcomers: different people in different patterns. "
+        "No pattern lasts for six years. Members come and go, and the model follows them, "
+        "week by week, in the memory of one week.",
         _check_questions,
-        "SNAP sx-mathoverflow (Paranjape, Benson, Leskovec, WSDM 2017); Stack Exchange data dump, CC BY-SA.",
+        "SNAP sx-mathoverflow (Paranjape, Benson, Leskovec, WSDM 2017); Stack Exchange data "
+        "dump, CC BY-SA.",
         lambda file: pl.read_parquet(file),
     ),
     Entry(
@@ -225,13 +237,14 @@ ENTRIES = (
         "Taxi passengers: which days were not like the others?",
         "Passengers per half hour from July 2014 to January 2015: a table of two columns.",
         "labelled/nab_nyc_taxi.csv",
-        "onlinegcp fit passengers.csv --time timestamp --every 1d --modes timestamp:hour --value value --agg sum"
-        " --loss poisson --rank 3 -o passengers.run",
+        "onlinegcp fit passengers.csv --time timestamp --every 1d --modes timestamp:hour "
+        "--value value --agg sum --loss poisson --rank 3 -o passengers.run",
         ("#unusual", 620),
         "How likely each day was; Thanksgiving, Christmas, New Year and the blizzard stand out",
-        "Of 205 days scored, Thanksgiving, Christmas and the day after, New Year's Day and the blizzard of 26 and 27 January are"
-        " flagged, and no ordinary day. The sentence says what was odd: on New Year's Day not the total, but six"
-        " times as many passengers at three in the morning.",
+        "Of 205 days scored, Thanksgiving, Christmas and the day after, New Year's Day and "
+        "the blizzard of 26 and 27 January are flagged, and no ordinary day. The sentence "
+        "says what was odd: on New Year's Day not the total, but six times as many passengers "
+        "at three in the morning.",
         _check_passengers,
         "Numenta Anomaly Benchmark, realKnownCause/nyc_taxi.",
         None,
@@ -240,15 +253,17 @@ ENTRIES = (
     Entry(
         "birds",
         "Birds that met aeroplanes",
-        "10,000 reported strikes from 1990 to 2002, fourteen columns, and nothing said about any of them: the plan"
-        " takes a slice per month, and airport, airline and species as its modes.",
+        "10,000 reported strikes from 1990 to 2002, fourteen columns, and nothing said about "
+        "any of them: the plan takes a slice per month, and airport, airline and species as "
+        "its modes.",
         "tables/birdstrikes.csv",
         "onlinegcp fit birds.csv",
         ("#patterns", 760),
         "The first patterns of bird strikes, with their airports, airlines and species",
-        "Sixty events a month are enough for a map of who meets whom: American in Dallas, the military at its own"
-        " airfields with barn swallows, and Hawaii, where Aloha and Hawaiian Airlines meet the Pacific golden-plover. It"
-        " winters there, often on the lawns of airports. The months of each pattern show when birds are on the move.",
+        "Sixty events a month are enough for a map of who meets whom: American in Dallas, the "
+        "military at its own airfields with barn swallows, and Hawaii, where Aloha and "
+        "Hawaiian Airlines meet the Pacific golden-plover. It winters there, often on the "
+        "lawns of airports. The months of each pattern show when birds are on the move.",
         _check_birds,
         "Federal Aviation Administration, by way of the Vega project's example data.",
     ),
@@ -281,9 +296,7 @@ def make(entry: Entry) -> str:
             subprocess.run([PROGRAM, *words[1:], *more], cwd=place, check=True)
         view = read_run(place / f"{entry.name}.run")
         entry.check(view)
-        take(
-            place / f"{entry.name}.run" / "report.html", {f"gallery-{entry.name}": entry.picture}
-        )
+        take(place / f"{entry.name}.run" / "report.html", {f"gallery-{entry.name}": entry.picture})
         told = [_days(view)[day]["sentence"] for day in entry.days]
     return _part(entry, told)
 

@@ -18,7 +18,9 @@ NOTEBOOKS = sorted((Path(__file__).parent / "notebooks").glob("*.ipynb"))
 def run(path: Path) -> nbformat.NotebookNode:
     """The notebook with the outputs of a run in a fresh kernel; a cell that fails is an error."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
+    NotebookClient(
+        notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}
+    ).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # when it ran: different each time
     return notebook

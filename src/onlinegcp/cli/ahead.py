@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Slices the second process learns: enough for every pass that an ordinary stream makes early on.
-N_SLICES = 12
+N_SLICES = 40
 
 
 @contextlib.contextmanager
