@@ -167,6 +167,19 @@ def test_what_a_file_cannot_hold_is_named(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_method_outside_the_registry_is_loaded_by_its_own_class(tmp_path):
+    class OwnMethod(type(MODELS["online_cp"])):
+        pass
+
+    kept = OwnMethod(2, init_slices=2).fit(SLICES[:3])
+    kept.save(tmp_path / "model")
+    again = OwnMethod.load(tmp_path / "model")
+    assert type(again) is OwnMethod
+    np.testing.assert_array_equal(again.weights_, kept.weights_)
+    with pytest.raises(StateError, match="load it with its own class"):
+        CPStream.load(tmp_path / "model")
+
+
 def test_files_of_other_classes_kinds_and_versions_are_named(tmp_path):
     path = tmp_path / "model"
     OnlineCP(2, init_slices=2).fit(SLICES[:3]).save(path)

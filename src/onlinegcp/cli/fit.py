@@ -84,6 +84,7 @@ def fit(
     quiet
         Say nothing unless it fails.
     """
+    from onlinegcp.cli.ahead import compiling_ahead
     from onlinegcp.cli.learning import learn
     from onlinegcp.cli.planned import as_json, extra_words, plan_of, tell, with_plan
     from onlinegcp.cli.terminal import note, say, say_json
@@ -118,18 +119,21 @@ def fit(
         **table.of_the_source(),
         close_last=not (keep_open or STANDARD_INPUT in sources),
     )
-    with Run.create(
-        output,
-        chosen,
-        modes=stream.mode_names,
-        events=settings,
-        command=["onlinegcp", *map(redacted, words)],
-        level=level,
-        period=season or SEASONS.get(str(table.every)),
-        holidays=holidays,
-        hold_flagged=hold_flagged,
-        overwrite=overwrite,
-    ) as run:
+    with (
+        compiling_ahead(chosen.loss_.name),
+        Run.create(
+            output,
+            chosen,
+            modes=stream.mode_names,
+            events=settings,
+            command=["onlinegcp", *map(redacted, words)],
+            level=level,
+            period=season or SEASONS.get(str(table.every)),
+            holidays=holidays,
+            hold_flagged=hold_flagged,
+            overwrite=overwrite,
+        ) as run,
+    ):
         outcome = learn(
             run,
             stream,

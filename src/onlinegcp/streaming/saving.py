@@ -49,7 +49,7 @@ class Keeping:
         """
         from onlinegcp.streaming.storage import load_model
 
-        model = load_model(path, loss)
+        model = load_model(path, loss, cls)  # type: ignore[arg-type]  # as above
         if not isinstance(model, cls):
             raise StateError(
                 f"a saved {cls.__name__} was needed, but {path} holds a {type(model).__name__}. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from inspect import isabstract
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,11 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
     return arrays, record
 
 
-def load_model(path: str | os.PathLike[str], loss: Loss | None = None) -> StreamingModel:
+def load_model(
+    path: str | os.PathLike[str],
+    loss: Loss | None = None,
+    method: type[StreamingModel] | None = None,
+) -> StreamingModel:
     """The model stored at `path`, of whatever method it is.
 
     Parameters
@@ -70,8 +75,10 @@ def load_model(path: str | os.PathLike[str], loss: Loss | None = None) -> Stream
         The file.
     loss
         The caller's own loss, where the model was saved with one.
+    method
+        The caller's own method, where it may be one that the registry does not know.
     """
-    return unpack_model(*read_archive(path, KIND), loss=loss, source=path)
+    return unpack_model(*read_archive(path, KIND), loss=loss, method=method, source=path)
 
 
 def unpack_model(
@@ -79,16 +86,19 @@ def unpack_model(
     record: dict[str, Any],
     *,
     loss: Loss | None = None,
+    method: type[StreamingModel] | None = None,
     source: str | os.PathLike[str] = "the record",
 ) -> StreamingModel:
     """The model that `pack_model` packed; `source` names it in errors."""
     from onlinegcp.streaming import METHODS
 
-    classes = {cls.__name__: cls for cls in METHODS.values()}
+    known = [*METHODS.values(), *([] if method is None or isabstract(method) else [method])]
+    classes = {cls.__name__: cls for cls in known}
     if record.get("method") not in classes:
         raise StateError(
             f"{source} holds a {record.get('method')!r}, which this version does not know. Upgrade "
-            f"onlinegcp; known methods are {', '.join(sorted(classes))}."
+            f"onlinegcp, or load it with its own class; known methods are "
+            f"{', '.join(sorted(classes))}."
         )
     _check_own_loss(source, record, loss)
     try:
