@@ -161,7 +161,8 @@ class Exchange(ABC):
     def to_dataframe(self, library: Literal["polars", "pandas"] = "polars") -> Any:
         """A tidy table: one row per entry of a factor matrix.
 
-        Columns: mode, index, label (null where a mode has no names), component, weight, value.
+        Columns: mode, index, label (null where a mode has no names), component (counted from 1, as
+        everywhere a person reads it), weight, value.
 
         Parameters
         ----------
@@ -179,7 +180,7 @@ class Exchange(ABC):
             "mode": np.repeat(np.arange(len(shape)), [size * rank for size in shape]),
             "index": np.concatenate([np.repeat(np.arange(size), rank) for size in shape]),
             "label": [name for mode in names for name in mode for _ in range(rank)],
-            "component": np.tile(np.arange(rank), sum(shape)),
+            "component": np.tile(np.arange(1, rank + 1), sum(shape)),
             "weight": np.tile(self.weights, sum(shape)),
             "value": np.concatenate([a.ravel() for a in self.factors]),
         }
@@ -201,6 +202,8 @@ class Exchange(ABC):
                 f"{sorted(missing)} are missing. Add them, or build KTensor(weights, factors)."
             )
         mode, index, component = (_numbers(frame, n) for n in ("mode", "index", "component"))
+        if len(component) and component.min() > 0:  # tables of older versions count from 0
+            component = component - 1
         n_modes, rank = int(mode.max(initial=-1)) + 1, int(component.max(initial=-1)) + 1
         weights, factors, labels = np.full(rank, np.nan), [], []
         weights[component] = frame["weight"].to_numpy()

@@ -40,7 +40,7 @@ def forecast(
     from onlinegcp.drawing.profiles import matrix
     from onlinegcp.drawing.text import number, say_interval, say_time, shown_modes
     from onlinegcp.forecasting import forecast as carry_on
-    from onlinegcp.report.outlook import loss_of
+    from onlinegcp.report.digest import loss_of
     from onlinegcp.runlog import read_run
 
     view = read_run(run)

@@ -60,6 +60,24 @@ def percent(share: float | None) -> str:
     return f"{value:.1f} %" if 0 < abs(value) < 0.95 else f"{value:.0f} %"
 
 
+_COUNTS = ("count", "counts", "n", "num", "number", "freq", "frequency", "value", "total")
+
+
+def noun_for(unit: Any, value: Any) -> str:
+    """The word for what is counted: the one given, the column that was summed, or events.
+
+    Examples
+    --------
+    >>> noun_for(None, "Deaths"), noun_for("people", "count"), noun_for(None, "count")
+    ('deaths', 'people', 'events')
+    """
+    if isinstance(unit, str) and unit:
+        return unit
+    if not isinstance(value, str) or value.lower() in _COUNTS:
+        return "events"
+    return value.lower() if value.istitle() else value
+
+
 def and_list(words: Sequence[str]) -> str:
     """Words joined by commas and "and".
 

@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from onlinegcp.drawing.profiles import matrix, scale
+from onlinegcp.drawing.profiles import matrix
 from onlinegcp.drawing.text import number, parse_time, percent, plural, say_time
 from onlinegcp.report.digest import Digest
 from onlinegcp.report.words import Pattern
@@ -60,7 +60,10 @@ def changes(digest: Digest, patterns: Sequence[Pattern], top: int = 3) -> list[C
         Most patterns that grew or shrank, and most regimes, that are told.
     """
     found = _regimes(digest, top)
-    found += _grown(digest, patterns)[:top]
+    grown = _grown(digest, patterns)[:top]
+    told = {change.component for change in grown}
+    found += grown
+    found += [change for change in _over_all(digest, patterns) if change.component not in told][:2]
     if digest.births or digest.deaths:
         gone = digest.deaths
         found.append(
@@ -71,7 +74,7 @@ def changes(digest: Digest, patterns: Sequence[Pattern], top: int = 3) -> list[C
         most = int(moved.argmax())
         far, when = digest.furthest(most)
         names = {pattern.component: pattern.headline for pattern in patterns}
-        if far > 0.01 and most in names:
+        if far > 0.01 and most in names and len(found) < 2 * top:
             text = f"{names[most]} moved most, fastest {_at(when, digest.interval)}."
             found.append(Change("moved", text, most))
     return found
@@ -85,7 +88,7 @@ def _grown(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
     width -= width % cycle if width >= cycle else 0
     if width < _LEAST or not digest.view.factors:
         return []
-    held = matrix(steps[-2 * width :], "weights", digest.rank) * np.abs(scale(digest.view.factors))
+    held = matrix(steps[-2 * width :], "weights", digest.rank) * digest.scale
     held = np.abs(np.nan_to_num(held))
     before, now = held[:width], held[width:]
     was, is_now = before.mean(axis=0), now.mean(axis=0)
@@ -103,6 +106,32 @@ def _grown(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
         text = (
             f"{pattern.headline}: {way} {size if ratio <= 3 else f'to {size}'} in the last {width} "
             f"{noun}, from {number(was[r], 3)} to {number(is_now[r], 3)} a slice."
+        )
+        found.append(Change(way, text, r))
+    return found
+
+
+def _over_all(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
+    """Patterns that are clearly larger or smaller at the end of the run than at its beginning."""
+    points = list(digest.series)
+    part = len(points) // 5
+    if part < _LEAST:
+        return []
+    held = np.abs(np.nan_to_num(digest.activations(points)))
+    first, last = held[:part], held[-part:]
+    was, is_now = first.mean(axis=0), last.mean(axis=0)
+    noise = np.sqrt((first.var(axis=0) + last.var(axis=0)) / part)
+    total = max(float(is_now.sum()), float(was.sum()), 1e-300)
+    found = []
+    for pattern in sorted(patterns, key=lambda p: -abs(is_now[p.component] - was[p.component])):
+        r = pattern.component
+        gap, larger = is_now[r] - was[r], max(was[r], is_now[r])
+        if larger < 0.02 * total or abs(gap) < 0.2 * larger or abs(gap) < _BEYOND * noise[r]:
+            continue
+        way = "up" if gap > 0 else "down"
+        text = (
+            f"{pattern.headline}: {way} from {number(was[r], 3)} to {number(is_now[r], 3)} a slice "
+            "from the first fifth of the run to the last."
         )
         found.append(Change(way, text, r))
     return found

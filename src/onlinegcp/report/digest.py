@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from onlinegcp.drawing.profiles import TimeProfile, matrix, scale
 from onlinegcp.drawing.text import parse_time, say_interval
-from onlinegcp.losses import LOSS_NAMES, Traits, get_loss
+from onlinegcp.errors import DataError
+from onlinegcp.losses import LOSS_NAMES, Loss, Traits, get_loss
+from onlinegcp.losses.registry import from_dict
 from onlinegcp.report.thinning import LOSSES, Point, Thinned, numbers, padded, stacked
 from onlinegcp.runlog import (
     COUNTS,
@@ -216,7 +218,7 @@ class Digest:
     @property
     def held_in_all(self) -> FloatArray:
         """What each component added to all slices together, (rank,)."""
-        return padded(self._held, max(self.rank, len(self._held)))[: self.rank] * self._scale
+        return padded(self._held, max(self.rank, len(self._held)))[: self.rank] * self.scale
 
     @property
     def shares(self) -> FloatArray:
@@ -252,11 +254,24 @@ class Digest:
     def activations(self, points: Sequence[Point]) -> FloatArray:
         """What each component adds to a slice of each point on average, (points, rank)."""
         found = stacked([p.size for p in points], self.rank)
-        return np.asarray(found * self._scale)
+        return np.asarray(found * self.scale)
 
     @property
-    def _scale(self) -> FloatArray:
-        return np.abs(scale(self.view.factors)) if self.view.factors else np.zeros(self.rank)
+    def scale(self) -> FloatArray:
+        """What a weight of 1 adds to the total of a slice, (rank,), or to its norm."""
+        if not self.view.factors:
+            return np.zeros(self.rank)
+        return np.asarray(np.abs(scale(self.view.factors)) * self._slope)
+
+    @property
+    def _slope(self) -> float:
+        """What a model value of 1 means in data, where that is a multiple of it; 1 otherwise."""
+        try:
+            mean = loss_of(self.view).mean(np.array([0.0, 1.0, 2.0]))
+        except (DataError, TypeError, ValueError):  # a loss of the caller's
+            return 1.0
+        straight = mean[0] == 0.0 and np.isclose(mean[2], 2.0 * mean[1])
+        return float(mean[1]) if straight else 1.0
 
     def _profile(self, name: str) -> FloatArray:
         sums, count = self._calendar[name]
@@ -346,6 +361,17 @@ def loss_name(view: RunView) -> str:
         inner = given.get("loss", given)
         given = inner.get("name", "own") if isinstance(inner, dict) else given.get("own_loss")
     return str(given)
+
+
+def loss_of(view: RunView) -> Loss:
+    """The loss of a run; methods without one measure squares."""
+    stored = ((view.info.get("model") or {}).get("parameters") or {}).get("loss", "gaussian")
+    if isinstance(stored, dict) and "own_loss" in stored:
+        raise DataError(
+            "A loss of the package is needed to forecast a run from the command line, but this one "
+            f"has {stored['own_loss']!r}. Load its model in Python and use model.forecast."
+        )
+    return from_dict(stored["loss"]) if isinstance(stored, dict) else get_loss(stored)
 
 
 def _added(sums: FloatArray, more: FloatArray) -> FloatArray:

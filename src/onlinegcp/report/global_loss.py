@@ -72,7 +72,7 @@ def measure_global(
         Called after every slice with the number of slices done and of all.
     """
     steps = StoredSteps(view.path)
-    n_steps = sum(1 for _ in steps) if view.factors else 0
+    n_steps = len(steps) if view.factors else 0
     unknown = np.full(n_steps, np.nan)
     if not n_steps:
         return GlobalLoss(unknown, "the warm start is not over")

@@ -9,10 +9,7 @@ import numpy as np
 from onlinegcp.drawing.profiles import matrix
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting import Forecast, forecast
-from onlinegcp.losses import Loss, get_loss
-from onlinegcp.losses.registry import from_dict
-from onlinegcp.report.digest import Digest
-from onlinegcp.runlog import RunView
+from onlinegcp.report.digest import Digest, loss_of
 
 # How far ahead a page looks, and its interval.
 _AHEAD = {"hourly": 48, "daily": 14, "weekly": 8, "monthly": 12, "quarterly": 8, "yearly": 5}
@@ -40,17 +37,6 @@ def outlook(digest: Digest) -> Forecast | None:
         return forecast(past, factors, loss, ahead, times=times, level=_LEVEL)
     except DataError:
         return None
-
-
-def loss_of(view: RunView) -> Loss:
-    """The loss of a run; methods without one measure squares."""
-    stored = ((view.info.get("model") or {}).get("parameters") or {}).get("loss", "gaussian")
-    if isinstance(stored, dict) and "own_loss" in stored:
-        raise DataError(
-            "A loss of the package is needed to forecast a run from the command line, but this one "
-            f"has {stored['own_loss']!r}. Load its model in Python and use model.forecast."
-        )
-    return from_dict(stored["loss"]) if isinstance(stored, dict) else get_loss(stored)
 
 
 def drawn(found: Forecast | None) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onlinegcp.drawing.profiles import ModeProfile, mode_profiles, scale
+from onlinegcp.drawing.profiles import ModeProfile, mode_profiles
 from onlinegcp.drawing.text import shown_modes
 from onlinegcp.report.changes import changes
 from onlinegcp.report.digest import Digest, as_digest, loss_name
@@ -142,7 +142,7 @@ def build_model(run: RunView | Digest, names: SteadyNames | None = None) -> Json
             "month": _columns(calendar.month),
             "hour": _columns(calendar.hour),
         },
-        "scale": _rounded(scale(digest.view.factors)) if digest.view.factors else [],
+        "scale": _rounded(digest.scale),
         "fit": {
             "unit": fit.unit,
             "figure": fit.figure,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onlinegcp.drawing.text import number, percent, plural, say_time
+from onlinegcp.drawing.text import noun_for, number, percent, plural, say_time
 from onlinegcp.report.changes import Change
 from onlinegcp.report.digest import Digest, loss_name
 from onlinegcp.report.fit import Fit, say_means
@@ -43,13 +43,10 @@ def summarize(
 
 def unit_of(digest: Digest) -> str:
     """What is counted, in the plural; "" where values are not counted."""
-    given = digest.view.info.get("unit")
-    if isinstance(given, str) and given:
-        return given
-    if not digest.traits.counts:
+    info = digest.view.info
+    if not digest.traits.counts and not info.get("unit"):
         return ""
-    value = (digest.view.info.get("events") or {}).get("value")
-    return value if isinstance(value, str) else "events"
+    return noun_for(info.get("unit"), (info.get("events") or {}).get("value"))
 
 
 def data(digest: Digest) -> str:

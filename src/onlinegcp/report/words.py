@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from onlinegcp.report.digest import Digest, as_digest
 from onlinegcp.runlog import RunView
 from onlinegcp.runlog.names import read_names
 
+# Characters a name may have before it is made of one label per mode.
+LONG = 48
 # A window that holds this share of a column is where the component lives.
 MOST = 0.65
 # A day or month this far above the others is worth a word.
@@ -28,9 +30,10 @@ CLEARLY = 1.15
 
 # Words for modes whose names say what they mean; any other mode is called by its name.
 _PREPOSITIONS = {
-    "from": "origin from source src pu pickup pickup_zone start sender pulocationid departure",
-    "to": "dest destination to target dst do dropoff dropoff_zone end receiver recipient arrival "
-    "dolocationid",
+    "from": "origin from source src pu pickup pickup_zone pu_zone start sender pulocationid "
+    "departure",
+    "to": "dest destination to target dst do dropoff dropoff_zone do_zone end receiver recipient "
+    "arrival dolocationid",
     "by": "carrier airline user operator vendor agent author driver company",
     "in": "area district region city country zone place location community beat ward state county "
     "neighbourhood neighborhood community_area",
@@ -140,21 +143,25 @@ def in_words(
     first = [k for k, mode in enumerate(modes) if mode.kind in ("hour", "weekday", "month")]
     order = first + [k for k in range(len(modes)) if k not in first]
     parts: dict[int, list[str]] = {}
+    plain = _speaking(modes)
     for r in np.argsort(-share, kind="stable"):
         r = int(r)
         others = [_others(mode.shares, share, r) for mode in modes]
-        spoken = [_mode_words(mode, r, others[k]) for k, mode in enumerate(modes)]
+        spoken = [_mode_words(mode, r, others[k], k in plain) for k, mode in enumerate(modes)]
         far = [_distance(mode.shares[:, r], others[k]) for k, mode in enumerate(modes)]
-        told = [k for k in order if spoken[k][0]]
+        told = [k for k in order if spoken[k].short]
         best = sorted(told, key=lambda k: -far[k])
         # What all have in common tells nobody apart.
         best = [k for k in best if far[k] >= 0.1 * far[best[0]]] or best[:1]
-        parts[r] = [spoken[k][0] for k in order if k in best[:2]]
-        spare = [spoken[k][0] for k in (*best[2:], *told) if spoken[k][0] not in parts[r]]
+        chosen = [spoken[k] for k in order if k in best[:2]]
+        parts[r] = [words.short for words in chosen]
+        if len(" · ".join(parts[r])) > LONG:
+            parts[r] = [words.shortest for words in chosen]
+        spare = [spoken[k].short for k in (*best[2:], *told) if spoken[k] not in chosen]
         # Two patterns must not be called alike while there is something to tell them apart.
         while spare and any(parts[r] == parts[q] for q in parts if q != r):
             parts[r] = [*parts[r], spare.pop(0)]
-        long = [spoken[k][1] for k in order if spoken[k][1]]
+        long = [spoken[k].long for k in order if spoken[k].long]
         when = calendar_words(calendar, r) + list(lives[r])
         headline = _capital(" · ".join(parts[r])) or "A bit of everything"
         sentence = _capital(", ".join(long)) or "Spread evenly over every mode"
@@ -218,19 +225,41 @@ def _month_of(time: Any) -> str:
     return str(time) if moment is None else f"{MONTHS[moment.month - 1]} {moment.year}"
 
 
-def _mode_words(mode: ModeProfile, r: int, usual: FloatArray) -> tuple[str, str]:
+class _Words(NamedTuple):
     """The short and the long way to say where a component lives along a mode; "" for all over."""
+
+    short: str = ""
+    long: str = ""
+    shortest: str = ""
+
+
+def _mode_words(mode: ModeProfile, r: int, usual: FloatArray, plain: bool) -> _Words:
     column = mode.shares[:, r]
     if not np.abs(column).sum() or len(column) == 1:
-        return "", ""
+        return _Words()
     if mode.kind == "hour":
-        return _hours(np.abs(column), mode.labels, usual)
+        short, long = _hours(np.abs(column), mode.labels, usual)
+        return _Words(short, long, short)
     if mode.kind in ("weekday", "month", "ordered"):
-        return _window(mode, np.abs(column))
-    return _categories(mode, column, usual)
+        short, long = _window(mode, np.abs(column))
+        return _Words(short, long, short)
+    return _categories(mode, column, usual, plain)
 
 
-def _categories(mode: ModeProfile, column: FloatArray, others: FloatArray) -> tuple[str, str]:
+def _speaking(modes: Sequence[ModeProfile]) -> set[int]:
+    """Modes whose labels are words that no other mode has: names need not say which mode it is."""
+    found = set()
+    for k, mode in enumerate(modes):
+        letters = [sum(map(str.isalpha, label)) for label in mode.labels[:1000]]
+        if mode.kind != "category" or not letters or np.median(letters) < 4:
+            continue
+        others = {label for j, other in enumerate(modes) if j != k for label in other.labels}
+        if others.isdisjoint(mode.labels):
+            found.add(k)
+    return found
+
+
+def _categories(mode: ModeProfile, column: FloatArray, others: FloatArray, plain: bool) -> _Words:
     size = np.abs(column)
     # What the other components have as well says less about this one.
     lift = np.log(np.maximum(size, 1e-12) / others)
@@ -245,7 +274,7 @@ def _categories(mode: ModeProfile, column: FloatArray, others: FloatArray) -> tu
     # Worth naming: a fair share of the component, or far more than their number would explain.
     few = held < 0.15 and held < 4 * len(order) / len(size)
     if few or (present > 3 and held < 1.25 * len(order) / present):
-        return "", ""
+        return _Words()
     # The most telling ones make the name, the largest lead the sentence.
     kept = sorted(order[:2], key=lambda i: -size[i])
     order = order[np.argsort(-size[order], kind="stable")]
@@ -253,15 +282,19 @@ def _categories(mode: ModeProfile, column: FloatArray, others: FloatArray) -> tu
     brief = {i: name if len(name) <= 22 else f"{name[:21]}…" for i, name in names.items()}
     if column.min() < 0 < column.max():
         sign = {i: "more" if column[i] > 0 else "less" for i in names}
-        short = and_list([f"{sign[i]} {brief[i]}" for i in kept])
+        short = [f"{sign[i]} {brief[i]}" for i in kept]
         long = and_list([f"{sign[i]} {name}" for i, name in names.items()])
-        return f"{mode.name} {short}", f"{mode.name} {long}"
-    lead = _BY_NAME.get(mode.name.lower(), mode.name)
+        lead = "" if plain else f"{mode.name} "
+        return _Words(f"{lead}{and_list(short)}", f"{mode.name} {long}", f"{lead}{short[0]}")
+    said = _BY_NAME.get(mode.name.lower(), mode.name)
+    lead = "" if plain and said == mode.name else f"{said} "
     if size[order[0]] > 0.85:
         only = int(order[0])
-        return f"{lead} {brief[only]}", f"almost only {lead} {names[only]}"
+        short = [f"{lead}{brief[only]}"]
+        return _Words(short[0], f"almost only {said} {names[only]}", short[0])
     told = [f"{name} ({percent(size[i])})" for i, name in names.items()]
-    return f"{lead} {and_list([brief[i] for i in kept])}", f"{lead} {and_list(told)}"
+    short = [brief[i] for i in kept]
+    return _Words(f"{lead}{and_list(short)}", f"{said} {and_list(told)}", f"{lead}{short[0]}")
 
 
 def _hours(column: FloatArray, labels: Sequence[str], usual: FloatArray) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onlinegcp import __version__
-from onlinegcp.drawing.text import interval_of
+from onlinegcp.drawing.text import interval_of, noun_for
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.losses import Loss
 from onlinegcp.streaming import METHODS, SGD, StreamingModel
@@ -52,12 +52,11 @@ def event_settings(events: Mapping[str, Any]) -> dict[str, Any]:
 def spoken(info: Mapping[str, Any]) -> dict[str, Any]:
     """How slices of a run are judged and spoken of, as `score_slice` takes it."""
     options, events = info["anomaly"], info.get("events") or {}
-    value = events.get("value")
     return {
         "level": options["level"],
         "top": options["top"],
         "modes": info["modes"],
-        "noun": info.get("unit") or (value if isinstance(value, str) else "events"),
+        "noun": noun_for(info.get("unit"), events.get("value")),
         "interval": interval_of(events.get("every")),
     }
 
