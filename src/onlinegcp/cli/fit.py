@@ -34,6 +34,7 @@ def fit(
     level: Number = 0.01,
     season: Whole | None = None,
     holidays: str | None = None,
+    unit: str | None = None,
     hold_flagged: Flag = False,
     fail_on_alarm: Flag = False,
     on_alarm: str | None = None,
@@ -69,6 +70,8 @@ def fit(
         what is found in the data; 1 for none.
     holidays
         Country whose holidays are days of their own, such as US or DE-BY (onlinegcp[holidays]).
+    unit
+        What is counted, in the plural, such as deaths, for sentences and pages.
     hold_flagged
         Learn the odd rows of flagged slices as they usually are.
     fail_on_alarm
@@ -127,6 +130,7 @@ def fit(
             modes=stream.mode_names,
             events=settings,
             command=["onlinegcp", *map(redacted, words)],
+            unit=unit,
             level=level,
             period=season or SEASONS.get(str(table.every)),
             holidays=holidays,
