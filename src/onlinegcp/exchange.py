@@ -172,8 +172,8 @@ class Exchange(ABC):
     def to_dataframe(self, library: Literal["polars", "pandas"] = "polars") -> Any:
         """A tidy table: one row per entry of a factor matrix.
 
-        Columns: mode, mode_name and label (null where there are no names), index, component (counted
-        from 1, as everywhere a person reads it), weight, value.
+        Columns: mode, mode_name and label (null where there are no names), index, component
+        (counted from 1, as everywhere a person reads it), weight, value.
 
         Parameters
         ----------
