@@ -44,11 +44,14 @@ def anomalies(
         As JSON, with all that is known about each slice.
     """
     from onlinegcp.cli.terminal import say, say_json, say_table
+    from onlinegcp.drawing.text import interval_of
     from onlinegcp.runlog import anomaly_of, read_run
 
+    view = read_run(run)
+    interval = interval_of((view.info.get("events") or {}).get("every"))
     steps = [
         step
-        for step in read_run(run).steps
+        for step in view.steps
         if (since is None or str(step["time"]) >= since)
         and (until is None or str(step["time"]) < until)
     ]
@@ -64,7 +67,7 @@ def anomalies(
         say(f"{len(flagged)} of {len(scored)} scored slices {verb} flagged.")
         if chosen:
             headings = ["slice", "time", "p", "severity", "what happened"]
-            say_table(headings, map(_texts, chosen), right="r r")
+            say_table(headings, [_texts(step, interval) for step in chosen], right="r r")
     return Exit.ALARM if flagged and fail_on_alarm else Exit.DONE
 
 
@@ -90,15 +93,17 @@ def _row(step: Step) -> dict[str, Any]:
     }
 
 
-def _texts(step: Step) -> list[str]:
+def _texts(step: Step, interval: str) -> list[str]:
+    from onlinegcp.drawing.text import say_time
+    from onlinegcp.report.sentences import said
     from onlinegcp.runlog import anomaly_of
-    from onlinegcp.runlog.told import score, sentence
+    from onlinegcp.runlog.told import score
 
     held = " (odd rows held)" if step["held"] else ""
     return [
         str(step["number"]),
-        str(step["time"]),
+        say_time(step["time"], interval),
         f"{10.0 ** -score(step):.1e}",
         anomaly_of(step).get("severity") or "",
-        sentence(step) + held,
+        said(step) + held,
     ]

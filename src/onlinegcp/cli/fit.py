@@ -34,6 +34,7 @@ def fit(
     level: Number = 0.01,
     season: Whole | None = None,
     holidays: str | None = None,
+    unit: str | None = None,
     hold_flagged: Flag = False,
     fail_on_alarm: Flag = False,
     on_alarm: str | None = None,
@@ -69,6 +70,8 @@ def fit(
         what is found in the data; 1 for none.
     holidays
         Country whose holidays are days of their own, such as US or DE-BY (onlinegcp[holidays]).
+    unit
+        What is counted, in the plural, such as deaths, for sentences and pages.
     hold_flagged
         Learn the odd rows of flagged slices as they usually are.
     fail_on_alarm
@@ -84,6 +87,7 @@ def fit(
     quiet
         Say nothing unless it fails.
     """
+    from onlinegcp.cli.ahead import compiling_ahead
     from onlinegcp.cli.learning import learn
     from onlinegcp.cli.planned import as_json, extra_words, plan_of, tell, with_plan
     from onlinegcp.cli.terminal import note, say, say_json
@@ -118,18 +122,22 @@ def fit(
         **table.of_the_source(),
         close_last=not (keep_open or STANDARD_INPUT in sources),
     )
-    with Run.create(
-        output,
-        chosen,
-        modes=stream.mode_names,
-        events=settings,
-        command=["onlinegcp", *map(redacted, words)],
-        level=level,
-        period=season or SEASONS.get(str(table.every)),
-        holidays=holidays,
-        hold_flagged=hold_flagged,
-        overwrite=overwrite,
-    ) as run:
+    with (
+        compiling_ahead(chosen.loss_.name),
+        Run.create(
+            output,
+            chosen,
+            modes=stream.mode_names,
+            events=settings,
+            command=["onlinegcp", *map(redacted, words)],
+            unit=unit,
+            level=level,
+            period=season or SEASONS.get(str(table.every)),
+            holidays=holidays,
+            hold_flagged=hold_flagged,
+            overwrite=overwrite,
+        ) as run,
+    ):
         outcome = learn(
             run,
             stream,

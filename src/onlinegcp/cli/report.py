@@ -40,7 +40,7 @@ def report(
 
     from onlinegcp.cli.terminal import Bar, note, say, say_json
     from onlinegcp.report import make_report
-    from onlinegcp.report.fit import divisor, say_means
+    from onlinegcp.report.fit import say_means
 
     with Bar(quiet=quiet or json, what="global loss") as bar:
 
@@ -51,13 +51,13 @@ def report(
         made = make_report(run, global_loss=global_, progress=tell)
     path = made.write(output)
     if json:
-        unit = divisor(made.view)[0]
-        losses = {"per": unit, **made.mean_losses}
+        losses = {"per": made.digest.unit, **made.mean_losses}
         say_json({"report": path, "mean_loss": losses, "no_global_loss": made.missing or None})
     else:
         say(escape(str(path)))
         if not quiet:
-            for text in (say_means(made.view), made.missing and f"No global loss: {made.missing}"):
+            why = made.missing and f"No global loss: {made.missing}"
+            for text in (say_means(made.digest), why):
                 if text:
                     note(f"{text}.")
     if open:

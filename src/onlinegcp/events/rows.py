@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
+from onlinegcp.events.cut_off import Edges
 from onlinegcp.events.modes import Mode, numbers_of
 from onlinegcp.events.tables import Block
 from onlinegcp.events.time_bins import TimeBins
@@ -105,6 +106,7 @@ class RowReader:
         }
         self.since, self.until, self._nulls = since, until, nulls
         self._last_key: int | None = None
+        self.edges: Edges | None = None  # of the source, once a row of it has been read
         self.n_rows: int | None = None  # of the source, once it has been looked through
         columns = [time.name, *(mode.source for mode in modes)]
         self.columns = list(dict.fromkeys(columns if value is None else [*columns, value]))
@@ -152,6 +154,8 @@ class RowReader:
         inside = self._inside(ticks)
         good = valid if inside is None else inside if valid is None else inside & valid
         some = len(keys) > 0 if good is None else bool(good.any())
+        if some:
+            self._note(keys if good is None else keys[good], ticks if good is None else ticks[good])
         if valid is not None:
             if not some and self._last_key is None:
                 n_untimed = len(valid) - int(np.count_nonzero(valid))
@@ -195,6 +199,13 @@ class RowReader:
         if self.until is not None:
             inside &= ticks < self.bins.ticks(self.until, "until")
         return inside
+
+    def _note(self, keys: Ticks, ticks: Ticks) -> None:
+        if self.edges is None:
+            limits = {"since": self.since, "until": self.until}
+            known = {n: None if v is None else self.bins.ticks(v, n) for n, v in limits.items()}
+            self.edges = Edges(self.bins, **known)
+        self.edges.saw(keys, ticks)
 
     def _identify(self, mode: Mode, block: Block, ticks: Ticks) -> Ids:
         column: pl.Series = block.frame[mode.source]

@@ -63,6 +63,8 @@ class EventStream:
     n_outside, n_again, n_read, n_rows : int or None
         Rows of this source: dropped because of `since` and `until`, read and learned before, passed
         so far, and in all, None if it was not looked through.
+    partial : bool
+        Whether the slice handed out last was cut off: the source ends, or begins, within its bin.
     source : dict
         What it reads, so that it can be read again: `kind` ("files", "table", "live", "database" or
         "log"), `files`, and the `options` that belong to this source alone.
@@ -73,6 +75,7 @@ class EventStream:
         self.mode_names = tuple(mode.name for mode in reader.modes)
         self.n_slices = self.n_events = self.n_late = self.n_null = self.n_outside = 0
         self.n_read = self.n_again = 0
+        self.partial = False
         self.source: dict[str, Any] = {}
         self._closed: int | None = None  # key of the last bin handed out or passed over
         self._seen: int | None = None  # rows up to this bin are passed over in silence
@@ -393,6 +396,7 @@ class EventStream:
         if self._options.empty == "skip" or not all(self.shape) or self._closed is None:
             return None
         self.n_slices += 1
+        self.partial = False
         time = self._reader.bins.time(self._closed)
         return Slice([], [], self.shape, time=time, unlisted=self._options.empty)
 
@@ -400,6 +404,8 @@ class EventStream:
         """The slice of the open bin."""
         assert self._open is not None
         (self._closed, cells), self._open = self._open, None
+        edges = self._reader.edges
+        self.partial = edges is not None and edges.cut_at_start(self._closed)
         self._count_late(self._closed)
         self.n_events += cells.n_events
         self.n_null += cells.n_null
@@ -474,6 +480,10 @@ def _run(stream: EventStream) -> Iterator[Slice]:
         and stream._options.close_last
         and (x := stream._close()) is not None
     ):
+        # What a database or a log holds later would tell another story after an interruption.
+        edges = stream._reader.edges if stream.source.get("kind") in ("files", "table") else None
+        if edges is not None and stream._closed is not None:
+            stream.partial |= edges.cut_at_end(stream._closed)
         yield x
     stream._end_passing()
     stream._count_late()

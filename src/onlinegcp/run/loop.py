@@ -33,11 +33,12 @@ from onlinegcp.run.checkpoint import (
     write_checkpoint,
 )
 from onlinegcp.run.disk import DiskSync
-from onlinegcp.run.lines import learned_line, warm_lines, written
+from onlinegcp.run.lines import learned_line, unseen, warm_lines, written
 from onlinegcp.run.progress import Progress
 from onlinegcp.run.scoring import score_table
-from onlinegcp.run.settings import event_settings, model_settings
-from onlinegcp.run.sources import Source, describe, note
+from onlinegcp.run.settings import event_settings, model_settings, spoken
+from onlinegcp.run.sources import describe, note
+from onlinegcp.runlog.sources import Source
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming import StreamingModel
 
@@ -128,6 +129,7 @@ class Run:
         labels: Sequence[Sequence[object]] | None = None,
         events: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
+        unit: str | None = None,
         level: float = 0.01,
         top: int = 10,
         period: int | None = None,
@@ -151,6 +153,8 @@ class Run:
             Settings of `from_events`, without the source, kept for `stream`.
         command
             How the run was started, kept for the report.
+        unit
+            What is counted, in the plural, such as "deaths"; by default the value, or "events".
         level
             Share of ordinary slices that may be flagged.
         top
@@ -180,6 +184,7 @@ class Run:
             "events": None if events is None else event_settings(events),
             "anomaly": making.anomaly_options(level, top, period, holidays, hold_flagged, model),
             "command": None if command is None else list(command),
+            "unit": making.checked_unit(unit),
         }
         point = Checkpoint(model, AnomalyTracker(period, holidays))
         if labels is not None:
@@ -277,6 +282,7 @@ class Run:
         progress: Callable[[Progress], object] | None = None,
         hold_flagged: bool | None = None,
         stop: Callable[[], bool] | None = None,
+        command: Sequence[str] | None = None,
     ) -> int:
         """Learn every slice of a stream, keeping the directory up to date.
 
@@ -291,6 +297,8 @@ class Run:
             Whether the odd rows of flagged slices are held; as the run was made by default.
         stop
             Asked after every slice whether to leave it at that.
+        command
+            How this was asked for, kept for the report.
 
         Returns
         -------
@@ -300,7 +308,7 @@ class Run:
         self._check_usable()
         hold = self.info["anomaly"]["hold_flagged"] if hold_flagged is None else hold_flagged
         events = stream if isinstance(stream, EventStream) else None
-        self._source = describe(stream, self.n_steps + self.warming_up)
+        self._source = describe(stream, self.n_steps + self.warming_up, command)
         try:
             return self._learn(stream, events, progress, hold, stop)
         except DataError as error:
@@ -329,7 +337,7 @@ class Run:
                 if events is not None:
                     self._point.labels = events.labels
                 try:
-                    lines = self._advance(x, hold)
+                    lines = self._advance(x, hold, events is not None and events.partial)
                 except BaseException:
                     self._point.labels = kept
                     raise
@@ -360,9 +368,8 @@ class Run:
 
     def score_events(self, source: Any, **options: Any) -> Any:
         """Score every event of a table by what the run has seen; see `run.scoring`."""
-        return score_table(
-            source, self.info, self._point.labels, self._point.tracker, self.model, **options
-        )
+        point = self._point
+        return score_table(source, self.info, point.labels, point.tracker, self.model, **options)
 
     @property
     def warming_up(self) -> int:
@@ -385,11 +392,11 @@ class Run:
                 last = None
             yield x
 
-    def _advance(self, x: Slice, hold: bool) -> list[runlog.Step]:
+    def _advance(self, x: Slice, hold: bool, partial: bool) -> list[runlog.Step]:
         """Score and learn one slice; its line, or none or many around the end of the warm start."""
         start = time.perf_counter()
         try:
-            lines = self._lines(x, hold)
+            lines = self._lines(x, hold, partial)
         except DataError as error:
             cell, labels = getattr(error, "cell", None), self._point.labels
             named = "" if x.time is None else f"In the slice of {written(x.time)}: "
@@ -403,7 +410,7 @@ class Run:
         seconds = time.perf_counter() - start
         return [{**line, "seconds": round(seconds / len(lines), 6)} for line in lines]
 
-    def _lines(self, x: Slice, hold: bool) -> list[runlog.Step]:
+    def _lines(self, x: Slice, hold: bool, partial: bool) -> list[runlog.Step]:
         model, number = self.model, self.n_steps + 1
         buffer = _buffer(model)
         if buffer is not None:
@@ -414,18 +421,14 @@ class Run:
             if model.init is None:
                 return warm_lines([*buffer, x], number, model)
             return [learned_line(x, number, model, None, None)]
-        options, events = self.info["anomaly"], self.info.get("events") or {}
-        anomaly = score_slice(
-            model,
-            x,
-            self._point.labels,
-            history=self._point.tracker,
-            level=options["level"],
-            top=options["top"],
-            modes=self.info["modes"],
-            noun=events.get("value") or "events",
-        )
         old = model.factors_
+        if partial:  # half a day is no collapse: it is learned, and not judged
+            model.partial_fit([x])
+            self._point.tracker.update_unscored(unseen(x), counted=is_counted(model.loss_))
+            return [{**learned_line(x, number, model, old, None), "partial": True}]
+        anomaly = score_slice(
+            model, x, self._point.labels, history=self._point.tracker, **spoken(self.info)
+        )
         learned = held_back(x, anomaly) if hold and anomaly.flagged else x
         model.partial_fit([learned])
         line = learned_line(x, number, model, old, anomaly.to_json(), held=learned is not x)
