@@ -75,6 +75,11 @@ class Lock:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
+    @property
+    def handle(self) -> int | None:
+        """What holds the lock; a process that is given it holds it, too, until it ends."""
+        return self._handle
+
     def release(self) -> None:
         """Give the lock back; the file stays, because removing it would race with the next."""
         if self._handle is not None:
