@@ -1,9 +1,5 @@
-"""Many small streams, one per customer, machine or shop: independent models in one directory."""
+"""Many small streams, one per customer, machine or shop: independent models in one directory.
 
-from __future__ import annotations
-
-from onlinegcp.many.files import is_many
-from onlinegcp.many.learning import News
-from onlinegcp.many.streams import ManyStreams, fit_many
-
-__all__ = ["ManyStreams", "News", "fit_many", "is_many"]
+`files` says how it is laid out, `reading` reads it without a model, and `streams` makes and fills
+it: one process groups the rows, the others (`worker`) learn a shard at a time (`learning`).
+"""

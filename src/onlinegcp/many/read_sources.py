@@ -13,10 +13,12 @@ from typing import Any
 
 from onlinegcp import runlog
 from onlinegcp.errors import StateError
-from onlinegcp.run.sources import SOURCES, Source
+from onlinegcp.runlog.verifying import SOURCES
 from onlinegcp.storage.appending import unreadable
 from onlinegcp.storage.atomic import replacing
 from onlinegcp.storage.sealed import unseal
+
+Source = dict[str, Any]
 
 
 def read_sources(folder: Path) -> list[Source]:

@@ -23,7 +23,7 @@ from onlinegcp.many.files import is_many, read_settings, shard_numbers, write_se
 from onlinegcp.many.learning import Job, News, Task
 from onlinegcp.many.pool import learn_shards, usable_cores
 from onlinegcp.many.read_sources import begin_source, end_source
-from onlinegcp.many.shard import shard_records
+from onlinegcp.many.shard_files import shard_records
 from onlinegcp.many.slice_files import write_slices
 from onlinegcp.run import making
 from onlinegcp.run.settings import OF_THE_SOURCE, event_settings, model_settings
