@@ -24,6 +24,8 @@ def anomalies(
 ) -> Exit:
     """List flagged slices, oddest first, with what happened in words.
 
+    Those of many streams (fit --by) are sorted together.
+
     Parameters
     ----------
     run
@@ -44,8 +46,22 @@ def anomalies(
         As JSON, with all that is known about each slice.
     """
     from onlinegcp.cli.terminal import say, say_json, say_table
+    from onlinegcp.many.files import is_many
     from onlinegcp.runlog import anomaly_of, read_run
 
+    if is_many(run):
+        from onlinegcp.cli.many import list_oddest
+
+        return list_oddest(
+            run,
+            top=top,
+            all=all,
+            since=since,
+            until=until,
+            by_time=by_time,
+            fail_on_alarm=fail_on_alarm,
+            as_json=json,
+        )
     steps = [
         step
         for step in read_run(run).steps
@@ -58,13 +74,13 @@ def anomalies(
     if by_time:
         chosen.sort(key=lambda step: step["number"])
     if json:
-        say_json([_row(step) for step in chosen])
+        say_json([row_of(step) for step in chosen])
     else:
         verb = "was" if len(flagged) == 1 else "were"
         say(f"{len(flagged)} of {len(scored)} scored slices {verb} flagged.")
         if chosen:
             headings = ["slice", "time", "p", "severity", "what happened"]
-            say_table(headings, map(_texts, chosen), right="r r")
+            say_table(headings, map(texts_of, chosen), right="r r")
     return Exit.ALARM if flagged and fail_on_alarm else Exit.DONE
 
 
@@ -75,7 +91,8 @@ def oddest(steps: list[Step], top: int) -> list[Step]:
     return sorted(steps, key=lambda step: -score(step))[:top]
 
 
-def _row(step: Step) -> dict[str, Any]:
+def row_of(step: Step) -> dict[str, Any]:
+    """A slice for programs."""
     from onlinegcp.runlog import anomaly_of
     from onlinegcp.runlog.told import score
 
@@ -90,7 +107,8 @@ def _row(step: Step) -> dict[str, Any]:
     }
 
 
-def _texts(step: Step) -> list[str]:
+def texts_of(step: Step) -> list[str]:
+    """A slice as a row of a table."""
     from onlinegcp.runlog import anomaly_of
     from onlinegcp.runlog.told import score, sentence
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from onlinegcp.runlog import RunView
+    from onlinegcp.runlog import RunView, Step
 
-What = Literal["factors", "activations", "anomalies", "cells", "ktensor"]
+What = Literal["factors", "activations", "anomalies", "cells", "ktensor", "streams", "run"]
 _OF_A_CELL = ("observed", "expected", "low", "high", "p")
-_TABLES = (".csv", ".parquet", ".jsonl")
+TABLES = (".csv", ".parquet", ".jsonl")
 
 
 def export(
-    run: str, what: What, *, output: Annotated[str, Parameter(name=["--output", "-o"])]
+    run: str,
+    what: What,
+    *,
+    output: Annotated[str, Parameter(name=["--output", "-o"])],
+    stream: str | None = None,
 ) -> None:
     """Write what a run has learned to a file; its ending says how.
 
@@ -29,20 +33,42 @@ def export(
         factors: one row per mode, label and component. activations: one row per slice and
         component. anomalies: one row per scored slice. cells: one
         row per label, or pair of labels, that stood out; those of other modes are empty.
-        ktensor: the model of the newest slice, for KTensor.load.
+        ktensor: the model of the newest slice, for KTensor.load. Of many streams (fit --by):
+        streams: one row per stream. run: one of them as a run directory of its own.
     output
         The file: .csv, .parquet or .jsonl for a table, .npz for arrays.
+    stream
+        Which of many streams; tables hold all of them by default.
     """
     from rich.markup import escape
 
-    from onlinegcp.cli.components import check_learned
     from onlinegcp.cli.terminal import say
+    from onlinegcp.errors import DataError
+    from onlinegcp.many.files import is_many
+
+    if is_many(run):
+        from onlinegcp.cli.export_many import export_many
+
+        export_many(run, what, Path(output), stream)
+    elif stream is not None or what in ("streams", "run"):
+        asked = "--stream was" if stream is not None else f"{what} were"
+        raise DataError(
+            f"many streams (fit --by) are needed for that, but {asked} asked of {run}, which holds "
+            "one. Leave it out."
+        )
+    else:
+        export_one(run, what, Path(output))
+    say(escape(output))
+
+
+def export_one(run: str | Path, what: What, target: Path) -> None:
+    """Write what a run of one stream has learned."""
+    from onlinegcp.cli.components import check_learned
     from onlinegcp.errors import DataError
     from onlinegcp.runlog import read_run
 
     view = read_run(run)
-    target = Path(output)
-    endings = (".npz",) if what == "ktensor" else (*_TABLES, ".npz")
+    endings = (".npz",) if what == "ktensor" else (*TABLES, ".npz")
     if target.suffix not in endings:
         raise DataError(
             f"the file must end in {' or '.join(endings)} to hold {what}, but is called "
@@ -57,27 +83,38 @@ def export(
     elif target.suffix == ".npz":
         _write_arrays(target, _arrays(view, what))
     else:
-        _write_table(target, _rows(view, what))
-    say(escape(str(target)))
+        write_table(target, _rows(view, what))
 
 
 def _rows(view: RunView, what: What) -> list[dict[str, Any]]:
     if what == "factors":
-        return [
-            {"mode": mode, "label": label, "component": r + 1, "value": float(value)}
-            for mode, names, factor in zip(view.modes, view.labels, view.factors, strict=True)
-            for label, row in zip(names, factor, strict=True)
-            for r, value in enumerate(row)
-        ]
+        return factor_rows(view.modes, view.labels, view.factors)
+    return step_rows(view.steps, view.modes, what)
+
+
+def factor_rows(
+    modes: Sequence[str], labels: Sequence[Sequence[str]], factors: Sequence[Any]
+) -> list[dict[str, Any]]:
+    """One row per mode, label and component."""
+    return [
+        {"mode": mode, "label": label, "component": r + 1, "value": float(value)}
+        for mode, names, factor in zip(modes, labels, factors, strict=True)
+        for label, row in zip(names, factor, strict=True)
+        for r, value in enumerate(row)
+    ]
+
+
+def step_rows(steps: Iterable[Step], modes: Sequence[str], what: What) -> list[dict[str, Any]]:
+    """Rows for slices: activations, anomalies or cells."""
     if what == "activations":
         return [
             {"slice": step["number"], "time": step["time"], "component": r + 1, "weight": weight}
-            for step in view.steps
+            for step in steps
             for r, weight in enumerate(step["weights"])
         ]
     from onlinegcp.runlog import anomaly_of
 
-    scored = [step for step in view.steps if step.get("anomaly")]
+    scored = [step for step in steps if step.get("anomaly")]
     if what == "anomalies":
         names = (
             *("p", "z", "score", "volume_p", "volume_z", "expected_total", "flagged", "kind"),
@@ -90,7 +127,7 @@ def _rows(view: RunView, what: What) -> list[dict[str, Any]]:
             }
             for step in scored
         ]
-    columns = _apart(view.modes, ("slice", "time", *_OF_A_CELL))
+    columns = _apart(modes, ("stream", "slice", "time", *_OF_A_CELL))
     return [
         {
             "slice": step["number"],
@@ -169,7 +206,8 @@ def _write_arrays(target: Path, arrays: dict[str, Any]) -> None:
         np.savez(file, **arrays)  # NumPy before 2.2 would take allow_pickle for an array
 
 
-def _write_table(target: Path, rows: list[dict[str, Any]]) -> None:
+def write_table(target: Path, rows: list[dict[str, Any]]) -> None:
+    """Rows as a file; its ending says how."""
     import polars as pl
 
     from onlinegcp.storage.atomic import replacing

@@ -144,6 +144,31 @@ def steps_of(path: PathLike, stream: str) -> Iterator[runlog.Step]:
             yield parsed(line, folder, shard)
 
 
+def all_steps(path: PathLike) -> Iterator[runlog.Step]:
+    """The lines of all streams, those of one shard after those of another."""
+    folder = Path(path)
+    read_settings(folder)
+    for number, line in _lines(folder):
+        yield parsed(line, folder, number)
+
+
+def factors_of(path: PathLike) -> Iterator[tuple[str, list[Any], list[list[str]]]]:
+    """Name, factors and labels of every stream that has learned some."""
+    folder = Path(path)
+    read_settings(folder)
+    for number in shard_numbers(folder):
+        arrays, record = read_archive(shard_files(folder, number)[0], SHARD_KIND)
+        for k, stored in enumerate(record["streams"]):
+            factors: list[Any] = []
+            while (name := f"{k}/factor.{len(factors)}") in arrays:
+                factors.append(arrays[name])
+            names = stored["labels"] or [range(len(factor)) for factor in factors]
+            if factors:
+                pairs = zip(names, factors, strict=True)
+                labels = [list(map(str, of))[: len(factor)] for of, factor in pairs]
+                yield stored["stream"], factors, labels
+
+
 def shard_of(folder: Path, stream: str) -> int:
     """The shard that holds a stream."""
     names = []

@@ -50,6 +50,8 @@ class ManyStreams:
         The directory.
     info : dict
         Settings of all streams.
+    busy : bool
+        Whether streams are being learned, rather than their rows read.
 
     Examples
     --------
@@ -70,6 +72,7 @@ class ManyStreams:
 
     def __init__(self, path: Path, info: dict[str, Any], loss: Loss | None = None) -> None:
         self.path, self.info = path, info
+        self.busy = False
         self._loss = loss
         self._lock: runlog.Lock | None = None
         self._begun = self._overwrite = False
@@ -257,6 +260,7 @@ class ManyStreams:
             else:
                 work = self._of_rows(source, folder, options, news)
             self._begin(work)
+            self.busy = True
             try:
                 begin_source(self.path, work.source, abandon=abandon)
                 stopped = stop or (lambda: False)
@@ -274,6 +278,8 @@ class ManyStreams:
             except BaseException:
                 self._undo()
                 raise
+            finally:
+                self.busy = False
             self._settle()
         return news
 

@@ -35,17 +35,17 @@ def render(payload: dict[str, Any] | None, *, title: str, scripts: Sequence[str]
     scripts
         Further modules, run after the page's own.
     """
-    code = bundle([*map(_static, _SCRIPTS), *scripts])
+    code = bundle([*map(static_text, _SCRIPTS), *scripts])
     parts = {
         "policy": html.escape(_policy([code])),
         "version": __version__,
         "title": html.escape(title),
-        "css": _static("page.css"),
+        "css": static_text("page.css"),
         "noscript": _plain_summary(payload),
         "payload": embed(payload),
         "js": code,
     }
-    page = _static("page.html")
+    page = static_text("page.html")
     pieces = page.split("{{")
     out = [pieces[0]]
     # In one pass, so that nothing in the data can be taken for a placeholder.
@@ -104,5 +104,6 @@ def _plain_summary(payload: dict[str, Any] | None) -> str:
 
 
 @cache
-def _static(name: str) -> str:
+def static_text(name: str) -> str:
+    """A file of the page."""
     return resources.files("onlinegcp.report").joinpath("static", name).read_text("utf-8")
