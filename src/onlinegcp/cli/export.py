@@ -45,12 +45,14 @@ def export(
     from onlinegcp.cli.terminal import say
     from onlinegcp.errors import DataError
     from onlinegcp.many.files import is_many
+    from onlinegcp.runlog import read_run_json
 
     if is_many(run):
         from onlinegcp.cli.export_many import export_many
 
         export_many(run, what, Path(output), stream)
     elif stream is not None or what in ("streams", "run"):
+        read_run_json(run)  # which may be the greater problem
         asked = "--stream was" if stream is not None else f"{what} were"
         raise DataError(
             f"many streams (fit --by) are needed for that, but {asked} asked of {run}, which holds "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +117,8 @@ def _tell(many: ManyStreams, outcome: dict[str, Any]) -> None:
     )
     if outcome["newest"]:
         found = outcome["newest"]
-        say(f"[b]{len(found):,}[/b] streams were flagged at {found[0]['time']}:")
+        noun = "stream was" if len(found) == 1 else "streams were"
+        say(f"[b]{len(found):,}[/b] {noun} flagged at {found[0]['time']}, the last time any was:")
         rows = [
             [one["stream"], one["severity"] or "", one["sentence"] or ""] for one in found[:SHOWN]
         ]
@@ -224,6 +225,15 @@ def stream_rows(run: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-row["flagged"], -(row["oddest_score"] or 0.0)))
 
 
+def oddest_text(row: Mapping[str, Any]) -> str:
+    """What is most worth saying about a stream."""
+    if row["problem"]:
+        return f"STOPPED: {row['problem']}"
+    if row["warming_up"]:
+        return f"{row['warming_up']} slices wait for the warm start to be over"
+    return str(row["oddest"] or "")
+
+
 def show_streams(run: str, top: int = 20) -> None:
     """The streams with most alarms, as a table."""
     rows = stream_rows(run)
@@ -237,7 +247,7 @@ def show_streams(run: str, top: int = 20) -> None:
                 f"{row['flagged']:,}",
                 row["labels"] or "",
                 str(row["last"]),
-                f"STOPPED: {row['problem']}" if row["problem"] else row["oddest"] or "",
+                oddest_text(row),
             ]
             for row in rows[:top]
         ),

@@ -43,6 +43,7 @@ def report(
     """
     from onlinegcp.errors import DataError
     from onlinegcp.many.files import is_many
+    from onlinegcp.runlog import read_run_json
 
     if is_many(run) and stream is None:
         path = _overview(run, output, as_json=json)
@@ -56,6 +57,7 @@ def report(
             one = take_out(run, stream, Path(folder) / f"{name}.run")
             path = _one(str(one), output or f"{name}.html", False, as_json=json, quiet=quiet)
     elif stream is not None:
+        read_run_json(run)  # which may be the greater problem
         raise DataError(f"{run} holds one stream, but --stream was given. Leave it out.")
     else:
         path = _one(run, output, global_, as_json=json, quiet=quiet)

@@ -17,7 +17,7 @@ from onlinegcp.events.stream import EventStream
 from onlinegcp.losses import Loss
 from onlinegcp.many.shard import Held, Shard
 from onlinegcp.many.slice_files import read_slices
-from onlinegcp.run.advancing import advance
+from onlinegcp.run.advancing import advance, collected
 from onlinegcp.run.checkpoint import with_vocabularies
 from onlinegcp.run.delivery import message_of
 from onlinegcp.slices import Slice
@@ -195,6 +195,8 @@ class _Learner:
         except DataError as error:
             held.problem = str(error)
             self._news.problems.append((label, held.problem))
+        finally:
+            held.account.warming_up = len(collected(point.model) or ())
 
     def _note(self, label: str, x: Slice, lines: list[Any]) -> None:
         news = self._news

@@ -24,6 +24,8 @@ class Account:
     ----------
     slices, scored, flagged
         How many.
+    warming_up
+        Slices that wait for the warm start to be over, and have no line yet.
     total
         Sum of all values.
     first, last
@@ -35,6 +37,7 @@ class Account:
     slices: int = 0
     scored: int = 0
     flagged: int = 0
+    warming_up: int = 0
     total: float = 0.0
     first: Any = None
     last: Any = None

@@ -33,6 +33,7 @@ from onlinegcp.streaming.options import check_whole
 
 # Streams of a shard at most; fewer where that would leave less than a few shards for every core.
 MOST, SHARDS_AT_LEAST = 32, 64
+PATIENCE = 3.0  # seconds: the processes of a run that was killed may still be ending
 Progress = Callable[[News], object]
 
 
@@ -161,7 +162,7 @@ class ManyStreams:
         many._begun = True
         if write:
             lock = runlog.Lock(folder)
-            lock.acquire()
+            lock.acquire(patience=PATIENCE)
             try:
                 if not shard_numbers(folder):
                     making.put_back(folder)  # replacing it was cut off

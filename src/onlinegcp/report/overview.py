@@ -141,7 +141,10 @@ def _alarm(step: Any) -> list[str]:
 
 
 def _stream(row: Mapping[str, Any]) -> list[str]:
-    told = f"Stopped: {row['problem']}" if row["problem"] else row["oddest"] or ""
+    waiting = f"{row['warming_up']} slices wait for the warm start to be over"
+    told = waiting if row["warming_up"] else row["oddest"] or ""
+    if row["problem"]:
+        told = f"Stopped: {row['problem']}"
     return [
         str(row["stream"]), f"{row['slices']:,}", f"{row['flagged']:,}", row["labels"] or "",
         str(row["last"]), told,
