@@ -34,7 +34,7 @@ def test_fit_and_update_are_one_command_each(tmp_path, table, run, capsys):
     days(table, 9, 12).write_parquet(tmp_path / "b.parquet")
     path = tmp_path / "shops.run"
     words = ["fit", str(tmp_path / "a.csv"), "--by", "customer", *OPTIONS, "-o", str(path)]
-    assert call([*words, "--jobs", "1"]) is Exit.DONE
+    assert call([*words, "--jobs", "1", "--season", "1"]) is Exit.DONE
     assert "27 slices of 3 streams" in capsys.readouterr().out
     words = ["update", str(path), str(tmp_path / "b.parquet"), "--jobs", "1", "--json"]
     assert call(words) is Exit.DONE
