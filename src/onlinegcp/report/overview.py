@@ -127,8 +127,8 @@ def _when(by_time: Mapping[Any, int]) -> str:
     )
     label = f"{_text(str(times[0]))} to {_text(str(times[-1]))}, at most {most:,}"
     return (
-        f'<svg class="bars" viewBox="0 0 {len(times)} 100" preserveAspectRatio="none" role="img" '
-        f'aria-label="{label}">{bars}</svg><p class="note">{label}</p>'
+        f'<svg class="bars" viewBox="0 0 {max(len(times), 60)} 100" preserveAspectRatio="none" '
+        f'role="img" aria-label="{label}">{bars}</svg><p class="note">{label}</p>'
     )
 
 
