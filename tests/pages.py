@@ -7,6 +7,8 @@
 - A comment ``<!-- not run: why -->`` right before a block says why it cannot be run here.
 
 In expected output ``...`` stands for anything, and white space is folded.
+
+``python tests/pages.py docs/tutorial.md`` writes what was printed into the page, where it differs.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +35,16 @@ _PIECE = re.compile(
     r"|^```(?P<kind>[\w{}-]*)\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
+
+# What is different each time a page is run: written as ... when outputs are written anew.
+_CHANGING = [
+    (re.compile(r"\bin [\d.]+ (ms|s|min)( \([\d.]+ slices/s\))?"), "in ... s"),
+    (re.compile(r"\d+ ms\b"), "... ms"),
+    (re.compile(r"/tmp/\S+"), "..."),
+]
+
+# What shows and what was printed, where in the page: told to whoever runs a page.
+Told = Callable[["Block", str, str], None]
 
 
 @dataclass
@@ -59,10 +74,18 @@ def blocks_of(page: Path) -> list[Block]:
     return found
 
 
-def run_page(page: Path, folder: Path) -> None:
-    """Run every block of a page; raises AssertionError where output differs."""
+def run_page(page: Path, folder: Path, told: Told | None = None) -> None:
+    """Run every block of a page; raises AssertionError where output differs, unless `told` is."""
     names: dict[str, object] = {"__name__": "__main__"}
     printed, before = "", Path.cwd()
+
+    def refuse(block: Block, wanted: str, found: str) -> None:
+        raise AssertionError(
+            f"{page.name}:{block.line} shows\n{wanted}\nbut this was printed:\n{found}\n"
+            f"If that is right, `python tests/pages.py {page.relative_to(ROOT)}` writes it there."
+        )
+
+    differs = told or refuse
     os.chdir(folder)
     try:
         for block in blocks_of(page):
@@ -71,11 +94,39 @@ def run_page(page: Path, folder: Path) -> None:
             elif block.kind in ("python", "setup"):
                 printed = _run_python(block, page, names)
             elif block.kind == "output":
-                _compare(block.code, printed, page, block.line)
+                _compare(block, block.code, printed, differs)
             elif block.kind in ("console", "sh"):
-                _run_shell(block, page)
+                _run_shell(block, page, differs)
     finally:
         os.chdir(before)
+
+
+def rewrite(page: Path) -> int:
+    """Write what the blocks of a page print into it; returns how many outputs were new."""
+    changes: list[tuple[Block, str, str]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        run_page(page, Path(folder), lambda *change: changes.append(change))
+    lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
+    text = "".join(lines)
+    for block, wanted, printed in reversed(changes):
+        for pattern, instead in _CHANGING:
+            printed = pattern.sub(instead, printed)
+        printed = "".join(map(_fitted, printed.strip("\n").splitlines()))
+        start = sum(map(len, lines[: block.line]))  # after the line of the fence
+        before, _, after = block.code.rpartition(wanted) if wanted else ("", "", "")
+        code = before + printed + after
+        text = text[:start] + code + text[start + len(block.code) :]
+        block.code = code
+    page.write_text(text, encoding="utf-8")
+    return len(changes)
+
+
+def _fitted(line: str) -> str:
+    """A line of a page; prose is broken as a narrow terminal would, tables are left alone."""
+    line = line.rstrip()
+    if len(line) > 96 and "   " not in line.strip() and "─" not in line:
+        line = textwrap.fill(line, 96, subsequent_indent="    ", break_on_hyphens=False)
+    return f"{line}\n"
 
 
 def _run_python(block: Block, page: Path, names: dict[str, object]) -> str:
@@ -93,14 +144,14 @@ def _run_python(block: Block, page: Path, names: dict[str, object]) -> str:
     return said.getvalue()
 
 
-def _run_shell(block: Block, page: Path) -> None:
+def _run_shell(block: Block, page: Path, differs: Told) -> None:
     if block.kind == "sh":
         commands = [(block.code, "")]
     else:
         parts = re.split(r"^\$ ", block.code, flags=re.MULTILINE)[1:]
         commands = [_split(part) for part in parts]
     place = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    plain = {"NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb"}
+    plain = {"NO_COLOR": "1", "COLUMNS": "88", "TERM": "dumb"}
     for command, wanted in commands:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
@@ -114,7 +165,7 @@ def _run_shell(block: Block, page: Path) -> None:
         told = f"{page.name}:{block.line}: {command}\n{done.stdout}{done.stderr}"
         assert done.returncode == 0, told
         if wanted.strip():
-            _compare(wanted, done.stdout, page, block.line)
+            _compare(block, wanted, done.stdout, differs)
 
 
 def _split(part: str) -> tuple[str, str]:
@@ -126,6 +177,11 @@ def _split(part: str) -> tuple[str, str]:
     return "".join(lines[:end]), "".join(lines[end:])
 
 
-def _compare(wanted: str, printed: str, page: Path, line: int) -> None:
-    same = doctest.OutputChecker().check_output(wanted, printed, LOOSE)
-    assert same, f"{page.name}:{line} shows\n{wanted}\nbut this was printed:\n{printed}"
+def _compare(block: Block, wanted: str, printed: str, differs: Told) -> None:
+    if not doctest.OutputChecker().check_output(wanted, printed, LOOSE):
+        differs(block, wanted, printed)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print(f"{name}: {rewrite(Path(name).resolve())} outputs written")

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from onlinegcp.ktensor import KTensor as KTensor
     from onlinegcp.losses import Loss as Loss
     from onlinegcp.losses import get_loss as get_loss
+    from onlinegcp.many.fitting import fit_many as fit_many
     from onlinegcp.many.streams import ManyStreams as ManyStreams
-    from onlinegcp.many.streams import fit_many as fit_many
     from onlinegcp.problems import load_flights as load_flights
     from onlinegcp.slices import Slice as Slice
     from onlinegcp.slices import as_slice as as_slice
@@ -99,7 +99,7 @@ _HOMES = {
     "bins": "events.modes",
     "column": "events.modes",
     "ManyStreams": "many.streams",
-    "fit_many": "many.streams",
+    "fit_many": "many.fitting",
     "load_flights": "problems",
     "cp_als": "static.cp_als",
     "auto_ten": "static.auto_ten",

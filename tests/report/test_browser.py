@@ -45,7 +45,7 @@ def page(browser, url):
 
 
 def test_every_view_is_drawn(page):
-    assert page.inner_text("h1") == "flights"
+    assert page.inner_text("h1") == "Flights"
     assert page.locator(".row").count() == 3
     assert page.locator(".row svg.mini").count() >= 6
     assert page.locator("#activations path.series").count() == 3
@@ -57,7 +57,11 @@ def test_every_view_is_drawn(page):
     assert page.locator("#heat image").count() == 1
     assert page.locator("#timeline .flag").count() >= 1
     assert "200" in page.inner_text("#figures")
-    assert page.locator("#prose p").count() >= 5
+    assert page.locator("#overall path.series").count() == 3  # total, expected, forecast
+    assert page.locator("#overall circle.alarm").count() == page.locator("#timeline .flag").count()
+    assert page.locator("#inside li").count() == 3
+    assert page.inner_text("#lately .newest").startswith("Newest: 19 Jul 2013")
+    assert "Next: 20 Jul 2013" in page.inner_text("#lately")
     assert "onlinegcp fit flights2013.parquet" in page.inner_text("#reproduce")
     for path in page.locator("path.series").all():
         assert "NaN" not in path.get_attribute("d")
@@ -176,8 +180,8 @@ def test_lines_can_be_told_from_what_is_behind_them(browser, url, scheme):
       const probe = document.createElement('i'); document.body.append(probe);
       const of = (name) => { probe.style.color = `var(${name})`;
         return light(getComputedStyle(probe).color.match(/[\\d.]+/g).map(Number)); };
-      const names = [...Array(8).keys()].map((k) => `--c${k}`);
-      names.push('--alert', '--volume', '--accent');
+      const names = [...Array(12).keys()].map((k) => `--c${k}`);
+      names.push('--alert', '--volume', '--accent', '--total');
       const card = of('--card');
       return names.map((name) => [name, of(name)])
         .map(([name, v]) => [name, (Math.max(v, card) + 0.05) / (Math.min(v, card) + 0.05)])

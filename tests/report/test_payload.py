@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import fake_run
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.report import write_report
+from onlinegcp.report.digest import Digest
 from onlinegcp.report.fit import judge
 from onlinegcp.report.page import render
 from onlinegcp.report.payload import _parameters, build
@@ -210,14 +212,19 @@ def test_a_fit_that_gets_worse_is_called_so():
 
 
 def test_the_oddest_slices_are_named():
-    steps = view().steps
-    assert anomalies(steps) == (
-        "1 of 25 scored slices (4 %) was flagged. It is: 2013-01-16: 100 where 100 were expected."
+    run = view()
+
+    def told(steps):
+        return anomalies(Digest(dataclasses.replace(run, steps=steps)))
+
+    assert told(run.steps) == (
+        "1 of 25 scored slices (4 %) was flagged. "
+        "It is: 16 January 2013: 100 where 100 were expected."
     )
-    steps[15]["anomaly"]["sentence"] = "16 January 2013: all is new."
-    assert anomalies(steps).endswith("It is: 16 January 2013: all is new.")
-    assert anomalies(steps[:5]) == "No slice has been scored yet."
-    assert "None of 5" in anomalies(steps[5:10])
+    run.steps[15]["anomaly"]["sentence"] = "16 January 2013: all is new."
+    assert told(run.steps).endswith("It is: 16 January 2013: all is new.")
+    assert told(run.steps[:5]) == "No slice has been scored yet."
+    assert "None of 5" in told(run.steps[5:10])
 
 
 def test_a_report_is_written_whole_where_it_was_asked_for(tmp_path):

@@ -46,6 +46,7 @@ def anomalies(
         As JSON, with all that is known about each slice.
     """
     from onlinegcp.cli.terminal import say, say_json, say_table
+    from onlinegcp.drawing.text import interval_of
     from onlinegcp.many.files import is_many
     from onlinegcp.runlog import anomaly_of, read_run
 
@@ -62,9 +63,11 @@ def anomalies(
             fail_on_alarm=fail_on_alarm,
             as_json=json,
         )
+    view = read_run(run)
+    interval = interval_of((view.info.get("events") or {}).get("every"))
     steps = [
         step
-        for step in read_run(run).steps
+        for step in view.steps
         if (since is None or str(step["time"]) >= since)
         and (until is None or str(step["time"]) < until)
     ]
@@ -80,7 +83,7 @@ def anomalies(
         say(f"{len(flagged)} of {len(scored)} scored slices {verb} flagged.")
         if chosen:
             headings = ["slice", "time", "p", "severity", "what happened"]
-            say_table(headings, map(texts_of, chosen), right="r r")
+            say_table(headings, [texts_of(step, interval) for step in chosen], right="r r")
     return Exit.ALARM if flagged and fail_on_alarm else Exit.DONE
 
 
@@ -107,16 +110,18 @@ def row_of(step: Step) -> dict[str, Any]:
     }
 
 
-def texts_of(step: Step) -> list[str]:
+def texts_of(step: Step, interval: str) -> list[str]:
     """A slice as a row of a table."""
+    from onlinegcp.drawing.text import say_time
+    from onlinegcp.report.sentences import said
     from onlinegcp.runlog import anomaly_of
-    from onlinegcp.runlog.told import score, sentence
+    from onlinegcp.runlog.told import score
 
     held = " (odd rows held)" if step["held"] else ""
     return [
         str(step["number"]),
-        str(step["time"]),
+        say_time(step["time"], interval),
         f"{10.0 ** -score(step):.1e}",
         anomaly_of(step).get("severity") or "",
-        sentence(step) + held,
+        said(step) + held,
     ]

@@ -23,6 +23,7 @@ def components(run: str, *, top: Whole = 4, json: Json = False) -> None:
         As JSON.
     """
     from onlinegcp.cli.terminal import say_json, say_table
+    from onlinegcp.drawing.text import shown_modes
     from onlinegcp.runlog import read_run
 
     view = read_run(run)
@@ -43,7 +44,7 @@ def components(run: str, *, top: Whole = 4, json: Json = False) -> None:
         ]
         for pattern in found
     ]
-    say_table(["", "share", "pattern", *view.modes], rows, right="rr")
+    say_table(["", "share", "pattern", *shown_modes(view.modes)], rows, right="rr")
 
 
 def check_learned(view: RunView) -> None:

@@ -35,6 +35,7 @@ def fit(
     level: Number = 0.01,
     season: Whole | None = None,
     holidays: str | None = None,
+    unit: str | None = None,
     hold_flagged: Flag = False,
     fail_on_alarm: Flag = False,
     on_alarm: str | None = None,
@@ -73,6 +74,8 @@ def fit(
         what is found in the data; 1 for none.
     holidays
         Country whose holidays are days of their own, such as US or DE-BY (onlinegcp[holidays]).
+    unit
+        What is counted, in the plural, such as deaths, for sentences and pages.
     hold_flagged
         Learn the odd rows of flagged slices as they usually are.
     fail_on_alarm
@@ -88,6 +91,7 @@ def fit(
     quiet
         Say nothing unless it fails.
     """
+    from onlinegcp.cli.ahead import compiling_ahead
     from onlinegcp.cli.learning import learn
     from onlinegcp.cli.planned import as_json, by_words, extra_words, plan_of, tell, with_plan
     from onlinegcp.cli.terminal import note, say, say_json
@@ -128,6 +132,7 @@ def fit(
             by=by,
             events=settings,
             command=["onlinegcp", *map(redacted, words)],
+            unit=unit,
             level=level,
             period=period,
             holidays=holidays,
@@ -152,18 +157,22 @@ def fit(
         **table.of_the_source(),
         close_last=close_last,
     )
-    with Run.create(
-        output,
-        chosen,
-        modes=stream.mode_names,
-        events=settings,
-        command=["onlinegcp", *map(redacted, words)],
-        level=level,
-        period=period,
-        holidays=holidays,
-        hold_flagged=hold_flagged,
-        overwrite=overwrite,
-    ) as run:
+    with (
+        compiling_ahead(chosen.loss_.name),
+        Run.create(
+            output,
+            chosen,
+            modes=stream.mode_names,
+            events=settings,
+            command=["onlinegcp", *map(redacted, words)],
+            unit=unit,
+            level=level,
+            period=period,
+            holidays=holidays,
+            hold_flagged=hold_flagged,
+            overwrite=overwrite,
+        ) as run,
+    ):
         outcome = learn(
             run,
             stream,

@@ -28,6 +28,7 @@ def learn(
     *,
     n_events: float | None = None,
     hold_flagged: bool | None = None,
+    command: Sequence[str] | None = None,
     fail_on_alarm: bool = False,
     on_alarm: str | None = None,
     webhook: str | None = None,
@@ -60,7 +61,11 @@ def learn(
     ):
         try:
             n_slices = run.learn(
-                stream, progress=progress, hold_flagged=hold_flagged, stop=interrupt.asked
+                stream,
+                progress=progress,
+                hold_flagged=hold_flagged,
+                stop=interrupt.asked,
+                command=command,
             )
         except KeyboardInterrupt:
             interrupt.happened = True

@@ -139,6 +139,7 @@ def list_oddest(
 ) -> Exit:
     """The oddest slices of all streams, sorted together."""
     from onlinegcp.cli.anomalies import row_of, texts_of
+    from onlinegcp.drawing.text import interval_of
     from onlinegcp.many.files import read_settings
     from onlinegcp.many.reading import oddest
 
@@ -162,7 +163,8 @@ def list_oddest(
         )
         if found.steps:
             headings = [info["by"] or "stream", "slice", "time", "p", "severity", "what happened"]
-            rows = ([step["stream"], *texts_of(step)] for step in found.steps)
+            interval = interval_of((info.get("events") or {}).get("every"))
+            rows = ([step["stream"], *texts_of(step, interval)] for step in found.steps)
             say_table(headings, rows, right=" r r")
     return Exit.ALARM if found.flagged and fail_on_alarm else Exit.DONE
 

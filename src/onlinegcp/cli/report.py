@@ -89,7 +89,7 @@ def _one(run: str, output: str | None, global_loss: bool, *, as_json: bool, quie
 
     from onlinegcp.cli.terminal import Bar, note, say, say_json
     from onlinegcp.report import make_report
-    from onlinegcp.report.fit import divisor, say_means
+    from onlinegcp.report.fit import say_means
 
     with Bar(quiet=quiet or as_json, what="global loss") as bar:
 
@@ -100,13 +100,13 @@ def _one(run: str, output: str | None, global_loss: bool, *, as_json: bool, quie
         made = make_report(run, global_loss=global_loss, progress=tell)
     path = made.write(output)
     if as_json:
-        unit = divisor(made.view)[0]
-        losses = {"per": unit, **made.mean_losses}
+        losses = {"per": made.digest.unit, **made.mean_losses}
         say_json({"report": path, "mean_loss": losses, "no_global_loss": made.missing or None})
     else:
         say(escape(str(path)))
         if not quiet:
-            for text in (say_means(made.view), made.missing and f"No global loss: {made.missing}"):
+            why = made.missing and f"No global loss: {made.missing}"
+            for text in (say_means(made.digest), why):
                 if text:
                     note(f"{text}.")
     return path

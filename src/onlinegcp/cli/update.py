@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from onlinegcp.cli import STANDARD_INPUT, Exit
 from onlinegcp.cli.options import Flag, Json, Quiet, Whole, source_of
 
@@ -71,6 +73,7 @@ def update(
     from onlinegcp.many.files import is_many
     from onlinegcp.run import Run
     from onlinegcp.run.sources import last_query
+    from onlinegcp.storage.secrets import redacted
 
     of_the_source = {
         "since": since,
@@ -106,6 +109,7 @@ def update(
             stream,
             sources,
             hold_flagged=hold_flagged,
+            command=["onlinegcp", *map(redacted, sys.argv[1:])],
             fail_on_alarm=fail_on_alarm,
             on_alarm=on_alarm,
             webhook=webhook,

@@ -36,12 +36,15 @@ function follow() {
       renderStatus();
     });
   on("snapshot", (payload) => show(payload));
-  on("update", ({ rows, steps, model }) => {
+  on("update", ({ all, rows, steps, fresh, model }) => {
     if (!page) return;
-    page.steps.rows.push(...rows);
-    Object.assign(page.steps, steps);
+    if (all) page.steps = all;
+    else {
+      page.steps.rows.push(...rows);
+      Object.assign(page.steps, steps);
+    }
     if (model) page.model = model;
-    pulse.times.push([performance.now(), rows.length]);
+    pulse.times.push([performance.now(), fresh]);
     renderSoon();
   });
   on("status", ({ running, problem }) => {

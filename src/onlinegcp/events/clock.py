@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -21,7 +21,14 @@ class Clock:
         How times are read, from `RowReader.state`.
     open_from
         The first bin that is not closed when the table ends.
+    cut
+        Bins of which the table holds a part only.
     """
 
     columns: Mapping[str, Any]
     open_from: int
+    cut: Sequence[int] = ()
+
+    def cut_at_start(self, key: int) -> bool:
+        """Whether the table holds a part of a bin only, be it cut at its start or its end."""
+        return key in self.cut

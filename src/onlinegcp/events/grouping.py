@@ -53,6 +53,10 @@ class Groups:
         The bins of all rows, in order.
     bins
         What a bin is.
+    wanted
+        Columns that the streams need.
+    cut
+        Bins of which the table holds a part only.
     """
 
     labels: list[str]
@@ -63,6 +67,7 @@ class Groups:
     keys: list[int]
     bins: TimeBins
     wanted: list[str] = field(default_factory=list)
+    cut: list[int] = field(default_factory=list)
 
     def clock(self, closed: int | None, *, close_last: bool) -> Clock | None:
         """The clock at the end of the table; None if nothing has told it the time yet.
@@ -78,7 +83,7 @@ class Groups:
         if self.keys:
             last = self.keys[-1]
             ends.append(self.bins.after(last) if close_last else last)
-        return Clock(self.columns, max(ends)) if ends else None
+        return Clock(self.columns, max(ends), self.cut) if ends else None
 
     def check_gaps(self, closed: int | None, settings: Mapping[str, Any]) -> None:
         """Refuse a table whose clock jumps over more bins than it may, mostly by a wrong time."""
@@ -133,7 +138,7 @@ def group_rows(
     for number, block in enumerate(_blocks(tables, [*wanted, by])):
         for name, clock in reader.clocks.items():
             clock.read(block.frame[name], block.where)
-        bins, keep = reader.keys(block)
+        bins, keep = reader.keys(block, note=True)
         keys.update(np.unique(bins if keep is None else bins[keep]).tolist())
         ids = names.identify(block.frame[by], block.where)
         if settings.get("on_null") == "error" and ids.min(initial=0) < 0:
@@ -145,6 +150,12 @@ def group_rows(
         _put_aside(block.frame.select(wanted), ids, folder, number, found)
     found.labels = [names.name(k) for k in range(names.n_ids)]
     found.keys, found.columns = sorted(keys), reader.state()
+    if reader.edges is not None and found.keys:
+        first, last = found.keys[0], found.keys[-1]
+        found.cut = [first] if reader.edges.cut_at_start(first) else []
+        # As in one stream: what a database or a pipe holds later would tell another story.
+        if not tables.live and tables.place is None and reader.edges.cut_at_end(last):
+            found.cut.append(last)
     return found
 
 

@@ -2,15 +2,13 @@
 
 A bin is closed when a row of a later bin has been read, or at the end. Sources that can be read
 twice are looked through first: if their rows, or whole files, are in order of time they are then
-streamed, else sorted on disk. Memory follows the cells of a bin and the number of labels, not the
-number of events.
+streamed, else sorted on disk. Memory follows the cells of a bin and the labels, not the events.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-import logging
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,6 +63,8 @@ class EventStream:
     n_outside, n_again, n_read, n_rows : int or None
         Rows of this source: dropped because of `since` and `until`, read and learned before, passed
         so far, and in all, None if it was not looked through.
+    partial : bool
+        Whether the slice handed out last was cut off: the source ends, or begins, within its bin.
     source : dict
         What it reads, so that it can be read again: `kind` ("files", "table", "live", "database" or
         "log"), `files`, and the `options` that belong to this source alone.
@@ -75,6 +75,7 @@ class EventStream:
         self.mode_names = tuple(mode.name for mode in reader.modes)
         self.n_slices = self.n_events = self.n_late = self.n_null = self.n_outside = 0
         self.n_read = self.n_again = 0
+        self.partial = False
         self.source: dict[str, Any] = {}
         self._closed: int | None = None  # key of the last bin handed out or passed over
         self._seen: int | None = None  # rows up to this bin are passed over in silence
@@ -88,7 +89,7 @@ class EventStream:
         self._open: tuple[int, Cells] | None = None
         self._visit = Visit(tables.place)
         self._clock: Clock | None = None  # of the table, if this is one of many streams of it
-        self._silent = 0  # empty bins in a row, if so
+        self._silent = 0  # empty bins in a row
         self._restored = False
         self._slices: Iterator[Slice] | None = None
         self._finished = False
@@ -394,6 +395,7 @@ class EventStream:
         if self._clock is not None and self._silent > self._options.max_gap:
             return None
         self.n_slices += 1
+        self.partial = self._clock is not None and self._clock.cut_at_start(self._closed)
         time = self._time(self._closed)
         return Slice([], [], self.shape, time=time, unlisted=self._options.empty)
 
@@ -404,6 +406,8 @@ class EventStream:
         """The slice of the open bin."""
         assert self._open is not None
         (self._closed, cells), self._open = self._open, None
+        edges = self._clock or self._reader.edges
+        self.partial = edges is not None and edges.cut_at_start(self._closed)
         self._count_late(self._closed)
         self.n_events += cells.n_events
         self.n_null += cells.n_null
@@ -480,6 +484,10 @@ def _run(stream: EventStream) -> Iterator[Slice]:
         and (stream._options.close_last if clock_end is None else stream._open[0] < clock_end)
         and (x := stream._close()) is not None
     ):
+        # What a database or a log holds later would tell another story after an interruption.
+        edges = stream._reader.edges if stream.source.get("kind") in ("files", "table") else None
+        if edges is not None and stream._closed is not None and not stream._clock:
+            stream.partial |= edges.cut_at_end(stream._closed)
         yield x
     while clock_end is not None and not stream._open and stream._pass_over(clock_end):
         if (x := stream._empty_slice()) is not None:
@@ -488,12 +496,5 @@ def _run(stream: EventStream) -> Iterator[Slice]:
     stream._count_late()
     stream.n_null += stream._untimed
     stream._untimed = 0
-    found = stream.rows
-    if found.late:
-        logging.getLogger("onlinegcp").warning(
-            "%d rows came after their time bin was closed and were dropped", found.late
-        )
-    if found.dropped:
-        logging.getLogger("onlinegcp").warning(
-            "%d rows without a time, a key or a value were dropped", found.dropped
-        )
+    if stream._clock is None:  # who has many tells of all together
+        stream.rows.warn()

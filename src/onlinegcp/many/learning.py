@@ -178,7 +178,9 @@ class _Learner:
                     if events is not None:
                         point.labels = events.labels
                     try:
-                        lines = advance(point, self._job.info, x, self._job.hold)
+                        partial = events is not None and events.partial
+                        hold = self._job.hold
+                        lines = advance(point, self._job.info, x, hold=hold, partial=partial)
                     except BaseException:
                         point.labels = kept
                         raise

@@ -26,7 +26,7 @@ from onlinegcp.many.read_sources import begin_source, end_source
 from onlinegcp.many.shard_files import shard_records
 from onlinegcp.many.slice_files import write_slices
 from onlinegcp.run import making
-from onlinegcp.run.settings import OF_THE_SOURCE, event_settings, model_settings
+from onlinegcp.run.settings import event_settings, model_settings
 from onlinegcp.run.sources import describe
 from onlinegcp.streaming import StreamingModel
 from onlinegcp.streaming.options import check_whole
@@ -51,6 +51,8 @@ class ManyStreams:
         The directory.
     info : dict
         Settings of all streams.
+    loss : Loss or None
+        The caller's own loss, where the run was made with one.
     busy : bool
         Whether streams are being learned, rather than their rows read.
 
@@ -72,9 +74,8 @@ class ManyStreams:
     """
 
     def __init__(self, path: Path, info: dict[str, Any], loss: Loss | None = None) -> None:
-        self.path, self.info = path, info
+        self.path, self.info, self.loss = path, info, loss
         self.busy = False
-        self._loss = loss
         self._lock: runlog.Lock | None = None
         self._begun = self._overwrite = False
         self._new = False  # whether nothing of it is stored yet
@@ -95,6 +96,7 @@ class ManyStreams:
         by: str | None = None,
         events: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
+        unit: str | None = None,
         level: float = 0.01,
         top: int = 10,
         period: int | None = None,
@@ -116,7 +118,7 @@ class ManyStreams:
             Column of the table that tells streams apart.
         events
             Settings of `from_events`, without the source.
-        command, level, top, period, holidays, hold_flagged, overwrite
+        command, unit, level, top, period, holidays, hold_flagged, overwrite
             As for `Run.create`, the same for all streams.
         """
         folder = Path(path)
@@ -143,6 +145,7 @@ class ManyStreams:
             "labels": None if labels is None else [list(map(str, names)) for names in labels],
             "by": by,
             "events": None if events is None else event_settings(events),
+            "unit": making.checked_unit(unit),
             "anomaly": options,
             "command": None if command is None else list(command),
         }
@@ -244,7 +247,7 @@ class ManyStreams:
                 "ManyStreams.open(path)."
             )
         processes = usable_cores() if n_jobs is None else check_whole("n_jobs", n_jobs, 1)
-        if self._loss is not None:
+        if self.loss is not None:
             processes = 1  # functions cannot be sent to another process
         news = News()
 
@@ -272,7 +275,7 @@ class ManyStreams:
                     tell=tell,
                     stop=stopped,
                     lock=None if self._lock is None else self._lock.handle,
-                    loss=self._loss,
+                    loss=self.loss,
                 )
                 if not stopped():
                     end_source(self.path)
@@ -415,78 +418,6 @@ class _Work:
         # Through JSON, because another process may be told: dates become their text.
         options = json.loads(runlog.encode_step(self._options))
         return Job(str(many.path), many.info, by, wanted, self._clock, options, hold)
-
-
-def fit_many(
-    streams: Any,
-    model: StreamingModel,
-    path: str | os.PathLike[str],
-    *,
-    by: str | None = None,
-    modes: Sequence[Any] | None = None,
-    labels: Sequence[Sequence[object]] | None = None,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
-    level: float = 0.01,
-    period: int | None = None,
-    holidays: str | None = None,
-    hold_flagged: bool = False,
-    overwrite: bool = False,
-    **events: Any,
-) -> ManyStreams:
-    """Learn one independent model per stream, over all cores, into one run directory.
-
-    Parameters
-    ----------
-    streams
-        A table of events with a column that tells its streams apart, as `from_events` takes it; or
-        a mapping from names to slices.
-    model
-        What every stream begins with; not fitted yet.
-    path
-        The run directory to make.
-    by
-        The column, for a table.
-    modes
-        Names of the modes of slices; for a table as in `from_events`.
-    labels
-        Names of the rows of each mode, where slices are given.
-    n_jobs
-        Processes to use; all cores by default. The result does not depend on it.
-    progress
-        Called with all `many.News` so far, several times a second.
-    level, period, holidays, hold_flagged, overwrite
-        As for `Run.create`, the same for all streams.
-    **events
-        Arguments of `from_events`: time, every, value, ...
-
-    Returns
-    -------
-    many
-        The run, to be read; `ManyStreams.open` goes on with it.
-    """
-    of_source = {name: events.pop(name) for name in OF_THE_SOURCE if name in events}
-    settings = None if by is None else {**events, "modes": modes or ()}
-    if by is None and (events or of_source):
-        raise DataError(
-            f"{', '.join(sorted({**events, **of_source}))} say how a table is read, but there is "
-            "no by=... to tell its streams apart. Name the column, or give slices only."
-        )
-    with ManyStreams.create(
-        path,
-        model,
-        modes=None if by is not None else [str(mode) for mode in modes or ()],
-        labels=labels,
-        by=by,
-        events=settings,
-        level=level,
-        period=period,
-        holidays=holidays,
-        hold_flagged=hold_flagged,
-        overwrite=overwrite,
-    ) as many:
-        many.learn(streams, n_jobs=n_jobs, progress=progress, **of_source)
-    return ManyStreams.open(path, write=False, loss=many._loss)
 
 
 def _is_hollow(folder: Path) -> bool:

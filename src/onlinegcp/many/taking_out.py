@@ -14,7 +14,10 @@ from onlinegcp.run import making
 from onlinegcp.run.checkpoint import write_checkpoint
 from onlinegcp.run.disk import DiskSync
 
-_SETTINGS = ("created", "version", "environment", "model", "modes", "events", "anomaly", "command")
+_SETTINGS = (
+    *("created", "version", "environment", "model", "modes", "events", "unit", "anomaly"),
+    "command",
+)
 _AT_ONCE = 1000  # lines
 
 

@@ -37,7 +37,8 @@ from onlinegcp.run.lines import written
 from onlinegcp.run.progress import Progress
 from onlinegcp.run.scoring import score_table
 from onlinegcp.run.settings import event_settings, model_settings
-from onlinegcp.run.sources import Source, describe, note
+from onlinegcp.run.sources import describe, note
+from onlinegcp.runlog.sources import Source
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming import StreamingModel
 
@@ -128,6 +129,7 @@ class Run:
         labels: Sequence[Sequence[object]] | None = None,
         events: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
+        unit: str | None = None,
         level: float = 0.01,
         top: int = 10,
         period: int | None = None,
@@ -151,6 +153,8 @@ class Run:
             Settings of `from_events`, without the source, kept for `stream`.
         command
             How the run was started, kept for the report.
+        unit
+            What is counted, in the plural, such as "deaths"; by default the value, or "events".
         level
             Share of ordinary slices that may be flagged.
         top
@@ -180,6 +184,7 @@ class Run:
             "events": None if events is None else event_settings(events),
             "anomaly": making.anomaly_options(level, top, period, holidays, hold_flagged, model),
             "command": None if command is None else list(command),
+            "unit": making.checked_unit(unit),
         }
         point = Checkpoint(model, AnomalyTracker(period, holidays))
         if labels is not None:
@@ -277,6 +282,7 @@ class Run:
         progress: Callable[[Progress], object] | None = None,
         hold_flagged: bool | None = None,
         stop: Callable[[], bool] | None = None,
+        command: Sequence[str] | None = None,
     ) -> int:
         """Learn every slice of a stream, keeping the directory up to date.
 
@@ -291,6 +297,8 @@ class Run:
             Whether the odd rows of flagged slices are held; as the run was made by default.
         stop
             Asked after every slice whether to leave it at that.
+        command
+            How this was asked for, kept for the report.
 
         Returns
         -------
@@ -300,7 +308,7 @@ class Run:
         self._check_usable()
         hold = self.info["anomaly"]["hold_flagged"] if hold_flagged is None else hold_flagged
         events = stream if isinstance(stream, EventStream) else None
-        self._source = describe(stream, self.n_steps + self.warming_up)
+        self._source = describe(stream, self.n_steps + self.warming_up, command)
         try:
             return self._learn(stream, events, progress, hold, stop)
         except DataError as error:
@@ -329,7 +337,8 @@ class Run:
                 if events is not None:
                     self._point.labels = events.labels
                 try:
-                    lines = advance(self._point, self.info, x, hold)
+                    partial = events is not None and events.partial
+                    lines = advance(self._point, self.info, x, hold=hold, partial=partial)
                 except BaseException:
                     self._point.labels = kept
                     raise
@@ -360,9 +369,8 @@ class Run:
 
     def score_events(self, source: Any, **options: Any) -> Any:
         """Score every event of a table by what the run has seen; see `run.scoring`."""
-        return score_table(
-            source, self.info, self._point.labels, self._point.tracker, self.model, **options
-        )
+        point = self._point
+        return score_table(source, self.info, point.labels, point.tracker, self.model, **options)
 
     @property
     def warming_up(self) -> int:

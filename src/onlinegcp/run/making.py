@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from onlinegcp import runlog
-from onlinegcp.errors import StateError
-from onlinegcp.run.sources import SOURCES
+from onlinegcp.errors import DataError, StateError
 from onlinegcp.runlog.labels import LABELS
 from onlinegcp.runlog.names import NAMES
+from onlinegcp.runlog.sources import SOURCES
 from onlinegcp.storage.atomic import STREAMS
 from onlinegcp.streaming import StreamingModel
 from onlinegcp.streaming.options import check_number, check_whole
@@ -46,6 +46,18 @@ def anomaly_options(
         "holidays": holidays,
         "hold_flagged": bool(hold_flagged),
     }
+
+
+def checked_unit(unit: str | None) -> str | None:
+    """The word for what is counted, which must be a word."""
+    if unit is None:
+        return None
+    said = unit.strip() if isinstance(unit, str) else ""
+    if not said or len(said) > 40 or not said.isprintable():
+        raise DataError(
+            f"unit must be a word for what is counted, such as deaths, but is {unit!r}. Write one."
+        )
+    return said
 
 
 def begin(

@@ -94,6 +94,7 @@ Step = TypedDict(
         "weights": Any,  # (R,)
         "drift": Any,  # (R,)
         "held": bool,
+        "partial": bool,  # its bin was cut off
         "anomaly": Anomaly | None,
         "seconds": float,
         "global": float | None,  # never written: the report adds it for those it could read again
@@ -105,6 +106,8 @@ Number = Literal["n_observed", "total", "norm_squared", "prequential", "local", 
 Vector = Literal["weights", "drift"]
 Count = Literal["births", "deaths", "merges"]
 COUNTS: tuple[Count, ...] = ("births", "deaths", "merges")
+# A p-value below this is written, ranked and drawn as this one.
+SMALLEST_P = 1e-300
 
 
 def anomaly_of(step: Step) -> Anomaly:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from onlinegcp.runlog.line import Step, anomaly_of, smallest_p
+from onlinegcp.runlog.line import SMALLEST_P, Step, anomaly_of, smallest_p
 
 
 def score(step: Step) -> float:
@@ -19,7 +19,7 @@ def score(step: Step) -> float:
     (3.2, 2.0)
     """
     found = anomaly_of(step).get("score")
-    return float(found) if found is not None else abs(math.log10(max(smallest_p(step), 1e-300)))
+    return float(found) if found is not None else abs(math.log10(max(smallest_p(step), SMALLEST_P)))
 
 
 def sentence(step: Step) -> str:

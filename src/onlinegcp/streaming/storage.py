@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from inspect import isabstract
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from onlinegcp.storage.archive import read_archive, write_archive
 from onlinegcp.storage.times import pack_time, unpack_time
 from onlinegcp.streaming import auto_solver
 from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.naming import Names
 from onlinegcp.streaming.parameters import pack_parameters, unpack_parameters
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import ModelState
@@ -45,6 +47,8 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             record[name] = np.asarray(getattr(model, name)).tolist()
+    if saved["names"] is not None:
+        record["names"] = {"labels": saved["names"].labels, "modes": saved["names"].modes}
     arrays["past"] = saved["past"]
     state: ModelState | None = saved["state"]
     if state is not None:
@@ -61,7 +65,11 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
     return arrays, record
 
 
-def load_model(path: str | os.PathLike[str], loss: Loss | None = None) -> StreamingModel:
+def load_model(
+    path: str | os.PathLike[str],
+    loss: Loss | None = None,
+    method: type[StreamingModel] | None = None,
+) -> StreamingModel:
     """The model stored at `path`, of whatever method it is.
 
     Parameters
@@ -70,8 +78,10 @@ def load_model(path: str | os.PathLike[str], loss: Loss | None = None) -> Stream
         The file.
     loss
         The caller's own loss, where the model was saved with one.
+    method
+        The caller's own method, where it may be one that the registry does not know.
     """
-    return unpack_model(*read_archive(path, KIND), loss=loss, source=path)
+    return unpack_model(*read_archive(path, KIND), loss=loss, method=method, source=path)
 
 
 def unpack_model(
@@ -79,16 +89,19 @@ def unpack_model(
     record: dict[str, Any],
     *,
     loss: Loss | None = None,
+    method: type[StreamingModel] | None = None,
     source: str | os.PathLike[str] = "the record",
 ) -> StreamingModel:
     """The model that `pack_model` packed; `source` names it in errors."""
     from onlinegcp.streaming import METHODS
 
-    classes = {cls.__name__: cls for cls in METHODS.values()}
+    known = [*METHODS.values(), *([] if method is None or isabstract(method) else [method])]
+    classes = {cls.__name__: cls for cls in known}
     if record.get("method") not in classes:
         raise StateError(
             f"{source} holds a {record.get('method')!r}, which this version does not know. Upgrade "
-            f"onlinegcp; known methods are {', '.join(sorted(classes))}."
+            f"onlinegcp, or load it with its own class; known methods are "
+            f"{', '.join(sorted(classes))}."
         )
     _check_own_loss(source, record, loss)
     try:
@@ -151,6 +164,7 @@ def _rebuild(
             "buffer": unpack_slices(record["buffer"], "buffer", arrays),
             "last": _unpack_step(record["last"]),
             "past": arrays.get("past", np.empty((0, 0))),
+            "names": _unpack_names(record.get("names")),
         }
     )
     if "n_features_in_" in record:
@@ -216,6 +230,13 @@ def unpack_slices(
                 )
             )
     return slices
+
+
+def _unpack_names(stored: Mapping[str, Any] | None) -> Names | None:
+    if stored is None:
+        return None
+    labels = (None if names is None else tuple(names) for names in stored["labels"])
+    return Names(tuple(labels), tuple(stored["modes"]))
 
 
 def _pack_step(step: StepRecord | None) -> dict[str, Any] | None:
