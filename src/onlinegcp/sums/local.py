@@ -126,8 +126,7 @@ class Local:
     ) -> None:
         """Add row sums to those of all chunks before; rows are shared out, chunks have an order."""
         first, last = int(offsets[modes[0]]), int(offsets[modes[-1] + 1])
-        cuts = np.linspace(first, last, 1 + (PIECES * self.jobs if self.jobs > 1 else 1))
-        bounds = cuts.astype(np.int64)
+        bounds = _cut(first, last, PIECES * self.jobs if self.jobs > 1 else 1)
 
         def work(piece: int) -> None:
             for c, (places, target, _) in zip(wave, sums, strict=True):
@@ -145,7 +144,11 @@ class Local:
         pieces = 1
         if self.jobs > 1:
             pieces = min(count, PIECES * self.jobs, max(self.jobs, count // PIECES))
-        return [int(cut) for cut in np.linspace(0, count, pieces + 1)]
+        return _cut(0, count, pieces)
+
+
+def _cut(first: int, last: int, pieces: int) -> list[int]:
+    return [first + (last - first) * piece // pieces for piece in range(pieces + 1)]
 
 
 def spread_chunk(

@@ -46,11 +46,11 @@ def listed_tangent(
 
 
 def tangent_of_tiles(
-    part: Chunks, factors: Blocks, weights: Array, wanted: int
+    part: Chunks, factors: Blocks, split: int, weights: Array, wanted: int
 ) -> tuple[Array, Array]:
     """The sum of log(1 + m) over all cells of some rows, and its slope where it is wanted."""
     values, pulls = np.empty(part.count), np.empty((part.count, factors.width))
-    split, (rows,) = tangent.split_modes(factors.shape), part.arrays
+    (rows,) = part.arrays
     tangent.tangent_sums_by_chunk(
         factors.data, factors.offsets, split, weights, wanted, rows[0], part.cuts, values, pulls
     )
@@ -58,10 +58,16 @@ def tangent_of_tiles(
 
 
 def rates_of_tiles(
-    part: Chunks, places: Array, target: Array, factors: Blocks, weights: Array, mode: int
+    part: Chunks,
+    places: Array,
+    target: Array,
+    factors: Blocks,
+    split: int,
+    weights: Array,
+    mode: int,
 ) -> tuple[()]:
     """Slopes of log(1 + m) over all cells in the rows of a mode, or of all."""
-    (rows,), split = part.arrays, tangent.split_modes(factors.shape)
+    (rows,) = part.arrays
     tangent.tangent_sums(
         factors.data, factors.offsets, split, weights, mode, rows[0], rows[-1] + 1,
         np.zeros(factors.width), places, target,

@@ -84,7 +84,9 @@ class OddsSums:
         self.empty = cells.value.size == 0
         # Poisson with every cell observed: all rows of a component have the same exposure.
         self.shares_exposure = form.linear and cells.full
-        work = math.prod(factors.shape) * factors.width
+        shape = factors.shape
+        self._split = tangent.split_modes(shape)
+        work = math.prod(shape) * factors.width
         self.sampled = not form.linear and cells.full and work > EXACT_BUDGET
         self._draws: dict[int, Array] = {}
         self._column_sums: list[Array] = []
@@ -196,7 +198,7 @@ class OddsSums:
             for k in modes:
                 self._sampled_rates(weights, k, out)
         else:
-            arguments = (factors, weights, mode)
+            arguments = (factors, self._split, weights, mode)
             self._spread(odds_passes.rates_of_tiles, self._tiles(), mode, out, *arguments)
         if form.base != 1.0:
             out[first:last] *= form.base
@@ -257,7 +259,7 @@ class OddsSums:
         return verbs.spread(function, chunks, modes, offsets, out, *small, fresh=fresh)
 
     def _by_tiles(self, weights: Array, wanted: int) -> tuple[float, Array]:
-        arguments = (self.factors, weights, wanted)
+        arguments = (self.factors, self._split, weights, wanted)
         value, pull = verbs.cells(odds_passes.tangent_of_tiles, self._tiles(), *arguments)
         return float(value), pull
 
