@@ -43,8 +43,8 @@ _CHANGING = [
     (re.compile(r"/tmp/\S+"), "..."),
 ]
 
-# What shows and what was printed, where in the page: told to whoever runs a page.
-Told = Callable[["Block", str, str], None]
+# A block, where in it output is shown, that output, and what was printed instead.
+Told = Callable[["Block", int, str, str], None]
 
 
 @dataclass
@@ -79,7 +79,7 @@ def run_page(page: Path, folder: Path, told: Told | None = None) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     printed, before = "", Path.cwd()
 
-    def refuse(block: Block, wanted: str, found: str) -> None:
+    def refuse(block: Block, _: int, wanted: str, found: str) -> None:
         raise AssertionError(
             f"{page.name}:{block.line} shows\n{wanted}\nbut this was printed:\n{found}\n"
             f"If that is right, `python tests/pages.py {page.relative_to(ROOT)}` writes it there."
@@ -94,7 +94,7 @@ def run_page(page: Path, folder: Path, told: Told | None = None) -> None:
             elif block.kind in ("python", "setup"):
                 printed = _run_python(block, page, names)
             elif block.kind == "output":
-                _compare(block, block.code, printed, differs)
+                _compare(block, 0, block.code, printed, differs)
             elif block.kind in ("console", "sh"):
                 _run_shell(block, page, differs)
     finally:
@@ -103,20 +103,17 @@ def run_page(page: Path, folder: Path, told: Told | None = None) -> None:
 
 def rewrite(page: Path) -> int:
     """Write what the blocks of a page print into it; returns how many outputs were new."""
-    changes: list[tuple[Block, str, str]] = []
+    changes: list[tuple[Block, int, str, str]] = []
     with tempfile.TemporaryDirectory() as folder:
         run_page(page, Path(folder), lambda *change: changes.append(change))
     lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
     text = "".join(lines)
-    for block, wanted, printed in reversed(changes):
+    for block, place, wanted, printed in reversed(changes):
         for pattern, instead in _CHANGING:
             printed = pattern.sub(instead, printed)
         printed = "".join(map(_fitted, printed.strip("\n").splitlines()))
-        start = sum(map(len, lines[: block.line]))  # after the line of the fence
-        before, _, after = block.code.rpartition(wanted) if wanted else ("", "", "")
-        code = before + printed + after
-        text = text[:start] + code + text[start + len(block.code) :]
-        block.code = code
+        start = sum(map(len, lines[: block.line])) + place  # after the line of the fence
+        text = text[:start] + printed + text[start + len(wanted) :]
     page.write_text(text, encoding="utf-8")
     return len(changes)
 
@@ -146,13 +143,18 @@ def _run_python(block: Block, page: Path, names: dict[str, object]) -> str:
 
 def _run_shell(block: Block, page: Path, differs: Told) -> None:
     if block.kind == "sh":
-        commands = [(block.code, "")]
+        commands = [(0, block.code, "")]
     else:
-        parts = re.split(r"^\$ ", block.code, flags=re.MULTILINE)[1:]
-        commands = [_split(part) for part in parts]
+        found = re.finditer(r"^\$ (?:.*\\\n)*.*\n", block.code, re.MULTILINE)
+        spans = [(one.start() + 2, one.end()) for one in found]
+        ends = [start - 2 for start, _ in spans[1:]] + [len(block.code)]
+        commands = [
+            (middle, block.code[start:middle], block.code[middle:end])
+            for (start, middle), end in zip(spans, ends, strict=True)
+        ]
     place = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     plain = {"NO_COLOR": "1", "COLUMNS": "88", "TERM": "dumb"}
-    for command, wanted in commands:
+    for place_of_output, command, wanted in commands:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             env={**os.environ, **place, **plain},
@@ -165,21 +167,12 @@ def _run_shell(block: Block, page: Path, differs: Told) -> None:
         told = f"{page.name}:{block.line}: {command}\n{done.stdout}{done.stderr}"
         assert done.returncode == 0, told
         if wanted.strip():
-            _compare(block, wanted, done.stdout, differs)
+            _compare(block, place_of_output, wanted, done.stdout, differs)
 
 
-def _split(part: str) -> tuple[str, str]:
-    """A command, which goes on after a backslash, and what it printed."""
-    lines = part.splitlines(keepends=True)
-    end = 1
-    while lines[end - 1].endswith("\\\n"):
-        end += 1
-    return "".join(lines[:end]), "".join(lines[end:])
-
-
-def _compare(block: Block, wanted: str, printed: str, differs: Told) -> None:
+def _compare(block: Block, place: int, wanted: str, printed: str, differs: Told) -> None:
     if not doctest.OutputChecker().check_output(wanted, printed, LOOSE):
-        differs(block, wanted, printed)
+        differs(block, place, wanted, printed)
 
 
 if __name__ == "__main__":
