@@ -132,7 +132,7 @@ def test_times_survive(when, tmp_path):
 def test_start_features_and_seed_survive(tmp_path):
     rng = np.random.default_rng(0)
     init = KTensor([1.0, 2.0], [rng.random((5, 2))])
-    model = OnlineSGD(2, init=init, random_state=None).partial_fit(rng.random((3, 5)))
+    model = OnlineSGD(2, init=init, random_state=None, ndim=1).partial_fit(rng.random((3, 5)))
     model.save(tmp_path / "model")
     again = OnlineSGD.load(tmp_path / "model")
     assert again.n_features_in_ == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self, final
 
 from onlinegcp.errors import BackendError, DataError
@@ -67,6 +68,9 @@ class OnlineGCP(StreamingModel):
         change of its components is on trial.
     device
         Where to compute: "cpu", or, for `SGD` only, "reference": plain NumPy.
+    ndim, mode_names
+        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
+        Without either the first slice must say it.
 
     Attributes
     ----------
@@ -108,6 +112,8 @@ class OnlineGCP(StreamingModel):
         random_state: int | None = 0,
         n_jobs: int = 1,
         device: str = "cpu",
+        ndim: int | None = None,
+        mode_names: Sequence[str] | None = None,
     ) -> None:
         self.rank = rank
         self.loss = loss
@@ -120,6 +126,8 @@ class OnlineGCP(StreamingModel):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
+        self.ndim = ndim
+        self.mode_names = mode_names
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters; ``solver__factor_rate`` and the like belong to the paper's solver."""

@@ -18,6 +18,7 @@ from onlinegcp.storage.archive import read_archive, write_archive
 from onlinegcp.storage.times import pack_time, unpack_time
 from onlinegcp.streaming import auto_solver
 from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.naming import Names
 from onlinegcp.streaming.parameters import pack_parameters, unpack_parameters
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import ModelState
@@ -46,6 +47,8 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             record[name] = np.asarray(getattr(model, name)).tolist()
+    if saved["names"] is not None:
+        record["names"] = {"labels": saved["names"].labels, "modes": saved["names"].modes}
     arrays["past"] = saved["past"]
     state: ModelState | None = saved["state"]
     if state is not None:
@@ -161,6 +164,7 @@ def _rebuild(
             "buffer": _unpack_slices(record["buffer"], "buffer", arrays),
             "last": _unpack_step(record["last"]),
             "past": arrays.get("past", np.empty((0, 0))),
+            "names": _unpack_names(record.get("names")),
         }
     )
     if "n_features_in_" in record:
@@ -224,6 +228,13 @@ def _unpack_slices(
                 )
             )
     return slices
+
+
+def _unpack_names(stored: Mapping[str, Any] | None) -> Names | None:
+    if stored is None:
+        return None
+    labels = (None if names is None else tuple(names) for names in stored["labels"])
+    return Names(tuple(labels), tuple(stored["modes"]))
 
 
 def _pack_step(step: StepRecord | None) -> dict[str, Any] | None:
