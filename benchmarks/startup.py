@@ -1,4 +1,4 @@
-"""How long a user waits: importing, the first solve and model, `--help`, the first demo and the next.
+"""How long a user waits: importing, a first solve and model, `--help`, the first demo, the next.
 
 Every number is the processor time of a fresh process, with the wall time in the note: equal on a
 quiet machine. The interpreter's own start is not counted where code is run, and is counted for
@@ -51,7 +51,7 @@ with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.Stri
 
 
 def run(*, quick: bool = False) -> list[Row]:
-    """Seconds to import, to the end of a first small solve or model, of `--help` and of the demo."""
+    """Seconds to import, to the end of a first small solve or model, of help and demo."""
     rounds = 3 if quick else 7
     cases = [
         ("import", IMPORT, 0.3),

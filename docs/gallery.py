@@ -166,9 +166,8 @@ def _check_passengers(view: RunView) -> None:
 def _check_birds(view: RunView) -> None:
     airports, species = _top(view, "Airport Name"), _top(view, "Wildlife Species", 3)
     airlines = _top(view, "Aircraft Airline Operator", 2)
-    found = {
-        airport[0]: (*a, *b) for airport, a, b in zip(airports, airlines, species, strict=True)
-    }
+    rows = zip(airports, airlines, species, strict=True)
+    found = {airport[0]: {*airline, *bird} for airport, airline, bird in rows}
     assert {"ALOHA AIRLINES", "HAWAIIAN AIR", "Pacific golden-plover"} <= found["LIHUE ARPT"]
     assert {"MILITARY", "Barn swallow"} <= found["BARKSDALE AIR FORCE BASE ARPT"]
     assert "AMERICAN AIRLINES" in found["DALLAS/FORT WORTH INTL ARPT"]

@@ -2,7 +2,8 @@
 
 - ``python`` blocks share one namespace. An ``output`` block right after one is what it printed.
 - ``console`` blocks hold commands after ``$``; lines without it are what the command printed.
-- ``sh`` blocks are commands alone.
+- ``sh`` blocks are commands alone. A shell runs what needs one; a plain ``onlinegcp`` with its
+  words is called in this process, which spares it a second of imports.
 - A comment ``<!-- setup: ... -->`` holds Python that readers need not see: files to work on.
 - A comment ``<!-- not run: why -->`` right before a block says why it cannot be run here.
 
@@ -18,6 +19,7 @@ import doctest
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -25,8 +27,13 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
+
+from onlinegcp.cli import call
 
 ROOT = Path(__file__).parents[1]
+# A terminal that is narrow enough for a page.
+PLAIN = {"NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb"}
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 _PIECE = re.compile(
@@ -119,10 +126,10 @@ def rewrite(page: Path) -> int:
 
 
 def _fitted(line: str) -> str:
-    """A line of a page; prose is broken as a narrow terminal would, tables are left alone."""
+    """A line of a page; the terminal has broken tables, and breaks nothing else."""
     line = line.rstrip()
-    if len(line) > 96 and "   " not in line.strip() and "─" not in line:
-        line = textwrap.fill(line, 96, subsequent_indent="    ", break_on_hyphens=False)
+    if len(line) > 100:
+        line = textwrap.fill(line, 100, subsequent_indent="    ", break_on_hyphens=False)
     return f"{line}\n"
 
 
@@ -143,7 +150,9 @@ def _run_python(block: Block, page: Path, names: dict[str, object]) -> str:
 
 def _run_shell(block: Block, page: Path, differs: Told) -> None:
     if block.kind == "sh":
-        commands = [(0, block.code, "")]
+        lines = [line for line in block.code.replace("\\\n", " ").splitlines() if line.strip()]
+        alone = all(_plain_words(line) is not None for line in lines)
+        commands = [(0, line, "") for line in (lines if alone else [block.code])]
     else:
         found = re.finditer(r"^\$ (?:.*\\\n)*.*\n", block.code, re.MULTILINE)
         spans = [(one.start() + 2, one.end()) for one in found]
@@ -152,22 +161,57 @@ def _run_shell(block: Block, page: Path, differs: Told) -> None:
             (middle, block.code[start:middle], block.code[middle:end])
             for (start, middle), end in zip(spans, ends, strict=True)
         ]
-    place = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    plain = {"NO_COLOR": "1", "COLUMNS": "88", "TERM": "dumb"}
-    for place_of_output, command, wanted in commands:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", command],
-            env={**os.environ, **place, **plain},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        told = f"{page.name}:{block.line}: {command}\n{done.stdout}{done.stderr}"
-        assert done.returncode == 0, told
+    for place, command, wanted in commands:
+        words = _plain_words(command)
+        code, printed, told = _in_shell(command) if words is None else _in_process(words)
+        assert code == 0, f"{page.name}:{block.line}: {command}\n{printed}{told}"
         if wanted.strip():
-            _compare(block, place_of_output, wanted, done.stdout, differs)
+            _compare(block, place, wanted, printed, differs)
+
+
+def _plain_words(command: str) -> list[str] | None:
+    """The words after `onlinegcp`, patterns expanded; None for what a shell must run."""
+    lexer = shlex.shlex(command.replace("\\\n", " "), posix=False, punctuation_chars=True)
+    lexer.whitespace_split = True
+    raw = list(lexer)
+    if raw[:1] != ["onlinegcp"] or any(set(word) & set("$`;|&<>()") for word in raw):
+        return None
+    words: list[str] = []
+    for word in raw[1:]:
+        if word[0] in "'\"":
+            words.append(word[1:-1])
+        else:
+            words += sorted(map(str, Path().glob(word))) if set(word) & set("*?[") else [word]
+    return words
+
+
+def _in_process(words: list[str]) -> tuple[int, str, str]:
+    said, told, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["onlinegcp", *words]
+    try:
+        with (
+            mock.patch.dict(os.environ, PLAIN),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(told),
+        ):
+            code = call(words)
+    finally:
+        sys.argv = before
+    return int(code), said.getvalue(), told.getvalue()
+
+
+def _in_shell(command: str) -> tuple[int, str, str]:
+    place = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        env={**os.environ, **place, **PLAIN},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
 
 
 def _compare(block: Block, place: int, wanted: str, printed: str, differs: Told) -> None:
