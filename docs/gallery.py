@@ -159,8 +159,7 @@ def _check_questions(view: RunView) -> None:
 
 def _check_passengers(view: RunView) -> None:
     wanted = {"2014-11-27", "2014-12-25", "2015-01-01", "2015-01-26", "2015-01-27"}
-    assert wanted <= set(_flagged(view)) <= wanted | {"2014-12-26"}, _flagged(view)
-    assert "2014-12-26" in _flagged(view)
+    assert wanted == set(_flagged(view)), _flagged(view)
 
 
 def _check_birds(view: RunView) -> None:
@@ -264,10 +263,9 @@ ENTRIES = (
         "--value value --agg sum --loss poisson --rank 3 -o passengers.run",
         ("#unusual", 620),
         "How likely each day was; Thanksgiving, Christmas, New Year and the blizzard stand out",
-        "Of 205 days scored, Thanksgiving, Christmas and the day after, New Year's Day and "
-        "the blizzard of 26 and 27 January are flagged, and no ordinary day. The sentence "
-        "says what was odd: on New Year's Day not the total, but six times as many passengers "
-        "at three in the morning.",
+        "Of 205 days scored, Thanksgiving, Christmas, New Year's Day and the blizzard of 26 "
+        "and 27 January are flagged, and no other. The sentence says what was odd: on New "
+        "Year's Day not the total, but six times as many passengers at three in the morning.",
         _check_passengers,
         "Numenta Anomaly Benchmark, realKnownCause/nyc_taxi.",
         None,
