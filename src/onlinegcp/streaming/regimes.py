@@ -28,8 +28,9 @@ from onlinegcp.streaming.matching import n_replaced
 from onlinegcp.streaming.surprise import Surprise
 
 FloatArray: TypeAlias = NDArray[np.float64]
-# Makes a state from a few slices; the second argument is the model whose patterns keep their place.
-Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState], AutoState]
+# Makes a state from a few slices; the second argument is the model whose patterns keep their place,
+# the third whether it may be a rough one.
+Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState, bool], AutoState]
 Regime: TypeAlias = Literal["", "changed", "returned"]
 
 EARLY = 4  # slices the first challenger is made from
@@ -182,7 +183,7 @@ def learn(
         elif verdict < 0:
             _drop(now)
     if now.gathering:
-        now.buffer = (*now.buffer, x)
+        now.buffer = (*now.buffer, x)[-full:]
         _build(now, begin, full)
     elif now.challenger is None and now.age >= now.next_alarm:
         _suspect(now, x, start, done.prequential, full)
@@ -208,9 +209,8 @@ def _suspect(regimes: Regimes, x: Slice, start: AutoState, prequential: float, f
 def _judge(regimes: Regimes, gain: float, usual: float) -> int:
     """1 if the challenger takes over, -1 if it is dropped, 0 if more slices must tell."""
     regimes.gains = regimes.gains + np.array([1.0, gain, gain * gain])
-    count, total, squares = regimes.gains
-    mean = total / count
-    error = math.sqrt(max(squares / count - mean * mean, 0.0) / max(count - 1.0, 1.0))
+    count, total, _ = regimes.gains
+    mean, error = _mean_gain(regimes)
     # A gain beyond what slices differ by anyway needs no second look.
     if 0.0 < CLEAR * usual * math.sqrt(count) < total:
         return 1
@@ -219,6 +219,14 @@ def _judge(regimes: Regimes, gain: float, usual: float) -> int:
     if count < TRIAL:
         return 0
     return 1 if mean > error and mean > 0.0 else -1
+
+
+def _mean_gain(regimes: Regimes) -> tuple[float, float]:
+    """The challenger's mean gain so far, and its standard error."""
+    count, total, squares = regimes.gains
+    mean = total / max(count, 1.0)
+    spread = max(squares / max(count, 1.0) - mean * mean, 0.0)
+    return float(mean), math.sqrt(spread / max(count - 1.0, 1.0))
 
 
 def _take_over(regimes: Regimes, done: Step, rival: Step) -> tuple[Step, Regime]:
@@ -263,8 +271,15 @@ def _build(regimes: Regimes, begin: Begin, full: int) -> None:
     count = len(regimes.buffer)
     if count != EARLY and count < full:
         return
-    # What still holds is kept from the model that has not been misled by the new slices.
-    regimes.challenger = begin(regimes.buffer, regimes.before or regimes.rested or regimes.current)
+    if regimes.challenger is not None and not regimes.changed:
+        mean, error = _mean_gain(regimes)
+        if mean <= error:
+            return  # a rough one that promises nothing needs no better start: its trial goes on
+    # What still holds is kept from the model that has not been misled by the new slices. The first
+    # challenger of an alarm is a rough one: most alarms on real streams are false, and cost that.
+    old = regimes.before or regimes.rested or regimes.current
+    first = regimes.challenger is None and not regimes.changed
+    regimes.challenger = begin(regimes.buffer, old, first)
     regimes.gains = np.zeros(3)
     if count >= full:
         regimes.gathering = False
