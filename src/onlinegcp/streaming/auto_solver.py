@@ -62,11 +62,12 @@ def learn(
     live, scale = _live(state), _scale_of(state, x)
     told, x = x, x if scale is None else in_units(x, *scale)
 
-    def challenger(slices: tuple[Slice, ...], old: AutoState, rough: bool) -> AutoState:
+    def challenger(slices: tuple[Slice, ...], old: AutoState, rough: bool, keep: bool) -> AutoState:
         return _challenger(
             slices,
             old,
             loss,
+            keep=keep,
             lower=lower,
             starts=1 if rough else init_starts,
             n_jobs=n_jobs,
@@ -110,19 +111,23 @@ def _challenger(
     old: AutoState,
     loss: Loss,
     *,
+    keep: bool,
     lower: float | None,
     starts: int,
     n_jobs: int,
     seed: int,
 ) -> AutoState:
-    """A model of these slices; patterns it shares with the old one keep their places and past."""
+    """A model of these slices; patterns it shares with the old one keep their places and past.
+
+    Only the places, if `keep` is not said.
+    """
     bound = loss.lower if lower is None else lower
     rank = old.factors.rank
     start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed, rough=True)
     order, alike = match(old.factors.views(), start.factors)
     factors, rows = [a[:, order] for a in start.factors], start.rows[:, order]
     fresh = np.flatnonzero(alike < SAME)
-    if not 0 < len(fresh) < rank:
+    if not (keep and 0 < len(fresh) < rank):
         return auto.start(factors, rows, slices, loss, lower=lower, seed=seed)
     state = transplant(old, fresh.tolist(), factors, rows.mean(axis=0))
     for x in slices:
