@@ -93,7 +93,15 @@ def fit(
     """
     from onlinegcp.cli.ahead import compiling_ahead
     from onlinegcp.cli.learning import learn
-    from onlinegcp.cli.planned import as_json, by_words, extra_words, plan_of, tell, with_plan
+    from onlinegcp.cli.planned import (
+        as_json,
+        by_words,
+        extra_words,
+        plan_of,
+        tell,
+        with_bound,
+        with_plan,
+    )
     from onlinegcp.cli.terminal import note, say, say_json
     from onlinegcp.errors import DataError
     from onlinegcp.events import from_events
@@ -117,6 +125,11 @@ def fit(
         if made is None:
             say("All is said: there is nothing to plan.")
         return Exit.DONE
+    if made is None:
+        bounded = with_bound(sources, table, model)
+        if bounded is not model and not (json or quiet):
+            note("No value is negative, so the model is not, either (--set lower=none lets it).")
+        model = bounded
     assert output is not None  # a plan names it
     settings = table.settings()
     chosen = model.build(table.agg, table.value, threads=by is None)

@@ -16,6 +16,7 @@ from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_whole
 from onlinegcp.streaming.paper_solver import Surroundings
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.scaling import check_scale, in_units, units
 from onlinegcp.streaming.sgd import SGD
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
@@ -56,6 +57,10 @@ class OnlineGCP(StreamingModel):
     lower
         Bound on factors and weights (l); None takes the loss's own. "auto" takes 0, which makes
         any model nonnegative, with exact zeros.
+    scale
+        For squared losses: number or name of a mode whose rows have units of their own, such as
+        variables. Each counts in units of its usual size in the warm start; losses of step
+        records are those of the scaled data, factors and predictions keep the data's units.
     init
         Start from this model: d modes, or d + 1 with the weights of past slices as the last,
         which then fill the history. None: from a static fit.
@@ -107,6 +112,7 @@ class OnlineGCP(StreamingModel):
         solver: Literal["auto", "sgd"] | SGD = "auto",
         forget: float | Literal["auto"] = "auto",
         lower: float | None = None,
+        scale: int | str | None = None,
         init: KTensor | None = None,
         init_slices: int = 10,
         init_starts: int = 3,
@@ -121,6 +127,7 @@ class OnlineGCP(StreamingModel):
         self.solver = solver
         self.forget = forget
         self.lower = lower
+        self.scale = scale
         self.init = init
         self.init_slices = init_slices
         self.init_starts = init_starts
@@ -160,6 +167,7 @@ class OnlineGCP(StreamingModel):
         if self.n_jobs is not None:
             check_whole("n_jobs", self.n_jobs, 1)
         forgetting.parse(self.forget)
+        check_scale(self.scale, loss, auto=paper is None, given=self.init is not None)
         if paper is None:
             if self.device != "cpu":
                 raise BackendError(
@@ -191,8 +199,28 @@ class OnlineGCP(StreamingModel):
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         paper = self._paper()
         if paper is None:
-            return auto_solver.begin(start, self.loss_, self.forget, self.lower, seed)
+            scale = self._units(self._buffer)
+            return auto_solver.begin(start, self.loss_, self.forget, self.lower, seed, scale)
         return paper_solver.begin(paper, start, self._get_lower(), seed)
+
+    def _prepared(self, slices: tuple[Slice, ...]) -> tuple[Slice, ...]:
+        scale = self._units(slices)
+        return slices if scale is None else tuple(in_units(x, *scale) for x in slices)
+
+    def _units(self, slices: tuple[Slice, ...]) -> auto_solver.Scale | None:
+        """The mode to scale and what its rows are divided by, from the first slices."""
+        if self.scale is None:
+            return None
+        mode, ndim = self.scale, slices[0].ndim
+        if isinstance(mode, str):
+            names = self.mode_names_ or ()
+            check_choice("scale", mode, names, " or the number of a mode")
+            mode = names.index(mode)
+        if mode >= ndim:
+            raise DataError(
+                f"scale must be a mode from 0 to {ndim - 1}, but is {mode}. Choose one of them."
+            )
+        return mode, units(slices, mode)
 
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
