@@ -7,6 +7,7 @@ import { clock, extent, frame, linePath, sayTime, swatch } from "./timeline.js";
 const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
 const SHOWN_PATTERNS = 6;
 const SHOWN_ALARMS = 3;
+export const MOST_MARKS = 80;
 
 export function renderHero() {
   const { run, model, steps } = page;
@@ -16,7 +17,7 @@ export function renderHero() {
   byId("lede").textContent = model.about ? prose(model.about) : "Waiting for the first slices.";
   const figures = [
     [compact(steps.events), run.unit || "sum of all values"],
-    [steps.count.toLocaleString("en-US"), `${model.interval} slices`.trim()],
+    [compact(steps.count), `${model.interval} slices`.trim()],
     [String(model.components.length || run.parameters.rank || "–"), "patterns"],
     [
       steps.scored ? steps.flagged.toLocaleString("en-US") : "–",
@@ -142,7 +143,13 @@ function paintChanges(group, X, Y) {
 
 function paintMarks(group, X, Y) {
   const [first, last] = clock.visible(),
-    [top, bottom] = Y.edges;
+    [top, bottom] = Y.edges,
+    // Of very many alarms the oddest are marked, the others hinted at.
+    limit = clock.rows
+      .slice(first, last + 1)
+      .filter((row) => row.a?.flagged)
+      .map((row) => row.a.p)
+      .sort((a, b) => a - b)[MOST_MARKS];
   for (let i = first; i <= last; i++) {
     const row = clock.rows[i],
       odd = row.a?.flagged;
@@ -152,13 +159,14 @@ function paintMarks(group, X, Y) {
     const mark = draw("circle", {
       cx: X(clock.x[i]),
       cy: Math.max(top + 4, Math.min(bottom - 4, Y(total))),
-      r: odd ? 4.5 : 4,
+      r: odd ? (row.a.p >= limit ? 1.5 : 4.5) : 4,
       class: odd ? "alarm" : "cut",
       style: odd
         ? `fill:var(--${row.a.kind === "volume" ? "volume" : "alert"});stroke:var(--card)`
         : "fill:var(--card);stroke:var(--faint);stroke-width:1.5",
     });
     if (odd && filter && !tells(row)) mark.style.opacity = 0.2;
+    if (odd && row.a.p >= limit) mark.style.cssText += ";stroke:none;opacity:.4";
     group.append(mark);
   }
 }
@@ -306,7 +314,11 @@ function lately() {
       make(
         "p",
         { class: "next" },
-        make("b", {}, `Next: ${sayTime({ t: forecast.t[0], n: newest.n + 1 })}`),
+        make(
+          "b",
+          {},
+          `${forecast.t[0] === newest.t ? "All of" : "Next:"} ${sayTime({ t: forecast.t[0], n: newest.n + 1 })}`,
+        ),
         ` about ${say(forecast.total[0])} ${page.run.unit} (${say(forecast.low[0])} to ${say(forecast.high[0])})`,
       ),
     );

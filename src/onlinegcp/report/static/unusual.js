@@ -1,7 +1,7 @@
 // Odd slices: their chart, the list, and why one is odd.
 
 import { byId, draw, known, make, niceTicks, percent, prose, say, superscript } from "./charts.js";
-import { renderTotals, tells } from "./first.js";
+import { MOST_MARKS, renderTotals, tells } from "./first.js";
 import { page, picked, saySmall, setPicked } from "./state.js";
 import { clock, frame, sayTime, swatch } from "./timeline.js";
 
@@ -76,6 +76,7 @@ export function renderUnusual() {
           style: "stroke:var(--faint);stroke-width:4;stroke-linecap:round;opacity:.65",
         }),
       );
+      const size = flagged.length > MOST_MARKS ? 2.5 : 5;
       for (const i of flagged) {
         const row = rows[i],
           x = X(clock.x[i]),
@@ -83,13 +84,13 @@ export function renderUnusual() {
         const volume = row.a.kind === "volume";
         const mark = volume
           ? draw("rect", {
-              x: x - 4,
-              y: y - 4,
-              width: 8,
-              height: 8,
+              x: x - 0.8 * size,
+              y: y - 0.8 * size,
+              width: 1.6 * size,
+              height: 1.6 * size,
               transform: `rotate(45 ${x} ${y})`,
             })
-          : draw("circle", { cx: x, cy: y, r: 5 });
+          : draw("circle", { cx: x, cy: y, r: size });
         mark.setAttribute("class", "flag");
         if (!tells(row)) mark.setAttribute("opacity", 0.2);
         mark.setAttribute("data-number", row.n);
