@@ -215,7 +215,7 @@ def test_the_live_page_moves_while_a_run_is_written(writer):
             real_browser.open_browser() as browser,
             real_browser.open_page(browser, server.address) as (page, problems),
         ):
-            count = page.locator("#figures dd").first
+            count = page.locator("#figures dd").nth(1)
             status = page.locator("#status")
             expect(count).to_have_text("5")
             expect(status).to_have_text("Nobody is writing")
@@ -230,7 +230,8 @@ def test_the_live_page_moves_while_a_run_is_written(writer):
                 before = line.get_attribute("d")
                 writer.write(5)
                 expect(line).not_to_have_attribute("d", before)
-                page.locator("#settings").scroll_into_view_if_needed()
+                expect(page.locator("#lately .newest")).to_contain_text("Newest: 20 Jan 2013")
+                # Out of sight, and drawn a moment later: whoever captures the page has all of it.
                 expect(page.locator("#ranking button")).to_have_count(10)
             # Killed, and resumed with one slice less.
             expect(status).to_have_text("Nobody is writing")

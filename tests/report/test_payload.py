@@ -71,12 +71,12 @@ def test_long_runs_are_drawn_by_groups_and_keep_their_odd_slices():
     run = view(13_001, rank=3)
     payload = build(run)
     rows = payload["steps"]["rows"]
-    assert payload["steps"]["stride"] == 3
+    assert payload["steps"]["stride"] == 4
     assert len(rows) <= 6000
     (flagged,) = [row for row in rows if row.get("a", {}).get("flagged")]
     assert flagged["n"] == 13_001 // 2 + 1
     assert flagged["a"]["cells"][0][0] == ["m0-0", "m1-0"]
-    third = np.mean([step["weights"] for step in run.steps[6:9]], axis=0)
+    third = np.mean([step["weights"] for step in run.steps[8:12]], axis=0)
     np.testing.assert_allclose(rows[2]["w"], third, rtol=1e-3)
 
 
