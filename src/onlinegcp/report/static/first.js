@@ -187,13 +187,25 @@ export function renderAnswers() {
   byId("answers").replaceChildren(...(page.live ? cards.reverse() : cards));
 }
 
+// The strongest of a pattern's labels that the reader asked for, with its share.
+function part(component) {
+  if (!filter) return null;
+  const found = component.modes.flatMap((column) =>
+    (column.labels ?? []).map((label, i) => [label, column.values[i]]),
+  );
+  const fit = found.filter(([label]) => matches(label));
+  return fit.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]))[0] ?? null;
+}
+
 const card = (id, title, ...content) =>
   make("div", { class: "answer", id }, make("h2", {}, title), ...content);
 
 function inside() {
-  const all = page.model.components,
-    components = all.filter(concerns),
-    most = Math.max(...all.map((c) => c.share), 1e-12);
+  const found = page.model.components.filter(concerns).map((c) => ({ ...c, part: part(c) })),
+    // With a label asked for, the patterns that hold most of it come first.
+    size = (c) => c.share * (c.part ? Math.abs(c.part[1]) : filter ? 0 : 1),
+    components = filter ? found.sort((a, b) => size(b) - size(a)) : found,
+    most = Math.max(...components.map(size), 1e-12);
   if (!components.length)
     return card(
       "inside",
@@ -218,8 +230,14 @@ function inside() {
               { href: `#pattern-${component.id + 1}`, title: component.headline },
               `${component.id + 1} · ${component.headline}`,
             ),
-            make("em", {}, percent(component.share)),
-            make("i", { style: `width:${((component.share / most) * 100).toFixed(1)}%` }),
+            make(
+              "em",
+              {},
+              component.part
+                ? `${component.part[0]} ${percent(component.part[1])}`
+                : percent(component.share),
+            ),
+            make("i", { style: `width:${((size(component) / most) * 100).toFixed(1)}%` }),
           ),
         ),
     ),
@@ -256,14 +274,20 @@ function changed() {
             ),
           ),
         )
-      : make("p", { class: "note" }, "Nothing beyond the usual ups and downs."),
+      : make(
+          "p",
+          { class: "note" },
+          filter && page.model.changes.length
+            ? "Nothing that changed names such a label."
+            : "Nothing beyond the usual ups and downs.",
+        ),
   );
 }
 
 function lately() {
   const rows = page.steps.rows,
     newest = rows[rows.length - 1],
-    alarms = page.steps.lately.filter(tells),
+    alarms = filter ? named() : page.steps.lately,
     forecast = page.model.forecast;
   if (!newest) return card("lately", "What happened lately", make("p", { class: "note" }, "–"));
   const parts = [
@@ -303,7 +327,7 @@ function lately() {
         "p",
         { class: "note" },
         filter
-          ? "No alarm of late names such a label."
+          ? "No alarm that is kept here names such a label."
           : page.steps.scored
             ? "No slice was unusual."
             : "No slice has been scored yet.",
@@ -323,6 +347,15 @@ function lately() {
       ),
     );
   return card("lately", "What happened lately", ...parts);
+}
+
+// The newest alarms that name the label asked for.
+function named() {
+  const found = page.steps.rows.filter((row) => row.a?.flagged && row.a.said && tells(row));
+  return found
+    .slice(-SHOWN_ALARMS)
+    .reverse()
+    .map((row) => ({ n: row.n, t: row.t, kind: row.a.kind, said: row.a.said }));
 }
 
 function said(row) {
