@@ -87,6 +87,11 @@ def learn(
         say_json(outcome)
     elif not quiet:
         _tell(run, outcome)
+        if last and last[0].step is not None and last[0].step.get("partial"):
+            note(
+                f"The data end within the bin of {last[0].time}: it was learned and not scored. "
+                "--keep-open leaves such a bin open for the next update."
+            )
     if interrupt.happened:
         note(_how_to_go_on(run, sources))
         return Exit.INTERRUPTED
