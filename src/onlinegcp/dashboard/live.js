@@ -1,10 +1,10 @@
 // Follows a run: the whole of it once, then what is new, as the server sends it.
 
-import { byId, say } from "../report/static/charts.js";
+import { byId, percent, say } from "../report/static/charts.js";
 import { renderAll, show } from "../report/static/page.js";
 import { page } from "../report/static/state.js";
 
-const pulse = { running: false, times: [], connected: false, before: false };
+const pulse = { running: false, times: [], connected: false, before: false, share: 0 };
 
 function renderStatus() {
   const node = byId("status");
@@ -20,7 +20,7 @@ function renderStatus() {
     node.textContent = pulse.problem;
   } else if (!page) {
     node.className = "status running";
-    node.textContent = "Reading the run";
+    node.textContent = pulse.share ? `Reading the run: ${percent(pulse.share)}` : "Reading the run";
   } else if (pulse.running) {
     node.className = "status running";
     node.textContent = rate > 0 ? `Learning · ${say(rate, 2)} slices/s` : "Learning";
@@ -56,6 +56,9 @@ function follow() {
     if (model) page.model = model;
     pulse.times.push([performance.now(), fresh]);
     renderSoon();
+  });
+  on("reading", ({ share }) => {
+    pulse.share = share;
   });
   on("status", ({ running, problem }) => {
     pulse.running = running;
