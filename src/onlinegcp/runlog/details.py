@@ -66,7 +66,7 @@ class Details:
         if flagged:
             self._alarms.append(step)
             self._held[number] += 1
-        if len(self._odd) < self._most or rank > self._odd[0][:3]:
+        if len(self._odd) < self._most or (self._odd and rank > self._odd[0][:3]):
             heapq.heappush(self._odd, (*rank, step))
             self._held[number] += 1
         if len(self._odd) > self._most:
