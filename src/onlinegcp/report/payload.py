@@ -150,7 +150,7 @@ def build_model(run: RunView | Digest, names: SteadyNames | None = None) -> Json
             "sentence": fit.sentence,
         },
         "interval": digest.interval,
-        "about": data(told) if digest.count else "",
+        "about": data(told),
         "changes": [dataclasses.asdict(change) for change in changed],
         "forecast": drawn(outlook(digest)),
         "summary": summarize(told, found, fit, changed),

@@ -14,7 +14,7 @@ export function renderHero() {
   byId("title").textContent = page.title;
   document.title = `${page.title} · onlinegcp`;
   byId("eyebrow").textContent = `${page.live ? "Live run" : "Run report"} · ${page.name}`;
-  byId("lede").textContent = model.about ? prose(model.about) : "Waiting for the first slices.";
+  byId("lede").textContent = prose(model.about);
   const figures = [
     [compact(steps.events), run.unit || "sum of all values"],
     [compact(steps.count), `${model.interval} slices`.trim()],
@@ -183,8 +183,13 @@ export function tells(row) {
 }
 
 export function renderAnswers() {
-  const cards = [inside(), changed(), lately()];
-  byId("answers").replaceChildren(...(page.live ? cards.reverse() : cards));
+  const cards = [inside(), changed(), lately()],
+    box = byId("answers"),
+    parts = () => [...box.querySelectorAll("a, button")],
+    focused = parts().indexOf(document.activeElement);
+  box.replaceChildren(...(page.live ? cards.reverse() : cards));
+  // A reader who came here by keys stays where they are.
+  if (focused >= 0) parts()[focused]?.focus({ preventScroll: true });
 }
 
 // The strongest of a pattern's labels that the reader asked for, with its share.
