@@ -330,3 +330,18 @@ def test_the_pages_of_ranks_and_differences_are_drawn(browser, url, tmp_path):
                 assert page.inner_text("h1")
                 page.locator("svg").first.hover()
             assert problems == []
+
+
+def test_slices_that_have_come_are_no_longer_forecast(page):
+    script = """(days) => {
+      const rows = page.steps.rows, last = rows[rows.length - 1];
+      const start = parseTime(last.t);
+      for (let d = 1; d <= days; d++)
+        rows.push({ ...last, n: last.n + d,
+          t: new Date(start + d * 864e5).toISOString().slice(0, 10) });
+      renderAll();
+      return [document.querySelectorAll("#overall .forecast").length,
+        document.querySelector("#lately .next b")?.textContent ?? ""];
+    }"""
+    assert page.evaluate(script, 3) == [1, "Next: 23 Jul 2013"]
+    assert page.evaluate(script, 30) == [0, ""]

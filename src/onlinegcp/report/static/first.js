@@ -35,7 +35,7 @@ export function renderHero() {
 // Total of every slice with what was expected, alarms, and what comes next.
 export function renderTotals(holder, { height, ahead }) {
   const rows = page.steps.rows,
-    forecast = ahead ? page.model.forecast : null;
+    forecast = ahead ? clock.forecast : null;
   if (!clock.x.length) {
     holder.replaceChildren(make("p", { class: "empty" }, "Nothing to draw yet."));
     return;
@@ -106,9 +106,8 @@ export function renderTotals(holder, { height, ahead }) {
   });
 }
 
-function paintForecast(group, X, Y, { t, total, low, high }) {
-  const x = t.map((time, i) => X(clock.place(time, i + 1))),
-    path = (values) => values.map((v, i) => `${x[i].toFixed(1)},${Y(v).toFixed(1)}`);
+function paintForecast(group, X, Y, { x, total, low, high }) {
+  const path = (values) => values.map((v, i) => `${X(x[i]).toFixed(1)},${Y(v).toFixed(1)}`);
   group.append(
     draw("path", {
       d: `M${[...path(high), ...path(low).reverse()].join("L")}Z`,
@@ -293,7 +292,7 @@ function lately() {
   const rows = page.steps.rows,
     newest = rows[rows.length - 1],
     alarms = filter ? named() : page.steps.lately,
-    forecast = page.model.forecast;
+    forecast = clock.forecast;
   if (!newest) return card("lately", "What happened lately", make("p", { class: "note" }, "–"));
   const parts = [
     make(
