@@ -345,3 +345,26 @@ def test_slices_that_have_come_are_no_longer_forecast(page):
     }"""
     assert page.evaluate(script, 3) == [1, "Next: 23 Jul 2013"]
     assert page.evaluate(script, 30) == [0, ""]
+
+
+def test_an_alarm_within_a_point_of_many_slices_is_explained_all_the_same(
+    browser, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("onlinegcp.report.digest.MOST_POINTS", 4)
+    monkeypatch.setattr("onlinegcp.report.digest.NEWEST", 3)
+    run = view(120, rank=2, shape=(20, 5))
+    for t in (60, 62, 64):
+        run.steps[t]["anomaly"] |= {"flagged": True, "p": 1e-6 / (t - 59)}
+    path = tmp_path / "long.run"
+    fake_run.start(path, run.modes, 2)
+    (path / runlog.STEPS).write_bytes(b"".join(map(runlog.encode_step, run.steps)))
+    fake_run.store(path, run.factors, run.labels, run.steps[-1])
+    with real_browser.open_page(browser, write_report(path).as_uri()) as (page, problems):
+        days = page.locator("#lately .alarms span").all_inner_texts()
+        assert days == ["6 Mar 2013", "4 Mar 2013", "2 Mar 2013"]
+        assert page.locator("#timeline .flag").count() == 1  # they are in one point
+        for place, day in enumerate(days):
+            page.locator("#lately .alarms button").nth(place).click()
+            assert day in page.inner_text("#detail h3")
+            assert page.locator("#detail tbody tr").count() >= 1
+    assert problems == []

@@ -194,18 +194,11 @@ def counts(digest: Digest) -> Json:
         "flagged": digest.flagged,
         "scored": digest.scored,
         "first": digest.first_time,
-        "lately": [_alarm(step) for step in digest.alarms[:LATELY]],
-    }
-
-
-def _alarm(step: Step) -> Json:
-    anomaly = anomaly_of(step)
-    return {
-        "n": step.get("number"),
-        "t": step.get("time"),
-        "kind": anomaly.get("kind"),
-        "severity": anomaly.get("severity"),
-        "said": short(said(step), 600),
+        # Each whole: of several alarms in one point only the oddest is drawn.
+        "lately": [
+            row(point([step], digest.divisor), {step.get("number")})
+            for step in digest.alarms[:LATELY]
+        ],
     }
 
 

@@ -177,7 +177,7 @@ export function tells(row) {
   return (
     (a?.modes ?? []).some((entries) => entries.some(([label]) => matches(label))) ||
     (a?.cells ?? []).some(([labels]) => labels.some((label) => label && matches(label))) ||
-    matches(a?.said ?? row.said ?? "")
+    matches(a?.said ?? "")
   );
 }
 
@@ -315,11 +315,11 @@ function lately() {
               "button",
               { type: "button", "data-number": alarm.n, onclick: () => clock.pick(null, alarm.n) },
               make("i", {
-                class: `swatch ${alarm.kind === "volume" ? "square" : "dot"}`,
-                style: `--c:var(--${alarm.kind === "volume" ? "volume" : "alert"})`,
+                class: `swatch ${alarm.a.kind === "volume" ? "square" : "dot"}`,
+                style: `--c:var(--${alarm.a.kind === "volume" ? "volume" : "alert"})`,
               }),
               make("span", {}, sayTime(alarm)),
-              make("small", {}, prose(alarm.said)),
+              make("small", {}, prose(alarm.a.said)),
             ),
           ),
         ),
@@ -356,10 +356,7 @@ function lately() {
 // The newest alarms that name the label asked for.
 function named() {
   const found = page.steps.rows.filter((row) => row.a?.flagged && row.a.said && tells(row));
-  return found
-    .slice(-SHOWN_ALARMS)
-    .reverse()
-    .map((row) => ({ n: row.n, t: row.t, kind: row.a.kind, said: row.a.said }));
+  return found.slice(-SHOWN_ALARMS).reverse();
 }
 
 function said(row) {

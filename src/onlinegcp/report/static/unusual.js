@@ -148,6 +148,11 @@ export function renderUnusual() {
   renderDetail();
 }
 
+// An alarm of late need not be a row of its own where rows stand for many slices.
+const chosenRow = () =>
+  page.steps.rows.find((row) => row.n === picked) ??
+  page.steps.lately.find((row) => row.n === picked);
+
 // A click near a flagged slice means that one.
 function nearbyPick(i) {
   const [low, high] = clock.range(),
@@ -180,7 +185,7 @@ clock.pick = (i, number = null) => (number === null ? nearbyPick(i) : pick(numbe
 // The slice chosen, in a line below the first chart.
 export function renderChosen() {
   const box = byId("chosen"),
-    row = page.steps.rows.find((r) => r.n === picked);
+    row = chosenRow();
   box.hidden = !row || !asked;
   if (box.hidden) return;
   const told = row.a
@@ -233,7 +238,7 @@ function standingOut(title, names, entries) {
 
 function renderDetail() {
   const box = byId("detail");
-  const row = page.steps.rows.find((r) => r.n === picked);
+  const row = chosenRow();
   if (!row) {
     box.replaceChildren();
     return;
