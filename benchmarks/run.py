@@ -34,6 +34,7 @@ NAMES = [
     "rivals",
     "alarms",
     "stream_memory",
+    "many_streams",
     "huge_slice",
     "chicago_full",
     "least_squares",

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from onlinegcp.ktensor import KTensor as KTensor
     from onlinegcp.losses import Loss as Loss
     from onlinegcp.losses import get_loss as get_loss
+    from onlinegcp.many.fitting import fit_many as fit_many
+    from onlinegcp.many.streams import ManyStreams as ManyStreams
     from onlinegcp.problems import load_flights as load_flights
     from onlinegcp.slices import Slice as Slice
     from onlinegcp.slices import as_slice as as_slice
@@ -96,6 +98,8 @@ _HOMES = {
     "month": "events.modes",
     "bins": "events.modes",
     "column": "events.modes",
+    "ManyStreams": "many.streams",
+    "fit_many": "many.fitting",
     "load_flights": "problems",
     "cp_als": "static.cp_als",
     "auto_ten": "static.auto_ten",
@@ -140,6 +144,7 @@ __all__ = [
     "KTensor",
     "LogBatch",
     "Loss",
+    "ManyStreams",
     "MissingFileError",
     "OnlineCP",
     "OnlineGCP",
@@ -159,6 +164,7 @@ __all__ = [
     "cp_als",
     "cp_apr",
     "database",
+    "fit_many",
     "from_events",
     "gcp",
     "get_loss",

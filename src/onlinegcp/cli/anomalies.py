@@ -26,6 +26,8 @@ def anomalies(
 ) -> Exit:
     """List flagged slices, oddest first, with what happened in words.
 
+    Those of many streams (fit --by) are sorted together.
+
     Parameters
     ----------
     run
@@ -47,9 +49,23 @@ def anomalies(
     """
     from onlinegcp.cli.terminal import say, say_json, say_table
     from onlinegcp.drawing.text import interval_of
+    from onlinegcp.many.files import is_many
     from onlinegcp.runlog import StoredSteps, anomaly_of, read_run_json
     from onlinegcp.runlog.told import score
 
+    if is_many(run):
+        from onlinegcp.cli.many import list_oddest
+
+        return list_oddest(
+            run,
+            top=top,
+            all=all,
+            since=since,
+            until=until,
+            by_time=by_time,
+            fail_on_alarm=fail_on_alarm,
+            as_json=json,
+        )
     interval = interval_of((read_run_json(run).get("events") or {}).get("every"))
     scored = flagged = 0
 
@@ -71,17 +87,18 @@ def anomalies(
     if by_time:
         chosen.sort(key=lambda step: step["number"])
     if json:
-        say_json([_row(step) for step in chosen])
+        say_json([row_of(step) for step in chosen])
     else:
         verb = "was" if flagged == 1 else "were"
         say(f"{flagged:,} of {scored:,} scored slices {verb} flagged.")
         if chosen:
             headings = ["slice", "time", "p", "severity", "what happened"]
-            say_table(headings, [_texts(step, interval) for step in chosen], right="r r")
+            say_table(headings, [texts_of(step, interval) for step in chosen], right="r r")
     return Exit.ALARM if flagged and fail_on_alarm else Exit.DONE
 
 
-def _row(step: Step) -> dict[str, Any]:
+def row_of(step: Step) -> dict[str, Any]:
+    """A slice for programs."""
     from onlinegcp.runlog import anomaly_of
     from onlinegcp.runlog.told import score
 
@@ -96,7 +113,8 @@ def _row(step: Step) -> dict[str, Any]:
     }
 
 
-def _texts(step: Step, interval: str) -> list[str]:
+def texts_of(step: Step, interval: str) -> list[str]:
+    """A slice as a row of a table."""
     from onlinegcp.drawing.text import say_time
     from onlinegcp.report.sentences import said
     from onlinegcp.runlog import anomaly_of

@@ -39,6 +39,7 @@ def demo(
     """
     from rich.markup import escape
 
+    from onlinegcp.cli.ahead import compiling_ahead
     from onlinegcp.cli.flight_names import spoken
     from onlinegcp.cli.learning import learn
     from onlinegcp.cli.terminal import say
@@ -54,16 +55,19 @@ def demo(
         f"[b]{total:,.0f} flights[/b] left New York City in 2013: one slice per day of "
         f"{' x '.join(f'{n} {mode}' for n, mode in zip(flights.shape, MODES, strict=True))}."
     )
-    with Run.create(
-        output,
-        OnlineGCP(rank, "poisson", init_slices=28, random_state=0),
-        modes=["destination", "carrier", "hour"],
-        labels=spoken(flights.labels, MODES),
-        command=["onlinegcp", *sys.argv[1:]],
-        unit="flights",
-        period=7,
-        overwrite=_is_demo(Path(output)),
-    ) as run:
+    with (
+        compiling_ahead("poisson"),
+        Run.create(
+            output,
+            OnlineGCP(rank, "poisson", init_slices=28, random_state=0),
+            modes=["destination", "carrier", "hour"],
+            labels=spoken(flights.labels, MODES),
+            command=["onlinegcp", *sys.argv[1:]],
+            unit="flights",
+            period=7,
+            overwrite=_is_demo(Path(output)),
+        ) as run,
+    ):
         outcome = learn(run, flights, [], n_events=total, quiet=quiet)
     if outcome is not Exit.DONE:
         return outcome

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from onlinegcp.runlog import RunView
+    from onlinegcp.runlog import RunView, Step
 
-What = Literal["factors", "activations", "anomalies", "cells", "ktensor"]
+What = Literal["factors", "activations", "anomalies", "cells", "ktensor", "streams", "run"]
 _OF_A_CELL = ("observed", "expected", "low", "high", "p")
-_TABLES = (".csv", ".parquet", ".jsonl")
+TABLES = (".csv", ".parquet", ".jsonl")
 
 
 def export(
-    run: str, what: What, *, output: Annotated[str, Parameter(name=["--output", "-o"])]
+    run: str,
+    what: What,
+    *,
+    output: Annotated[str, Parameter(name=["--output", "-o"])],
+    stream: str | None = None,
 ) -> None:
     """Write what a run has learned to a file; its ending says how.
 
@@ -31,20 +35,44 @@ def export(
         component. anomalies: one row per scored slice. cells: one
         row per label, or pair of labels, that stood out; those of other modes are empty.
         ktensor: factors and, as the last of them, the weights of all slices, for KTensor.load.
-        Components are numbered from 1, as everywhere.
+        Of many streams (fit --by): streams: one row per stream. run: one of them as a run
+        directory of its own. Components are numbered from 1, as everywhere.
     output
         The file: .csv, .parquet or .jsonl for a table, .npz for arrays.
+    stream
+        Which of many streams; tables hold all of them by default.
     """
     from rich.markup import escape
 
-    from onlinegcp.cli.components import check_learned
     from onlinegcp.cli.terminal import say
+    from onlinegcp.errors import DataError
+    from onlinegcp.many.files import is_many
+    from onlinegcp.runlog import read_run_json
+
+    if is_many(run):
+        from onlinegcp.cli.export_many import export_many
+
+        export_many(run, what, Path(output), stream)
+    elif stream is not None or what in ("streams", "run"):
+        read_run_json(run)  # which may be the greater problem
+        asked = "--stream was" if stream is not None else f"{what} were"
+        raise DataError(
+            f"many streams (fit --by) are needed for that, but {asked} asked of {run}, which holds "
+            "one. Leave it out."
+        )
+    else:
+        export_one(run, what, Path(output))
+    say(escape(output))
+
+
+def export_one(run: str | Path, what: What, target: Path) -> None:
+    """Write what a run of one stream has learned."""
+    from onlinegcp.cli.components import check_learned
     from onlinegcp.errors import DataError
     from onlinegcp.runlog import read_run
 
     view = read_run(run)
-    target = Path(output)
-    endings = (".npz",) if what == "ktensor" else (*_TABLES, ".npz")
+    endings = (".npz",) if what == "ktensor" else (*TABLES, ".npz")
     if target.suffix not in endings:
         raise DataError(
             f"the file must end in {' or '.join(endings)} to hold {what}, but is called "
@@ -66,41 +94,52 @@ def export(
     elif target.suffix == ".npz":
         _write_arrays(target, _arrays(view, what))
     else:
-        _write_table(target, _rows(view, what))
-    say(escape(str(target)))
+        write_table(target, _rows(view, what))
 
 
 def _rows(view: RunView, what: What) -> list[dict[str, Any]]:
+    names = _names(view) if what in ("factors", "activations") else None
     if what == "factors":
-        names = _names(view)
-        return [
-            {
-                "mode": mode,
-                "label": label,
-                "component": r + 1,
-                "name": names[r],
-                "value": float(value),
-            }
-            for mode, labels, factor in zip(view.modes, view.labels, view.factors, strict=True)
-            for label, row in zip(labels, factor, strict=True)
-            for r, value in enumerate(row)
-        ]
+        return factor_rows(view.modes, view.labels, view.factors, names)
+    return step_rows(view.steps, view.modes, what, names)
+
+
+def factor_rows(
+    modes: Sequence[str],
+    labels: Sequence[Sequence[str]],
+    factors: Sequence[Any],
+    names: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """One row per mode, label and component, with the names of components if there are any."""
+    return [
+        {"mode": mode, "label": label, **_component(r, names), "value": float(value)}
+        for mode, texts, factor in zip(modes, labels, factors, strict=True)
+        for label, row in zip(texts, factor, strict=True)
+        for r, value in enumerate(row)
+    ]
+
+
+def step_rows(
+    steps: Iterable[Step],
+    modes: Sequence[str],
+    what: What,
+    names: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Rows for slices: activations, anomalies or cells."""
     if what == "activations":
-        names = _names(view)
         return [
             {
                 "slice": step["number"],
                 "time": step["time"],
-                "component": r + 1,
-                "name": names[r],
+                **_component(r, names),
                 "weight": weight,
             }
-            for step in view.steps
+            for step in steps
             for r, weight in enumerate(step["weights"])
         ]
     from onlinegcp.runlog import anomaly_of
 
-    scored = [step for step in view.steps if step.get("anomaly")]
+    scored = [step for step in steps if step.get("anomaly")]
     if what == "anomalies":
         fields = (
             *("p", "z", "score", "volume_p", "volume_z", "expected_total", "flagged", "kind"),
@@ -113,7 +152,7 @@ def _rows(view: RunView, what: What) -> list[dict[str, Any]]:
             }
             for step in scored
         ]
-    columns = _apart(view.modes, ("slice", "time", *_OF_A_CELL))
+    columns = _apart(modes, ("stream", "slice", "time", *_OF_A_CELL))
     return [
         {
             "slice": step["number"],
@@ -132,6 +171,10 @@ def _names(view: RunView) -> list[str]:
 
     called = {pattern.component: pattern.headline for pattern in patterns(view)}
     return [called.get(r, "") for r in range(view.rank)]
+
+
+def _component(r: int, names: Sequence[str] | None) -> dict[str, Any]:
+    return {"component": r + 1, **({} if names is None else {"name": names[r]})}
 
 
 def _standing_out(anomaly: Mapping[str, Any], n_modes: int) -> list[tuple[list[str], Any]]:
@@ -231,7 +274,8 @@ def _write_arrays(target: Path, arrays: dict[str, Any]) -> None:
         np.savez(file, **arrays)  # NumPy before 2.2 would take allow_pickle for an array
 
 
-def _write_table(target: Path, rows: list[dict[str, Any]]) -> None:
+def write_table(target: Path, rows: list[dict[str, Any]]) -> None:
+    """Rows as a file; its ending says how."""
     import polars as pl
 
     from onlinegcp.storage.atomic import replacing

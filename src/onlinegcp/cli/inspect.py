@@ -25,24 +25,31 @@ def inspect(run: str, *, verify: Flag = False, json: Json = False) -> Exit:
     """
     from rich.markup import escape
 
+    from onlinegcp.cli.many import overview, show_streams
     from onlinegcp.cli.terminal import say, say_json
+    from onlinegcp.many.files import is_many
 
     if verify:
         return _verify(run, as_json=json)
-    facts = facts_of(run)
+    many = is_many(run)
+    facts = overview(run) if many else facts_of(run)
     if json:
         say_json(facts)
         return Exit.DONE
     for name, value in facts.items():
         say(f"[b]{name.replace('_', ' '):>16}[/b]  {escape(_text(value))}")
+    if many:
+        show_streams(run)
     return Exit.DONE
 
 
 def _verify(run: str, *, as_json: bool) -> Exit:
     from onlinegcp.cli.terminal import say_json, say_table
+    from onlinegcp.many import reading
+    from onlinegcp.many.files import is_many
     from onlinegcp.runlog import verify
 
-    found = verify(run)
+    found = reading.verify(run) if is_many(run) else verify(run)
     if as_json:
         say_json([vars(verdict) for verdict in found])
     else:

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 from onlinegcp.cli import STANDARD_INPUT, Exit
 from onlinegcp.cli.terminal import Bar, duration, note, say, say_json
@@ -181,6 +181,13 @@ def _how_to_go_on(run: Run, sources: Sequence[str]) -> str:
     )
 
 
+class Learning(Protocol):
+    """What is learning, and whether it does, rather than wait for data."""
+
+    @property
+    def busy(self) -> bool: ...
+
+
 @final
 class Interrupt:
     """Ctrl-C asks to stop after the slice in flight; a second one stops at once.
@@ -188,10 +195,10 @@ class Interrupt:
     Parameters
     ----------
     run
-        The run that is learning.
+        The run that is learning, or many.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Learning) -> None:
         self._run = run
         self.happened = False
         self._asked_at = 0.0

@@ -15,10 +15,16 @@ if TYPE_CHECKING:
 
 
 def plan_of(
-    sources: Sequence[str], table: TableOptions, model: ModelOptions, output: str | None
+    sources: Sequence[str],
+    table: TableOptions,
+    model: ModelOptions,
+    output: str | None,
+    *,
+    by: str | None = None,
 ) -> Plan | None:
     """A plan for whatever the options leave open; None if they leave nothing open.
 
+    With `by`, it is made for the rows of the label that has most of them in the sample.
     Events that are counted in a table that was described in full are Poisson without a trial.
     """
     settled = not table.missing and output is not None
@@ -32,14 +38,19 @@ def plan_of(
     if any(map(scheme_of, sources)):
         _refuse_missing(table, output, "a database, a log or objects, which no plan looks at")
         return None
-    from onlinegcp.planning import make_plan
+    from onlinegcp.planning import free_name, make_plan
+    from onlinegcp.planning.sample import busiest
 
     settings = table.settings()
     chosen = ("time", "every", "modes", "value", "agg", "share")
     given = {name: settings.pop(name) for name in chosen}
     given |= {"loss": model.loss, "rank": model.rank, "init_slices": model.warm_start}
     given |= {"output": output, "lower": dict(map(parse_setting, model.set)).get("lower")}
-    return make_plan(source_of(sources), given, format=table.format, settings=settings)
+    source = source_of(sources)
+    if by is not None:
+        source, stem = busiest(source, by, table.format)
+        given["output"] = output or free_name(stem)
+    return make_plan(source, given, format=table.format, settings=settings)
 
 
 def _refuse_missing(table: TableOptions, output: str | None, source: str) -> None:
@@ -87,6 +98,11 @@ def with_plan(
         set=[*model.set, *bound],
     )
     return table, model
+
+
+def by_words(by: str | None) -> list[str]:
+    """The option that tells streams apart, as it was given."""
+    return [] if by is None else ["--by", by]
 
 
 def extra_words(

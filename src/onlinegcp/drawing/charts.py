@@ -41,7 +41,7 @@ def plot_components(
     model
         Weights and factors, with labels if there are any.
     modes
-        Names of the modes.
+        Names of the modes; those of the model by default.
     top
         Bars per category mode.
     most
@@ -49,7 +49,7 @@ def plot_components(
     """
     from plotly.subplots import make_subplots
 
-    names = _names(modes, model.ndim)
+    names = _names(model.mode_names if modes is None else modes, model.ndim)
     strength = np.abs(model.weights) * scale(model.factors)
     order = np.argsort(-strength, kind="stable")[:most]
     share = strength / (strength.sum() or 1.0)

@@ -125,13 +125,19 @@ class RowReader:
         keys = self.bins.keys(ticks)
         return (int(keys[0]), int(keys[-1])) if (keys[1:] >= keys[:-1]).all() else None
 
-    def keys(self, block: Block) -> tuple[Ticks, Flags | None]:
-        """Bins of the rows of a block, and which rows count: None if all do."""
+    def keys(self, block: Block, *, note: bool = False) -> tuple[Ticks, Flags | None]:
+        """Bins of the rows of a block, and which rows count: None if all do.
+
+        With `note` they count for the edges of the source.
+        """
         ticks, valid = self._ticks(block)
         keep = self._inside(ticks)
         if valid is not None:
             keep = valid if keep is None else keep & valid
-        return self.bins.keys(ticks), keep
+        keys = self.bins.keys(ticks)
+        if note:
+            self._note(keys if keep is None else keys[keep], ticks if keep is None else ticks[keep])
+        return keys, keep
 
     def place(self, block: Block) -> tuple[Ticks, tuple[Ids, ...]]:
         """Bin and ids of every row of a block, -1 where a row has no time or no key."""

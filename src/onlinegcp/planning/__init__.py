@@ -140,7 +140,7 @@ def make_plan(
     )
     warm = int(asked.get("init_slices") or min(10, max(2, bins.n_slices // 5)))
     model = {"rank": rank, "loss": measured.loss, "init_slices": warm, "lower": measured.lower}
-    output = str(asked.get("output") or _free_name(sample))
+    output = str(asked.get("output") or free_name(sample.stem))
     lines = _lines(when, bins, values, modes, events, shape, measured, model, asked)
     named = "as you said" if "output" in asked else "named after the source"
     return Plan(events, model, output, (*lines, ("run", output, named)))
@@ -191,13 +191,8 @@ def _rank_for(shape: Sequence[int], n_slices: int) -> int:
     return max(1, min(RANK, math.prod(shape) // 2, n_slices // 3))
 
 
-def _free_name(sample: Sample) -> str:
-    """A run directory named after the first file, with a number where there is one already."""
-    stem = "events"
-    if sample.paths:
-        first = sample.paths[0]
-        name = first.parent if len(sample.paths) > 1 else first
-        stem = name.name.split(".")[0] or stem
+def free_name(stem: str) -> str:
+    """A name for a run directory, with a number where there is one already."""
     found = f"{stem}.run"
     number = 2
     while Path(found).exists():

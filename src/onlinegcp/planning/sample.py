@@ -53,6 +53,14 @@ class Sample:
             )
         )
 
+    @property
+    def stem(self) -> str:
+        """What to call a run on it: the first file, or the folder of several."""
+        if not self.paths:
+            return "events"
+        name = self.paths[0].parent if len(self.paths) > 1 else self.paths[0]
+        return name.name.split(".")[0] or "events"
+
     @cached_property
     def columns(self) -> dict[str, Column]:
         """Its columns by name."""
@@ -98,6 +106,32 @@ def read_sample(source: Any, *, format: str | None = None, rows: int = ROWS) -> 
     frame = pl.concat(frames, how="diagonal_relaxed")
     paths = [part.path for part in tables.parts if part.path is not None]
     return Sample(frame, max(in_all or n_rows, n_rows), paths)
+
+
+def busiest(source: Any, by: str, format: str | None = None) -> tuple[pl.DataFrame, str]:
+    """The rows of a sample that have its most frequent label, without that column; and its stem.
+
+    Parameters
+    ----------
+    source, format
+        As for `read_sample`.
+    by
+        The column of labels.
+    """
+    from onlinegcp.events.table_text import check_columns
+
+    sample = read_sample(source, format=format)
+    name = str(sample.paths[0]) if sample.paths else "the table"
+    check_columns([by], sample.frame.columns, name)
+    labels = sample.frame[by].drop_nulls()
+    if not len(labels):
+        raise DataError(
+            f"Column {by!r} must tell streams apart, but has no value in the first "
+            f"{sample.frame.height:,} rows of {name}. Choose another column."
+        )
+    most = labels.value_counts(sort=True)[by][0]
+    rows = sample.frame.filter(sample.frame[by] == most)
+    return rows.drop(by), sample.stem
 
 
 def rows_in_all(parts: Iterable[Part]) -> float | None:

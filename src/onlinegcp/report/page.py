@@ -36,7 +36,7 @@ def render(payload: dict[str, Any] | None, *, title: str, scripts: Sequence[str]
         Further modules, run after the page's own.
     """
     lines = [] if payload is None else payload["model"]["summary"]
-    return _filled("page.html", payload, title, [*map(_static, _SCRIPTS), *scripts], lines)
+    return _filled("page.html", payload, title, [*map(static_text, _SCRIPTS), *scripts], lines)
 
 
 def render_sheet(
@@ -55,7 +55,9 @@ def render_sheet(
     summary
         Headings and sentences for readers without JavaScript.
     """
-    return _filled("sheet.html", payload, title, [_static("charts.js"), _static(script)], summary)
+    return _filled(
+        "sheet.html", payload, title, [static_text("charts.js"), static_text(script)], summary
+    )
 
 
 def _filled(
@@ -70,12 +72,12 @@ def _filled(
         "policy": html.escape(_policy([code])),
         "version": __version__,
         "title": html.escape(title),
-        "css": _static("page.css"),
+        "css": static_text("page.css"),
         "noscript": _plain(summary),
         "payload": embed(payload),
         "js": code,
     }
-    pieces = _static(template).split("{{")
+    pieces = static_text(template).split("{{")
     out = [pieces[0]]
     # In one pass, so that nothing in the data can be taken for a placeholder.
     for piece in pieces[1:]:
@@ -130,5 +132,6 @@ def _plain(summary: Sequence[Sequence[str]]) -> str:
 
 
 @cache
-def _static(name: str) -> str:
+def static_text(name: str) -> str:
+    """A file of the page."""
     return resources.files("onlinegcp.report").joinpath("static", name).read_text("utf-8")

@@ -11,14 +11,13 @@ import contextlib
 import datetime
 import json
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
 
 from onlinegcp import __version__, runlog
-from onlinegcp.anomaly import AnomalyTracker, held_back, is_counted, score_slice
+from onlinegcp.anomaly import AnomalyTracker
 from onlinegcp.drawing.text import shown_modes
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events.stream import EventStream
@@ -26,6 +25,7 @@ from onlinegcp.losses import Loss
 from onlinegcp.notebook.components import component_card
 from onlinegcp.notebook.html import card
 from onlinegcp.run import making
+from onlinegcp.run.advancing import advance, collected
 from onlinegcp.run.checkpoint import (
     Checkpoint,
     Labels,
@@ -34,10 +34,10 @@ from onlinegcp.run.checkpoint import (
     write_checkpoint,
 )
 from onlinegcp.run.disk import DiskSync
-from onlinegcp.run.lines import learned_line, unseen, warm_lines, written
+from onlinegcp.run.lines import written
 from onlinegcp.run.progress import Progress
 from onlinegcp.run.scoring import score_table
-from onlinegcp.run.settings import event_settings, model_settings, spoken
+from onlinegcp.run.settings import event_settings, model_settings
 from onlinegcp.run.sources import describe, note
 from onlinegcp.runlog.sources import Source
 from onlinegcp.slices import Slice, as_slice
@@ -338,7 +338,8 @@ class Run:
                 if events is not None:
                     self._point.labels = events.labels
                 try:
-                    lines = self._advance(x, hold, events is not None and events.partial)
+                    partial = events is not None and events.partial
+                    lines = advance(self._point, self.info, x, hold=hold, partial=partial)
                 except BaseException:
                     self._point.labels = kept
                     raise
@@ -375,7 +376,7 @@ class Run:
     @property
     def warming_up(self) -> int:
         """Slices collected for a warm start that is not over yet."""
-        return len(_buffer(self.model) or ())
+        return len(collected(self.model) or ())
 
     @property
     def last_time(self) -> Any:
@@ -392,49 +393,6 @@ class Run:
                         continue
                 last = None
             yield x
-
-    def _advance(self, x: Slice, hold: bool, partial: bool) -> list[runlog.Step]:
-        """Score and learn one slice; its line, or none or many around the end of the warm start."""
-        start = time.perf_counter()
-        try:
-            lines = self._lines(x, hold, partial)
-        except DataError as error:
-            cell, labels = getattr(error, "cell", None), self._point.labels
-            named = "" if x.time is None else f"In the slice of {written(x.time)}: "
-            if cell is not None and labels is not None:
-                names = (of[i] for of, i in zip(labels, cell, strict=True))
-                named += f"in the cell of {', '.join(map(repr, names))}: "
-            if not named:
-                raise
-            raise DataError(f"{named}{error}") from error
-        self._point.last_time = x.time
-        seconds = time.perf_counter() - start
-        return [{**line, "seconds": round(seconds / len(lines), 6)} for line in lines]
-
-    def _lines(self, x: Slice, hold: bool, partial: bool) -> list[runlog.Step]:
-        model, number = self.model, self.n_steps + 1
-        buffer = _buffer(model)
-        if buffer is not None:
-            model.partial_fit([x])
-            self._point.tracker.update_unscored(x, counted=is_counted(model.loss_))
-            if _buffer(model) is not None:
-                return []
-            if model.init is None:
-                return warm_lines([*buffer, x], number, model)
-            return [learned_line(x, number, model, None, None)]
-        old = model.factors_
-        if partial:  # half a day is no collapse: it is learned, and not judged
-            model.partial_fit([x])
-            self._point.tracker.update_unscored(unseen(x), counted=is_counted(model.loss_))
-            return [{**learned_line(x, number, model, old, None), "partial": True}]
-        anomaly = score_slice(
-            model, x, self._point.labels, history=self._point.tracker, **spoken(self.info)
-        )
-        learned = held_back(x, anomaly) if hold and anomaly.flagged else x
-        model.partial_fit([learned])
-        line = learned_line(x, number, model, old, anomaly.to_json(), held=learned is not x)
-        self._point.tracker.update(anomaly)
-        return [line]
 
     # ---- the directory
 
@@ -487,10 +445,3 @@ class Run:
             raise StateError(
                 f"{self.path} must be open for writing to learn, but it is not. Use Run.open(path)."
             )
-
-
-def _buffer(model: StreamingModel) -> tuple[Slice, ...] | None:
-    """Slices a warm start has collected so far; None when it is over."""
-    if model.started_:
-        return None
-    return tuple(model.get_state()["buffer"]) if model.__sklearn_is_fitted__() else ()

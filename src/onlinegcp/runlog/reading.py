@@ -27,6 +27,7 @@ from onlinegcp.runlog.line import Step, parse_file
 from onlinegcp.runlog.shapes import check_info
 from onlinegcp.storage.appending import unreadable
 from onlinegcp.storage.archive import DamagedFile, read_archive
+from onlinegcp.storage.atomic import STREAMS
 from onlinegcp.storage.sealed import unseal
 
 FloatArray = NDArray[np.float64]
@@ -110,6 +111,11 @@ def read_run_json(path: PathLike) -> dict[str, Any]:
         text = source.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         here = "is no directory" if not folder.is_dir() else f"has no {RUN}"
+        if (folder / STREAMS).exists():
+            raise StateError(
+                f"a run of one stream was needed, but {folder} holds many. Take one out with "
+                f"`onlinegcp export {folder} run --stream NAME -o NAME.run`, and use that."
+            ) from error
         raise StateError(
             f"a run directory was needed, but {folder} {here}. Give the directory that fit wrote "
             "with -o."

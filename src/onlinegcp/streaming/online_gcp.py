@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self, final
 
 from onlinegcp.errors import BackendError, DataError
@@ -18,6 +19,7 @@ from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.sgd import SGD
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
+from onlinegcp.sums.local import engine
 
 
 @final
@@ -63,10 +65,13 @@ class OnlineGCP(StreamingModel):
     random_state
         Seed; None draws one.
     n_jobs
-        Threads; the result is the same for any number. "auto" has work for two, and only while a
-        change of its components is on trial.
+        Threads; None takes every core where slices are large enough for that to pay. The result
+        is the same for any number.
     device
         Where to compute: "cpu", or, for `SGD` only, "reference": plain NumPy.
+    ndim, mode_names
+        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
+        Without either the first slice must say it.
 
     Attributes
     ----------
@@ -106,8 +111,10 @@ class OnlineGCP(StreamingModel):
         init_slices: int = 10,
         init_starts: int = 3,
         random_state: int | None = 0,
-        n_jobs: int = 1,
+        n_jobs: int | None = None,
         device: str = "cpu",
+        ndim: int | None = None,
+        mode_names: Sequence[str] | None = None,
     ) -> None:
         self.rank = rank
         self.loss = loss
@@ -120,6 +127,8 @@ class OnlineGCP(StreamingModel):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
+        self.ndim = ndim
+        self.mode_names = mode_names
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters; ``solver__factor_rate`` and the like belong to the paper's solver."""
@@ -148,7 +157,8 @@ class OnlineGCP(StreamingModel):
             raise BackendError(
                 f"device must be 'cpu' or 'reference', but got {self.device!r}. Choose one."
             )
-        check_whole("n_jobs", self.n_jobs, 1)
+        if self.n_jobs is not None:
+            check_whole("n_jobs", self.n_jobs, 1)
         forgetting.parse(self.forget)
         if paper is None:
             if self.device != "cpu":
@@ -199,7 +209,6 @@ class OnlineGCP(StreamingModel):
                 lower=self.lower,
                 init_slices=self.init_slices,
                 init_starts=self.init_starts,
-                n_jobs=self.n_jobs,
             )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)
 
@@ -211,4 +220,4 @@ class OnlineGCP(StreamingModel):
         return paper_solver.weigh(paper, self._surroundings(0, seed), state, x, loss)[0]
 
     def _surroundings(self, number: int, seed: int) -> Surroundings:
-        return Surroundings(self._get_lower(), number, seed, self.device, self.n_jobs)
+        return Surroundings(self._get_lower(), number, seed, self.device, engine().jobs)

@@ -67,6 +67,8 @@ def _pack(value: Any, name: str, arrays: Arrays | None) -> Any:
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        return {"names": list(value)}
     if isinstance(value, Loss):
         return {"own_loss": value.name} if value.code < 0 else {"loss": value.to_dict()}
     if isinstance(value, Step):
@@ -88,6 +90,8 @@ def _pack(value: Any, name: str, arrays: Arrays | None) -> Any:
 def _unpack(value: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if not isinstance(value, dict):
         return value
+    if "names" in value:
+        return tuple(value["names"])
     if "loss" in value:
         return from_dict(value["loss"])
     if "step" in value:
