@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -133,7 +134,8 @@ def build_model(run: RunView | Digest, names: SteadyNames | None = None) -> Json
         found = names.keep(found, digest.view.factors)
     found = called(found, read_names(digest.view.path))
     calendar, fit, changed = digest.calendar, judge(digest), changes(digest, found)
-    told = _with_view(digest, readable)
+    told = copy.copy(digest)
+    told.view = readable
     return {
         "modes": [_mode(name, k, modes) for k, name in enumerate(readable.modes)],
         "components": [_component(pattern, modes) for pattern in found],
@@ -161,13 +163,6 @@ def _readable(view: RunView) -> RunView:
     """The run with names that can be shown."""
     labels = tuple(all_short(names) for names in view.labels)
     return dataclasses.replace(view, labels=labels, modes=all_short(shown_modes(view.modes)))
-
-
-def _with_view(digest: Digest, view: RunView) -> Digest:
-    """The same digest, under names that can be shown; nothing is copied."""
-    other = object.__new__(Digest)
-    other.__dict__.update(digest.__dict__, view=view)
-    return other
 
 
 def build_steps(digest: Digest) -> Json:
