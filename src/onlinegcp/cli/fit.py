@@ -113,7 +113,9 @@ def fit(
     table, model, words = *with_plan(made, table, model), sys.argv[1:]
     if made is not None:
         output = made.output
-        command = made.command(sources, [*by_words(by), *extra_words(table, model)])
+        given = {"level": level, "season": season, "holidays": holidays, "unit": unit}
+        extra = extra_words(table, model, {**given, "hold_flagged": hold_flagged})
+        command = made.command(sources, [*by_words(by), *extra])
         words = shlex.split(command)[1:]
         if plan and json:
             say_json(as_json(made, command))

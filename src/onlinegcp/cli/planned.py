@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onlinegcp.cli import STANDARD_INPUT
@@ -140,8 +140,18 @@ def with_bound(sources: Sequence[str], table: TableOptions, model: ModelOptions)
     return dataclasses.replace(model, set=[*model.set, "lower=0"])
 
 
-def extra_words(table: TableOptions, model: ModelOptions) -> list[str]:
-    """Options a plan does not speak of, as they were given."""
+def extra_words(
+    table: TableOptions, model: ModelOptions, of_the_run: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Options a plan does not speak of, as they were given.
+
+    Parameters
+    ----------
+    table, model
+        The options.
+    of_the_run
+        Those of `fit` alone, by name.
+    """
     words: list[str] = []
     plain = ("vocabulary", "empty", "timezone", "time_unit", "time_format", "max_gap")
     for name in (*plain, "since", "until", "format"):
@@ -157,6 +167,11 @@ def extra_words(table: TableOptions, model: ModelOptions) -> list[str]:
     for word in model.set:
         if not word.startswith("lower="):
             words += ["--set", word]
+    for name, value in (of_the_run or {}).items():
+        if value is True:
+            words.append(f"--{name.replace('_', '-')}")
+        elif value not in (None, False) and (name, value) != ("level", 0.01):
+            words += [f"--{name.replace('_', '-')}", str(value)]
     return words
 
 
