@@ -13,6 +13,7 @@ import pytest
 
 from many_tools import assert_same_streams, customers, fit
 from onlinegcp import StateError
+from onlinegcp.cli import Exit, call
 from onlinegcp.errors import DataError
 from onlinegcp.many import pool
 from onlinegcp.many.files import shard_numbers
@@ -71,6 +72,31 @@ def test_killed_runs_go_on_to_the_same_bits(tmp_path, monkeypatch):
     assert shard_numbers(tmp_path / "many")
     fit(tmp_path / "many", table)
     assert_same_streams(tmp_path / "many", tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_was_learned_and_says_how_to_go_on(tmp_path):
+    table, path = tmp_path / "table.parquet", tmp_path / "many"
+    customers(n=6, n_days=40).write_parquet(table)
+    words = [str(Path(sys.executable).parent / "onlinegcp"), "fit", str(table), "--by", "customer"]
+    words += ["--time", "when", "--every", "1d", "--modes", "a,b", "--rank", "1"]
+    words += ["--warm-start", "3", "--season", "1", "--jobs", "2"]
+    process = subprocess.Popen(
+        [*words, "-o", str(path)], start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    while process.poll() is None and not n_bytes(path):
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGINT)
+    told = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 130
+    assert f"onlinegcp update {path} {table}" in told
+    assert not members(process.pid)
+    before = n_bytes(path)
+    fit(path, table)
+    assert n_bytes(path) > before
+    assert call([*words[1:-1], "1", "-o", str(tmp_path / "whole"), "-q"]) is Exit.DONE
+    assert_same_streams(path, tmp_path / "whole")
 
 
 def test_a_crash_while_a_shard_is_stored_is_put_right(tmp_path, monkeypatch):

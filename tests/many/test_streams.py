@@ -237,6 +237,9 @@ def test_the_oddest_slices_of_all_are_sorted_together(tmp_path):
     scores = [step["anomaly"]["score"] for step in found.steps]
     assert scores == sorted(scores, reverse=True)
     assert (found.scored, found.flagged) == (news.scored, news.flagged)
+    many = ManyStreams.open(tmp_path / "many", write=False)
+    assert [step["number"] for step in many.oddest(1).steps] == [13]
+    assert [facts.account.slices for facts in many.facts()] == [14] * 4
     everything = oddest(tmp_path / "many", 1000, flagged=False)
     assert len(everything.steps) == everything.scored == 4 * 11
     late = oddest(tmp_path / "many", 1000, flagged=False, within=lambda time: time > "2018-01-12")

@@ -106,7 +106,7 @@ def fit(
     from onlinegcp.errors import DataError
     from onlinegcp.events import from_events
     from onlinegcp.run import Run
-    from onlinegcp.storage.secrets import redacted
+    from onlinegcp.storage.secrets import redacted_words
 
     made = plan_of(sources, table, model, output, by=by)
     complete = not table.missing and output is not None
@@ -146,7 +146,7 @@ def fit(
             chosen,
             by=by,
             events=settings,
-            command=["onlinegcp", *map(redacted, words)],
+            command=["onlinegcp", *redacted_words(words)],
             unit=unit,
             level=level,
             period=period,
@@ -179,7 +179,7 @@ def fit(
             chosen,
             modes=stream.mode_names,
             events=settings,
-            command=["onlinegcp", *map(redacted, words)],
+            command=["onlinegcp", *redacted_words(words)],
             unit=unit,
             level=level,
             period=period,

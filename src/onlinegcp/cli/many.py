@@ -44,9 +44,12 @@ def learn_many(
     ):
 
         def progress(news: News) -> None:
+            left = f"  {bar.left(news.streams, news.n_streams)} left" if news.streams else ""
             bar.tell(
-                f"{news.streams:,} streams  {news.slices:,} slices  "
-                f"{news.slices / max(bar.seconds, 1e-9):.1f} slices/s"
+                f"{news.streams:,} of {news.n_streams:,} streams  {news.slices:,} slices  "
+                f"{news.slices / max(bar.seconds, 1e-9):.1f} slices/s{left}",
+                news.streams,
+                news.n_streams,
             )
             for message in news.messages:
                 delivery.send(message)

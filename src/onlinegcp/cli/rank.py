@@ -54,7 +54,7 @@ def rank(
     from onlinegcp.evaluate.ranks import STABLE, rank_grid, study_ranks
     from onlinegcp.report.ranks import render_ranks
     from onlinegcp.storage.atomic import replacing
-    from onlinegcp.storage.secrets import redacted
+    from onlinegcp.storage.secrets import redacted_words
 
     given = ModelOptions(loss=loss, warm_start=warm_start)
     table, chosen = with_plan(plan_of(sources, table, given, ""), table, given)
@@ -84,7 +84,7 @@ def rank(
         stable=STABLE,
         advice=study.advice,
         source=", ".join(sources[:3]) + (" ..." if len(sources) > 3 else ""),
-        command=shlex.join(map(redacted, words)),
+        command=shlex.join(redacted_words(words)),
     )
     with replacing(output) as file:
         file.write(page.encode())

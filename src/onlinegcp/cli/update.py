@@ -73,7 +73,7 @@ def update(
     from onlinegcp.many.files import is_many
     from onlinegcp.run import Run
     from onlinegcp.run.sources import last_query
-    from onlinegcp.storage.secrets import redacted
+    from onlinegcp.storage.secrets import redacted_words
 
     of_the_source = {
         "since": since,
@@ -109,7 +109,7 @@ def update(
             stream,
             sources,
             hold_flagged=hold_flagged,
-            command=["onlinegcp", *map(redacted, sys.argv[1:])],
+            command=["onlinegcp", *redacted_words(sys.argv[1:])],
             fail_on_alarm=fail_on_alarm,
             on_alarm=on_alarm,
             webhook=webhook,

@@ -77,6 +77,8 @@ class News:
     ----------
     slices, scored, flagged, streams
         How many were learned, scored, flagged, and are done.
+    n_streams
+        Streams in all, which the whole tells and its parts do not.
     total
         Sum of their values.
     rows
@@ -93,6 +95,7 @@ class News:
     scored: int = 0
     flagged: int = 0
     streams: int = 0
+    n_streams: int = 0
     total: float = 0.0
     rows: dict[str, int] = field(default_factory=dict)
     messages: list[dict[str, Any]] = field(default_factory=list)

@@ -23,6 +23,7 @@ from onlinegcp.many.files import is_many, read_settings, shard_numbers, write_se
 from onlinegcp.many.learning import Job, News, Task
 from onlinegcp.many.pool import learn_shards, usable_cores
 from onlinegcp.many.read_sources import begin_source, end_source
+from onlinegcp.many.reading import Oddest, StreamFacts, facts_of, oddest
 from onlinegcp.many.shard_files import shard_records
 from onlinegcp.many.slice_files import write_slices
 from onlinegcp.run import making
@@ -203,6 +204,16 @@ class ManyStreams:
             for record in shard_records(self.path, number)[0]
         }
 
+    # ---- reading
+
+    def facts(self) -> list[StreamFacts]:
+        """What is known about every stream."""
+        return facts_of(self.path)
+
+    def oddest(self, top: int = 20, **options: Any) -> Oddest:
+        """The oddest slices of all streams, sorted together; see `many.reading.oddest`."""
+        return oddest(self.path, top, **options)
+
     # ---- learning
 
     def learn(
@@ -268,9 +279,11 @@ class ManyStreams:
             try:
                 begin_source(self.path, work.source, abandon=abandon)
                 stopped = stop or (lambda: False)
+                tasks = self._tasks(work)
+                news.n_streams = sum(len(task.streams) for task in tasks)
                 learn_shards(
                     work.job(self, hold),
-                    self._tasks(work),
+                    tasks,
                     processes=processes,
                     tell=tell,
                     stop=stopped,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from onlinegcp.errors import DataError
 from onlinegcp.events.packed import is_packed
 from onlinegcp.events.tables import Part, Tables, open_tables
+from onlinegcp.events.tasting import Tasted
 from onlinegcp.planning.columns import Column, column_of
 
 if TYPE_CHECKING:
@@ -152,12 +153,13 @@ def _rows_of(path: Path) -> float | None:
         start = file.read(1 << 18)
     if is_packed(start) or start.lstrip()[:1] == b"[":
         return None
+    parquet, arrow = start[:4] == b"PAR1", start[:6] == b"ARROW1"
     try:
-        if start[:4] == b"PAR1":
-            return float(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
-        if start[:6] == b"ARROW1":
-            return float(pl.scan_ipc(path).select(pl.len()).collect().item())
-    except pl.exceptions.PolarsError:
+        if parquet or arrow:
+            Tasted(path, parquet=parquet).check_whole()
+            table = pl.scan_parquet(path, glob=False) if parquet else pl.scan_ipc(path)
+            return float(table.select(pl.len()).collect().item())
+    except (DataError, pl.exceptions.PolarsError):
         return None
     lines = start.count(b"\n")
     return path.stat().st_size / len(start) * lines if lines else 1.0
