@@ -40,6 +40,7 @@ NAMES = [
     "least_squares",
     "methods",
     "forecast",
+    "cores",
 ]
 
 
