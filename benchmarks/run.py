@@ -41,6 +41,7 @@ NAMES = [
     "methods",
     "forecast",
     "pages",
+    "cores",
 ]
 
 

@@ -33,6 +33,7 @@ HEADINGS = {
     "huge_slice": "One slice of 10^13 cells",
     "chicago_full": "The whole Chicago stream",
     "least_squares": "OnlineCP and CP-Stream, against pygenten's least-squares solvers",
+    "cores": "Two threads against one, and one against before there were two",
 }
 
 

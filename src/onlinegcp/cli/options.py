@@ -178,6 +178,9 @@ class ModelOptions:
     jobs
         Threads, or with --by processes: by default every core, threads only where slices are large
         enough for it; the result does not depend on their number.
+    cluster
+        A Dask cluster that shares the work on large slices, with the same result: its scheduler,
+        tcp://host:8786, or local:4 for four processes here. Needs onlinegcp[cluster].
     set
         Any other parameter of the method, as name=value.
     """
@@ -188,6 +191,7 @@ class ModelOptions:
     warm_start: Whole | None = None
     seed: Whole = 0
     jobs: Whole | None = None
+    cluster: str | None = None
     set: Words = field(default_factory=list)
 
     def build(self, agg: str | None, value: str | None, *, threads: bool = True) -> StreamingModel:
@@ -200,6 +204,7 @@ class ModelOptions:
                 "init_slices": 10 if self.warm_start is None else self.warm_start,
                 "random_state": self.seed,
                 "n_jobs": self.jobs if threads else 1,
+                **({} if self.cluster is None else {"cluster": self.cluster}),
                 **dict(map(parse_setting, self.set)),
             },
             given={"rank", *([] if self.loss is None else ["loss"])},

@@ -20,6 +20,7 @@ from onlinegcp.streaming.scaling import check_scale, in_units, units
 from onlinegcp.streaming.sgd import SGD
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
+from onlinegcp.streaming.workers import engine_of
 from onlinegcp.sums.local import engine
 
 
@@ -72,6 +73,10 @@ class OnlineGCP(StreamingModel):
     n_jobs
         Threads; None takes every core where slices are large enough for that to pay. The result
         is the same for any number.
+    cluster
+        A `distributed.Client`, or the address of a Dask scheduler, whose workers do the passes over
+        the cells of large slices (solver "auto"; docs/cores-and-cluster.md), with the same result.
+        It is not stored with the model.
     device
         Where to compute: "cpu", or, for `SGD` only, "reference": plain NumPy.
     ndim, mode_names
@@ -118,6 +123,7 @@ class OnlineGCP(StreamingModel):
         init_starts: int = 3,
         random_state: int | None = 0,
         n_jobs: int | None = None,
+        cluster: Any = None,
         device: str = "cpu",
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
@@ -133,6 +139,7 @@ class OnlineGCP(StreamingModel):
         self.init_starts = init_starts
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.cluster = cluster
         self.device = device
         self.ndim = ndim
         self.mode_names = mode_names
@@ -166,6 +173,8 @@ class OnlineGCP(StreamingModel):
             )
         if self.n_jobs is not None:
             check_whole("n_jobs", self.n_jobs, 1)
+        if self.cluster is not None:
+            engine_of(self)  # refuses a scheduler that does not answer
         forgetting.parse(self.forget)
         check_scale(self.scale, loss, auto=paper is None, given=self.init is not None)
         if paper is None:
