@@ -18,7 +18,7 @@ from onlinegcp.streaming.matching import SAME, match
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.regimes import Regimes
 from onlinegcp.streaming.scoring import Stopwatch
-from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.state import FloatArray, ModelState, Views
 from onlinegcp.streaming.warm_start import WarmStart, static_start
 
 # A given model without its slices is turned into dense pseudo-slices up to this many cells.
@@ -48,6 +48,7 @@ def learn(
     init_slices: int,
     init_starts: int,
     n_jobs: int,
+    engine: auto.Engine | None = None,
 ) -> tuple[ModelState, StepRecord]:
     """The state after one slice, and the account of it."""
     watch = Stopwatch()
@@ -56,8 +57,9 @@ def learn(
     def challenger(slices: tuple[Slice, ...], old: AutoState) -> AutoState:
         starts = init_starts if len(slices) >= init_slices else 1
         return _challenger(
-            slices, old, loss, lower=lower, starts=starts, n_jobs=n_jobs, seed=seed + number
-        )
+            slices, old, loss, lower=lower, starts=starts, n_jobs=n_jobs, seed=seed + number,
+            engine=engine,
+        )  # fmt: skip
 
     # Whoever fixes the forgetting wants that much of the past, changed or not.
     live, step, regime = regimes.learn(
@@ -68,6 +70,7 @@ def learn(
         full=init_slices,
         n_jobs=n_jobs,
         seed=seed,
+        engine=engine,
     )
     watch.lap("solver")
     record = StepRecord(
@@ -100,6 +103,7 @@ def _challenger(
     starts: int,
     n_jobs: int,
     seed: int,
+    engine: auto.Engine | None,
 ) -> AutoState:
     """A model of these slices; patterns it shares with the old one keep their places and past."""
     bound = loss.lower if lower is None else lower
@@ -112,7 +116,7 @@ def _challenger(
         return auto.start(factors, rows, slices, loss, lower=lower, seed=seed)
     state = transplant(old, fresh.tolist(), factors, rows.mean(axis=0))
     for x in slices:
-        state, _ = auto.step(state, x, loss, n_jobs=n_jobs, seed=seed)
+        state, _ = auto.step(state, x, loss, n_jobs=n_jobs, seed=seed, engine=engine)
     return state
 
 
@@ -141,7 +145,7 @@ def _live(state: ModelState) -> Regimes:
 def _wrap(live: Regimes, weights: FloatArray) -> ModelState:
     model = live.current.model
     return ModelState(
-        model.factors.views(),
+        Views(model.factors),
         np.array(weights, dtype=np.float64),
         np.array(model.mean_weights[: model.factors.rank]),
         slices=live.buffer,

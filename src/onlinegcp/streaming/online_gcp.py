@@ -10,6 +10,7 @@ from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.solver import is_bounded
+from onlinegcp.solvers.devices import engine_for
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_whole
@@ -66,7 +67,9 @@ class OnlineGCP(StreamingModel):
         Threads; the result is the same for any number. "auto" has work for two, and only while a
         change of its components is on trial.
     device
-        Where to compute: "cpu", or, for `SGD` only, "reference": plain NumPy.
+        Where to compute: "cpu"; "cuda", an NVIDIA card (docs/gpu.md says what it takes over, all
+        else stays on the CPU); "auto", the card where there is one and slices are large enough
+        to gain; or, for `SGD` only, "reference": plain NumPy.
 
     Attributes
     ----------
@@ -144,18 +147,20 @@ class OnlineGCP(StreamingModel):
 
     def _check_parameters(self) -> None:
         loss, paper = self.loss_, self._paper()
-        if self.device not in ("cpu", "reference"):
+        if self.device not in ("cpu", "cuda", "auto", "reference"):
             raise BackendError(
-                f"device must be 'cpu' or 'reference', but got {self.device!r}. Choose one."
+                f"device must be 'cpu', 'cuda', 'auto' or 'reference', but got {self.device!r}. "
+                "Choose one."
             )
         check_whole("n_jobs", self.n_jobs, 1)
         forgetting.parse(self.forget)
         if paper is None:
-            if self.device != "cpu":
+            if self.device == "reference":
                 raise BackendError(
-                    f"solver='auto' computes on device='cpu' only, but got {self.device!r}. Leave "
-                    f"it out, or pass solver='sgd'."
+                    "solver='auto' computes on device='cpu', 'cuda' or 'auto', but got "
+                    "'reference'. Leave it out, or pass solver='sgd'."
                 )
+            engine_for(self.device)  # refuses where there is no card
             is_bounded(loss, self.lower)  # refuses a bound this solver does not know
         else:
             if self.forget != "auto":
@@ -200,6 +205,7 @@ class OnlineGCP(StreamingModel):
                 init_slices=self.init_slices,
                 init_starts=self.init_starts,
                 n_jobs=self.n_jobs,
+                engine=engine_for(self.device),
             )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)
 

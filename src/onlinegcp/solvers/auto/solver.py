@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,17 @@ from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.quadratic import Square
 from onlinegcp.solvers.auto.state import AutoState, Trials
 
-__all__ = ["AutoState", "Step", "grow", "is_bounded", "solve", "solve_weights", "start", "step"]
+__all__ = [
+    "AutoState",
+    "Engine",
+    "Step",
+    "grow",
+    "is_bounded",
+    "solve",
+    "solve_weights",
+    "start",
+    "step",
+]
 
 Array = NDArray[Any]
 
@@ -151,8 +161,21 @@ def _absorb_warm_start(
     model.past.settle(model, rows, slices)
 
 
+class Engine(Protocol):
+    """Another place than the CPU where steps can be made."""
+
+    def take(self, state: AutoState, x: Slice, loss: Loss) -> AutoState:
+        """A state that a step may change, its models where this slice is best learned."""
+
+
 def step(
-    state: AutoState, x: Slice, loss: Loss, *, n_jobs: int = 1, seed: int = 0
+    state: AutoState,
+    x: Slice,
+    loss: Loss,
+    *,
+    n_jobs: int = 1,
+    seed: int = 0,
+    engine: Engine | None = None,
 ) -> tuple[AutoState, Step]:
     """Score a slice with the model so far, then learn it: the next state, and the account.
 
@@ -169,11 +192,13 @@ def step(
         not depend on it.
     seed
         Seed of the draws, where cells are sampled and where a component's trial begins.
+    engine
+        Where the step is made; None: on the CPU.
     """
     _check_shape(state, x)
-    state = state.copy()
+    state = state.copy() if engine is None else engine.take(state, x, loss)
     twin, rival = state.trials.twin if state.reseed else None, None
-    if twin is not None and n_jobs > 1:
+    if twin is not None and n_jobs > 1 and engine is None:
         with ThreadPoolExecutor(1) as beside:
             waiting = beside.submit(_learn, twin, x, loss, seed)
             done = _learn(state.model, x, loss, seed)

@@ -1,0 +1,38 @@
+"""The cells of the newest slice on the card, in buffers that every model's step reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.kernels.cuda.card import Card
+
+Array = NDArray[Any]
+
+
+class SliceCells:
+    """Cells and values.
+
+    Attributes
+    ----------
+    index, value
+        Buffers of at least n * d int32 and n float64.
+    n
+        Cells that mean something.
+    """
+
+    def __init__(self, card: Card, name: str) -> None:
+        self._card, self._name = card, name
+        self.n = 0
+        self.index: Any = None
+        self.value: Any = None
+
+    def load(self, index: Array, value: Array) -> None:
+        """Copy cells (n, d) and values (n,) to the card."""
+        self.n = len(value)
+        self.index = self._card.room(f"{self._name} index", index.size, np.int32)
+        self.value = self._card.room(f"{self._name} value", value.size)
+        self._card.push(index.reshape(-1), self.index)
+        self._card.push(value, self.value)
