@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -145,7 +145,7 @@ def _live(state: ModelState) -> Regimes:
 def _wrap(live: Regimes, weights: FloatArray) -> ModelState:
     model = live.current.model
     return ModelState(
-        Views(model.factors),
+        cast(tuple[FloatArray, ...], Views(model.factors)),
         np.array(weights, dtype=np.float64),
         np.array(model.mean_weights[: model.factors.rank]),
         slices=live.buffer,

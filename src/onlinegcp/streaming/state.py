@@ -53,7 +53,7 @@ class ModelState:
     Attributes
     ----------
     factors
-        One matrix (I_k, R) per mode.
+        One matrix (I_k, R) per mode, or `Views` of them.
     weights
         Weights of the newest slice (R,).
     mean_weights
@@ -64,7 +64,7 @@ class ModelState:
         A solver's own state, a value too; it must offer `to_dict`.
     """
 
-    factors: Sequence[FloatArray]
+    factors: tuple[FloatArray, ...]
     weights: FloatArray
     mean_weights: FloatArray
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -75,14 +75,13 @@ class ModelState:
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows of every factor, whose numbers are not looked at."""
-        if isinstance(self.factors, Views):
-            return self.factors.shape
-        return tuple(len(a) for a in self.factors)
+        known: tuple[int, ...] | None = getattr(self.factors, "shape", None)
+        return tuple(len(a) for a in self.factors) if known is None else known
 
     @property
     def magnitudes(self) -> FloatArray:
         """What a component of weight one adds up to over all cells, signs aside (R,)."""
-        known = self.factors.magnitudes if isinstance(self.factors, Views) else None
+        known: FloatArray | None = getattr(self.factors, "magnitudes", None)
         if known is not None:
             return known
         return np.asarray(np.prod([np.abs(a).sum(axis=0) for a in self.factors], axis=0))

@@ -17,7 +17,17 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int32, int64
 
-from onlinegcp.kernels.cuda.lanes import LANES, block_sums, device, from_lane, kernel, lane_sum
+from onlinegcp.kernels.cuda.lanes import (
+    GROUP,
+    LANES,
+    TOGETHER,
+    block_sums,
+    device,
+    from_lane,
+    kernel,
+    lane_sum,
+    lane_sums,
+)
 from onlinegcp.losses.formulas import EPS
 
 U = np.uint64
@@ -40,6 +50,7 @@ def place(q, every):
 @cache
 def sums_kernel(per_lane: int, modes: int) -> Any:
     """Sum of x log m, and its slope Z'(x / m): one row (pull, logs) of `parts` per block."""
+    numbers = TOGETHER * per_lane
 
     @kernel
     def listed_sums(
@@ -49,7 +60,7 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
         index,  # (n * modes,)
         value,
         count,  # (2,) cells looked at, and one of how many they are
-        batch,  # cells a warp takes at a time, at most 32
+        batch,  # cells a warp takes at a time: a multiple of TOGETHER, at most 32
         weights,
         control,
         parts,  # (blocks * (width + 1),) out
@@ -62,8 +73,9 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
         here = cuda.blockDim.x // LANES
         n, every = count[0], count[1]
         w = cuda.local.array(per_lane, float64)
-        z = cuda.local.array(per_lane, float64)
         pull = cuda.local.array(per_lane, float64)
+        z = cuda.local.array(numbers, float64)
+        part = cuda.local.array(TOGETHER, float64)
         rows = cuda.local.array(modes, int32)
         for p in range(per_lane):
             r = lane + LANES * p
@@ -72,6 +84,7 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
         logs = 0.0
         first = (cuda.blockIdx.x * here + warp) * batch
         while first < n:
+            # Lanes beyond the end hold a cell of value 0, which adds nothing.
             mine = 0.0
             for k in range(modes):
                 rows[k] = 0
@@ -80,28 +93,32 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
                 mine = value[cell] * every
                 for k in range(modes):
                     rows[k] = offsets[k] + index[cell * modes + k]
-            kept = 1.0
-            for c in range(min(batch, n - first)):
-                x = from_lane(mine, c)
-                for p in range(per_lane):
-                    z[p] = 1.0
-                for k in range(modes):
-                    row = from_lane(rows[k], c) * width
+            kept = 0.0
+            for c in range(0, min(batch, n - first), TOGETHER):
+                for u in range(TOGETHER):
                     for p in range(per_lane):
-                        r = lane + LANES * p
-                        if r < width:
-                            z[p] *= data[U(row + r)]
-                m = 0.0
-                for p in range(per_lane):
-                    m += z[p] * w[p]
-                m = lane_sum(m) + EPS
-                if lane == c:
-                    kept = m
-                share = x / m
-                for p in range(per_lane):
-                    pull[p] += share * z[p]
-            # One logarithm for the batch: each lane has kept the value of its own.
-            logs += mine * math.log(kept)
+                        z[u * per_lane + p] = 1.0
+                    for k in range(modes):
+                        row = from_lane(rows[k], c + u) * width
+                        for p in range(per_lane):
+                            r = lane + LANES * p
+                            if r < width:
+                                z[u * per_lane + p] *= data[U(row + r)]
+                    m = 0.0
+                    for p in range(per_lane):
+                        m += z[u * per_lane + p] * w[p]
+                    part[u] = m
+                m = lane_sums(part[0], part[1], part[2], part[3], lane) + EPS
+                share = from_lane(mine, c + lane // GROUP) / m
+                for u in range(TOGETHER):
+                    found = from_lane(share, u * GROUP)
+                    if lane == c + u:
+                        kept = found
+                    for p in range(per_lane):
+                        pull[p] += found * z[u * per_lane + p]
+            # One logarithm for the batch: each lane has kept the share of its own cell.
+            if kept > 0.0:
+                logs += mine * math.log(mine / kept)
             first += cuda.gridDim.x * here * batch
         logs = lane_sum(logs)
         for p in range(per_lane):
@@ -125,6 +142,7 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
     Threads beyond one per tile make further groups, which share the cells; their matrices are added
     in order. Blocks along y take the further tiles of wide matrices.
     """
+    numbers = TOGETHER * per_lane
 
     @kernel
     def curved_sums(
@@ -159,8 +177,9 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
         across = (tile - down * (down + 1) // 2) * TILE
         down *= TILE
         w = cuda.local.array(per_lane, float64)
-        z = cuda.local.array(per_lane, float64)
         pull = cuda.local.array(per_lane, float64)
+        z = cuda.local.array(numbers, float64)
+        part = cuda.local.array(TOGETHER, float64)
         matrix = cuda.local.array(TILE_NUMBERS, float64)
         for p in range(per_lane):
             r = lane + LANES * p
@@ -172,31 +191,39 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
         first = cuda.blockIdx.x * tile_cells
         while first < n:
             cells = min(tile_cells, n - first)
-            c = warp
-            while c < cells:
-                cell = place(first + c, every)
-                x = value[cell] * every
-                for p in range(per_lane):
-                    z[p] = 1.0
-                for k in range(modes):
-                    row = (offsets[k] + index[cell * modes + k]) * width
+            for c in range(warp * TOGETHER, cells, here * TOGETHER):
+                for u in range(TOGETHER):
+                    # Beyond the end the last cell is looked at again, and not used.
+                    cell = place(min(first + c + u, n - 1), every)
                     for p in range(per_lane):
-                        r = lane + LANES * p
-                        if r < width:
-                            z[p] *= data[U(row + r)]
-                m = 0.0
-                for p in range(per_lane):
-                    m += z[p] * w[p]
-                m = lane_sum(m) + EPS
-                logs += x * math.log(m)
+                        z[u * per_lane + p] = 1.0
+                    for k in range(modes):
+                        row = (offsets[k] + index[cell * modes + k]) * width
+                        for p in range(per_lane):
+                            r = lane + LANES * p
+                            if r < width:
+                                z[u * per_lane + p] *= data[U(row + r)]
+                    m = 0.0
+                    for p in range(per_lane):
+                        m += z[u * per_lane + p] * w[p]
+                    part[u] = m
+                m = lane_sums(part[0], part[1], part[2], part[3], lane) + EPS
+                mine = c + lane // GROUP
+                x = 0.0
+                if mine < cells:
+                    x = value[place(first + mine, every)] * every
+                if lane % GROUP == 0:
+                    logs += x * math.log(m)
                 share = x / m
                 root = math.sqrt(x) / m
-                for p in range(per_lane):
-                    pull[p] += share * z[p]
-                    r = lane + LANES * p
-                    if r < width:
-                        held[c * width + r] = root * z[p]
-                c += here
+                for u in range(TOGETHER):
+                    found = from_lane(share, u * GROUP)
+                    half = from_lane(root, u * GROUP)
+                    for p in range(per_lane):
+                        pull[p] += found * z[u * per_lane + p]
+                        r = lane + LANES * p
+                        if r < width and c + u < cells:
+                            held[(c + u) * width + r] = half * z[u * per_lane + p]
             cuda.syncthreads()
             if works:
                 for c in range(group, cells, groups):
@@ -227,6 +254,7 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
             r = lane + LANES * p
             if r < width:
                 held[warp * (width + 1) + r] = pull[p]
+        logs = lane_sum(logs)
         if lane == 0:
             held[warp * (width + 1) + width] = logs
         cuda.syncthreads()

@@ -19,16 +19,18 @@ from numba import config, cuda
 from onlinegcp.kernels.jit import house_cache
 
 LANES = 32
+GROUP = 8  # lanes that know one of four sums
+TOGETHER = 4  # cells a warp works on at once, so that one waits for memory while others go on
 EVERY_LANE = 0xFFFFFFFF
 SIMULATED = bool(config.ENABLE_CUDASIM)
 THREADS = LANES if SIMULATED else 256  # of a block
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def kernel(function: Callable[..., Any], **options: Any) -> Any:
     """Compile a function for the card on first call, and keep it on disk."""
     # Contracting a * b + c is all that is allowed: NaN stays honest, as on the CPU.
     with house_cache():
-        return cuda.jit(cache=not SIMULATED)(function)
+        return cuda.jit(function) if SIMULATED else cuda.jit(cache=True, **options)(function)
 
 
 def device(function: Callable[..., Any]) -> Any:
@@ -56,6 +58,10 @@ if SIMULATED:  # one warp per block: the simulator knows barriers of a block onl
         """What another lane holds."""
         return _exchange(value)[lane]
 
+    def lane_sums(a, b, c, d, lane):
+        """Four sums over the lanes of a warp: lanes 0 to 7 know the first, 8 to 15 the next, ..."""
+        return np.sum([four[lane // GROUP] for four in _exchange((a, b, c, d))])
+
 else:
 
     @device
@@ -72,6 +78,23 @@ else:
     def from_lane(value, lane):
         """What another lane holds."""
         return cuda.shfl_sync(EVERY_LANE, value, lane)
+
+    @device
+    def lane_sums(a, b, c, d, lane):
+        """Four sums over the lanes of a warp: lanes 0 to 7 know the first, 8 to 15 the next, ..."""
+        # Each exchange halves the sums a lane still has a part in: 6 exchanges instead of 20.
+        high = lane & 16
+        kept, other = (c, d) if high else (a, b)
+        kept += cuda.shfl_xor_sync(EVERY_LANE, a if high else c, 16)
+        other += cuda.shfl_xor_sync(EVERY_LANE, b if high else d, 16)
+        odd = lane & 8
+        given = kept if odd else other
+        kept = other if odd else kept
+        kept += cuda.shfl_xor_sync(EVERY_LANE, given, 8)
+        kept += cuda.shfl_xor_sync(EVERY_LANE, kept, 4)
+        kept += cuda.shfl_xor_sync(EVERY_LANE, kept, 2)
+        kept += cuda.shfl_xor_sync(EVERY_LANE, kept, 1)
+        return kept
 
 
 @device

@@ -66,13 +66,22 @@ class Shelf:
     def __init__(self, card: Card, names: Sequence[str], size: int) -> None:
         self._card, self._names, self._size = card, tuple(names), size
         self._free: list[Place] = []
+        self._after: dict[int, int] = {}  # the place that a step from a place went to last
 
-    def take(self) -> Matrices:
-        """Matrices of any content, whose place comes back when they are gone."""
-        if self._free:
+    def take(self, after: Matrices | None = None) -> Matrices:
+        """Matrices of any content, whose place comes back when they are gone.
+
+        Where it is free, the place that steps from `after` went to before: there is a recording.
+        """
+        serials = [place.serial for place in self._free]
+        if after is not None and self._after.get(after.place.serial) in serials:
+            place = self._free.pop(serials.index(self._after[after.place.serial]))
+        elif self._free:
             place = self._free.pop()
         else:
             place = Place({name: self._card.zeros(self._size) for name in self._names})
+        if after is not None:
+            self._after[after.place.serial] = place.serial
         made = Matrices(self._card, place)
         weakref.finalize(made, self._free.append, place)
         return made

@@ -29,62 +29,46 @@ from onlinegcp.kernels.auto.weights_newton import (
 from onlinegcp.kernels.cuda.cells import STOPPED
 from onlinegcp.kernels.cuda.lanes import device, kernel
 
-# Places in `control` (int64). FLAT: a pass that needs no Hessian may be skipped, and back.
+# Places in `control` (int64), after STOPPED.
 EM_LEFT, STARTED, STEPS, TRIED = 1, 2, 3, 4
 CONTROLS = 8
 # Places in `numbers` (float64); the first two are given, the others found.
 TOLERANCE, MOST_STEPS, OBJECTIVE, LEVEL, DECREASE, WORST, LOGS = range(7)
 NUMBERS = 8
 # Rows of `vectors` (rows, width).
-WEIGHTS, TRIAL, COLUMN_SUMS, SLOPE, PULL, METRIC, FREE, STEP = range(8)
-VECTORS = 8
+WEIGHTS, TRIAL, COLUMN_SUMS, SLOPE, METRIC, FREE = range(6)
+VECTORS = 6
+ACROSS = 16  # threads along a row of the matrix
 
 
 @device
-def factorise(held, n):
-    """Cholesky of the lower triangle of held (n + 1, n + 1); its last row is solved along with it.
+def solve_held(held, n, me, threads):
+    """Solve for the last row of held (n + 1, n + 1), whose lower triangle is the matrix.
 
-    The diagonal of column n holds the smallest pivot allowed in each column.
+    By elimination with pivots as they come: column j keeps what it has when its turn comes, which
+    is the unit lower triangle times pivot j. Column n holds the smallest pivot allowed in each row.
     """
-    me, all_of = cuda.threadIdx.x, cuda.blockDim.x
     edge = n + 1
+    last = n * edge
+    down, across = me // ACROSS, me % ACROSS
     for j in range(n):
         cuda.syncthreads()
         # Rounding may leave a nearly singular pivot below zero.
-        pivot = math.sqrt(max(held[j * edge + j], held[j * edge + n]))
-        cuda.syncthreads()
-        i = j + me
-        while i <= n:
-            held[i * edge + j] = pivot if i == j else held[i * edge + j] / pivot
-            i += all_of
-        cuda.syncthreads()
-        left = n - j  # rows j + 1 .. n; columns j + 1 .. n - 1
-        q = me
-        while q < left * left:
-            a = j + 1 + q // left
-            b = j + 1 + q % left
-            if b <= a and b < n:
-                held[a * edge + b] -= held[a * edge + j] * held[b * edge + j]
-            q += all_of
-    cuda.syncthreads()
-
-
-@device
-def back_substitute(held, n):
-    """Solve L'x = y, where y and then x lie in the last row of held."""
-    me, all_of = cuda.threadIdx.x, cuda.blockDim.x
-    edge = n + 1
-    last = n * edge
+        over = 1.0 / max(held[j * edge + j], held[j * edge + n])
+        for a in range(j + 1 + down, n + 1, threads // ACROSS):
+            share = held[a * edge + j] * over
+            for b in range(j + 1 + across, min(a + 1, n), ACROSS):
+                held[a * edge + b] -= share * held[b * edge + j]
     for step in range(n):
         i = n - 1 - step
+        cuda.syncthreads()
+        found = held[last + i] / max(held[i * edge + i], held[i * edge + n])
+        for k in range(me, i, threads):
+            held[last + k] -= held[i * edge + k] * found
+        cuda.syncthreads()
         if me == 0:
-            held[last + i] /= held[i * edge + i]
-        cuda.syncthreads()
-        k = me
-        while k < i:
-            held[last + k] -= held[i * edge + k] * held[last + i]
-            k += all_of
-        cuda.syncthreads()
+            held[last + i] = found
+    cuda.syncthreads()
 
 
 @cache
@@ -146,32 +130,40 @@ def judge_kernel() -> Any:
     ):
         if control[STOPPED] != 0:
             return
-        held = cuda.shared.array(0, float64)
+        short = cuda.shared.array(0, float64)  # six vectors, then the matrix
+        c_sums = short[:width]
+        weight = short[width : 2 * width]
+        trial = short[2 * width : 3 * width]
+        slope = short[3 * width : 4 * width]
+        metric = short[4 * width : 5 * width]
+        free = short[5 * width : 6 * width]
+        held = short[6 * width :]
         if not in_shared:
             held = scratch
-        short = (rank + 1) * (rank + 1)
-        me, all_of = cuda.threadIdx.x, cuda.blockDim.x
-        if control[EM_LEFT] > 0:
-            r = me
-            while r < rank:
-                w = vectors[WEIGHTS * width + r] * sums[r] / vectors[COLUMN_SUMS * width + r]
+        me, threads = cuda.threadIdx.x, cuda.blockDim.x
+        for r in range(me, rank, threads):
+            c_sums[r] = vectors[COLUMN_SUMS * width + r]
+            weight[r] = vectors[WEIGHTS * width + r]
+            trial[r] = vectors[TRIAL * width + r]
+            slope[r] = vectors[SLOPE * width + r]
+            metric[r] = vectors[METRIC * width + r]
+            free[r] = vectors[FREE * width + r]
+        em_left = control[EM_LEFT]
+        started, steps, tried = control[STARTED], control[STEPS], control[TRIED]
+        level, objective = numbers[LEVEL], numbers[OBJECTIVE]
+        goal = objective - ARMIJO * numbers[DECREASE]
+        cuda.syncthreads()
+        if em_left > 0:
+            for r in range(me, rank, threads):
+                w = weight[r] * sums[r] / c_sums[r]
                 vectors[WEIGHTS * width + r] = w
                 vectors[TRIAL * width + r] = w
-                r += all_of
-            cuda.syncthreads()
             if me == 0:
-                control[EM_LEFT] -= 1
+                control[EM_LEFT] = em_left - 1
             return
         attempt = -sums[width]
         for r in range(rank):
-            attempt += vectors[COLUMN_SUMS * width + r] * vectors[TRIAL * width + r]
-        started = control[STARTED]
-        steps = control[STEPS]
-        tried = control[TRIED]
-        level = numbers[LEVEL]
-        objective = numbers[OBJECTIVE]
-        goal = objective - ARMIJO * numbers[DECREASE]
-        cuda.syncthreads()
+            attempt += c_sums[r] * trial[r]
         moved = True
         if started == 0:
             objective = attempt
@@ -185,89 +177,78 @@ def judge_kernel() -> Any:
         if moved:
             tried = 0
             level = 0.0
-            r = me
-            while r < rank:
-                vectors[WEIGHTS * width + r] = vectors[TRIAL * width + r]
-                vectors[PULL * width + r] = sums[r]
-                vectors[SLOPE * width + r] = vectors[COLUMN_SUMS * width + r] - sums[r]
-                r += all_of
-            q = me
-            while q < width * width:
+            cuda.syncthreads()
+            for r in range(me, rank, threads):
+                weight[r] = trial[r]
+                slope[r] = c_sums[r] - sums[r]
+            for q in range(me, width * width, threads):
                 kept[q] = hessian[q]
-                q += all_of
             cuda.syncthreads()
             top = 0.0
             for r in range(rank):
-                top = max(top, vectors[WEIGHTS * width + r])
+                top = max(top, weight[r])
+            for r in range(me, rank, threads):
+                outwards = weight[r] <= BOUND * top and slope[r] > 0.0
+                free[r] = 0.0 if outwards else 1.0
+                metric[r] = sums[r] / max(weight[r], 1e-3 * top)
+                # How far the conditions of an optimum are violated; `trial` is made anew below.
+                violation = abs(slope[r]) / max(c_sums[r], 1e-300) * max(weight[r], 1e-3 * top)
+                trial[r] = min(violation, weight[r]) if slope[r] > 0.0 else violation
+            cuda.syncthreads()
             worst = 0.0
             for r in range(rank):
-                w = vectors[WEIGHTS * width + r]
-                g = vectors[SLOPE * width + r]
-                scale = max(vectors[COLUMN_SUMS * width + r], 1e-300)
-                violation = abs(g) / scale * max(w, 1e-3 * top)
-                if g > 0.0:
-                    violation = min(violation, w)
-                worst = max(worst, violation)
+                worst = max(worst, trial[r])
             if top > 0.0:
                 worst /= top
-            r = me
-            while r < rank:
-                w = vectors[WEIGHTS * width + r]
-                outwards = w <= BOUND * top and vectors[SLOPE * width + r] > 0.0
-                vectors[FREE * width + r] = 0.0 if outwards else 1.0
-                vectors[METRIC * width + r] = vectors[PULL * width + r] / max(w, 1e-3 * top)
-                r += all_of
-            cuda.syncthreads()
             if me == 0:
                 numbers[WORST] = worst
                 numbers[LOGS] = sums[width]
             if worst <= numbers[TOLERANCE] or steps >= numbers[MOST_STEPS]:
                 tried = -1
         decrease = 0.0
+        edge = rank + 1
+        trace, count = 0.0, 0
+        if tried >= 0:
+            for r in range(rank):
+                if free[r] > 0.0:
+                    trace += kept[r * width + r]
+                    count += 1
+        # A component without data has H_rr = 0: the second term keeps its pivot positive.
+        ridge = TRACE_RIDGE * trace / max(count, 1) + 1e-300
         # A direction that does not lead downhill is damped without another look at the cells.
         while 0 <= tried < ATTEMPTS and decrease <= 0.0:
-            trace = 0.0
-            free = 0
-            for r in range(rank):
-                if vectors[FREE * width + r] > 0.0:
-                    trace += kept[r * width + r]
-                    free += 1
-            # A component without data has H_rr = 0: the second term keeps its pivot positive.
-            ridge = TRACE_RIDGE * trace / max(free, 1) + 1e-300
-            edge = rank + 1
-            q = me
-            while q < short:
-                i, j = q // edge, q % edge
-                number = 0.0
-                if i < rank and j <= i:
-                    both = vectors[FREE * width + i] * vectors[FREE * width + j]
-                    number = both * kept[i * width + j]
-                    if i == j:
-                        number += RELATIVE_RIDGE * number
-                        number += ridge + level * vectors[METRIC * width + i] if both > 0.0 else 1.0
-                elif i < rank and j == rank:
-                    number = 1e-14 * kept[i * width + i] + ridge
-                elif i == rank and j < rank:
-                    number = vectors[FREE * width + j] * vectors[SLOPE * width + j]
-                held[q] = number
-                q += all_of
-            factorise(held, rank)
-            back_substitute(held, rank)
-            r = me
-            while r < rank:
-                step = held[rank * edge + r]
-                to = max(0.0, vectors[WEIGHTS * width + r] - step)
-                vectors[TRIAL * width + r] = to if vectors[FREE * width + r] > 0.0 else 0.0
-                r += all_of
+            cuda.syncthreads()
+            for i in range(me // ACROSS, edge, threads // ACROSS):
+                for j in range(me % ACROSS, edge, ACROSS):
+                    number = 0.0
+                    if i < rank and j <= i:
+                        both = free[i] * free[j]
+                        number = both * kept[i * width + j]
+                        if i == j:
+                            number += RELATIVE_RIDGE * number
+                            number += ridge + level * metric[i] if both > 0.0 else 1.0
+                    elif i < rank and j == rank:
+                        number = 1e-14 * kept[i * width + i] + ridge
+                    elif i == rank and j < rank:
+                        number = free[j] * slope[j]
+                    held[i * edge + j] = number
+            solve_held(held, rank, me, threads)
+            for r in range(me, rank, threads):
+                to = max(0.0, weight[r] - held[rank * edge + r])
+                trial[r] = to if free[r] > 0.0 else 0.0
             cuda.syncthreads()
             decrease = 0.0
             for r in range(rank):
-                away = vectors[WEIGHTS * width + r] - vectors[TRIAL * width + r]
-                decrease += vectors[SLOPE * width + r] * away
+                decrease += slope[r] * (weight[r] - trial[r])
             if decrease <= 0.0:
                 tried += 1
                 level = FIRST_DAMPING if level == 0.0 else DAMPING_GROWTH * level
-            cuda.syncthreads()
+        for r in range(me, rank, threads):
+            vectors[WEIGHTS * width + r] = weight[r]
+            vectors[TRIAL * width + r] = trial[r]
+            vectors[SLOPE * width + r] = slope[r]
+            vectors[METRIC * width + r] = metric[r]
+            vectors[FREE * width + r] = free[r]
         if me == 0:
             # No attempt left: no progress at this precision.
             control[STOPPED] = 1 if tried < 0 or tried >= ATTEMPTS else 0

@@ -9,7 +9,9 @@ from typing import Any
 
 from numba import cuda, float64
 
-from onlinegcp.kernels.cuda.lanes import LANES, kernel
+from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, kernel
+
+ADDERS = LANES if SIMULATED else 1024  # threads of a block: many rows wait for memory at once
 
 
 @cache

@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.card import Card
-from onlinegcp.kernels.cuda.lanes import LANES, THREADS
+from onlinegcp.kernels.cuda.lanes import LANES, THREADS, TOGETHER
 
 Array = NDArray[Any]
 
 WARPS = THREADS // LANES
 MOST_BLOCKS = 1024  # that run over cells
-MOST_CURVED = 128  # that add up matrices, all of which are added up in the end
+MOST_CURVED = 256  # that add up matrices, all of which are added up in the end
 MOST_CHUNKS = 256  # of rows per mode
-SHORTEST_CHUNK = 32
+SHORTEST_CHUNK = 8
 # Threads of the whole card meet in rows of short modes: copies keep them apart.
-COPIED_ROWS, MOST_COPIES = 4096, 64
-SHARED_NUMBERS = 6144  # doubles that any card has room for in a block's shared memory
+COPIED_ROWS, MOST_COPIES = 4096, 16
+SHARED_NUMBERS = 6000  # doubles that any card has room for in a block's shared memory
 MOST_PER_LANE = 8  # columns of a lane, so that ranks up to 256 fit into registers
 
 
@@ -99,4 +99,4 @@ def size_class(cells: int) -> int:
 
 def batch_for(cells: int, longest: int) -> int:
     """Cells a warp takes at a time: few while there are more warps than work."""
-    return int(max(4, min(longest, cells // 4096)))
+    return int(max(TOGETHER, min(longest, cells // 4096 // TOGETHER * TOGETHER)))

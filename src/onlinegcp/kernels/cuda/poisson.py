@@ -21,7 +21,7 @@ from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.cells import STOPPED, TILE, curved_kernel, sums_kernel
 from onlinegcp.kernels.cuda.lanes import LANES, THREADS
 from onlinegcp.kernels.cuda.matrices import Place
-from onlinegcp.kernels.cuda.parts import add_parts_kernel
+from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import (
     MOST_BLOCKS,
     MOST_CURVED,
@@ -32,7 +32,7 @@ from onlinegcp.kernels.cuda.plan import (
     blocks_for,
     size_class,
 )
-from onlinegcp.kernels.cuda.shares import NO_MODE, shares_kernel
+from onlinegcp.kernels.cuda.shares import NO_MODE, SHARERS, shares_kernel
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 from onlinegcp.kernels.cuda.tape import Tape
 
@@ -117,7 +117,8 @@ class PoissonStep:
         self._board = _Box(
             card, numbers=newton.NUMBERS, vectors=newton.VECTORS * width, slopes=2 * width + 2,
             phi_sums=modes * width, column_sums=modes * width,
-            absorbed=modes * rows.ABSORB_SUMS * width, found=width + 1, floors=modes * width,
+            absorbed=modes * rows.ABSORB_SUMS * width, found=width + 1,
+            floors=modes * width, unscaled=width,
         )  # fmt: skip
         self._control = card.zeros(newton.CONTROLS, np.int64)
         self._controls = card.pinned(newton.CONTROLS, np.int64)
@@ -300,7 +301,10 @@ class PoissonStep:
         self._send()
         for sweep in range(sweeps):
             if sweep > 0:
-                self._shares(to, cells, made, counts)
+                rows.unscaled_kernel()[1, THREADS, stream](
+                    counts, board.card("column_sums"), width, plan.modes, board.card("unscaled")
+                )
+                self._shares(to, cells, made, board.card("unscaled"))
             elif not learned:
                 self._shares(at, cells, made, self._vector(newton.WEIGHTS))
             rows.settle_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
@@ -312,10 +316,8 @@ class PoissonStep:
                 at.factors, phi, at.rate, inbox.card("lam"), counts, True, width, plan.chunks, 0,
                 to.factors, self._parts,
             )  # fmt: skip
+            # The columns are divided by their sums when they are written next.
             self._add_modes(width, board.card("column_sums"))
-            rows.scale_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream](
-                board.card("column_sums"), width, plan.chunks, plan.modes_of, 0, to.factors
-            )
         floors = board.card("floors")
         rows.floors_kernel()[1, THREADS, stream](
             plan.rank, width, plan.modes, inbox.card("mass"), counts, inbox.card("events"), share,
@@ -324,8 +326,8 @@ class PoissonStep:
         absorb_bytes = rows.ABSORB_SUMS * plan.row_bytes
         rows.absorb_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, absorb_bytes](
             at.factors, phi, at.rate, inbox.card("lam"), counts, True, width, plan.chunks,
-            plan.modes_of, 0, self._ones, inbox.card("lift"), floors, learned, at.sensitivity,
-            to.factors, to.rate, to.sensitivity, self._parts,
+            plan.modes_of, 0, self._ones, board.card("column_sums"), inbox.card("lift"), floors,
+            learned, at.sensitivity, to.factors, to.rate, to.sensitivity, self._parts,
         )  # fmt: skip
         self._add_modes(rows.ABSORB_SUMS * width, board.card("absorbed"))
         rows.finish_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream](
@@ -380,29 +382,42 @@ class PoissonStep:
         )
         self._shares(at, cells, made, self._vector(newton.WEIGHTS), learned=True)
         width = self.plan.width
-        blocks = blocks_for(made, batch_for(made, 4 * LANES))
-        self._add(blocks, 2 * width + 2, self._board.card("slopes"))
+        self._add(self._share_blocks(made), 2 * width + 2, self._board.card("slopes"))
+
+    def _share_blocks(self, made: int) -> int:
+        per_block = batch_for(made, 4 * LANES) * (SHARERS // LANES)
+        return int(max(1, min(MOST_BLOCKS, -(-made // per_block))))
+
+    def _private(self) -> tuple[int, int]:
+        """The shortest mode but the first, if a block has room for it, and its length."""
+        most = SHARED_NUMBERS // (SHARERS // LANES * self.plan.width)
+        lengths = [(n, k) for k, n in enumerate(self.plan.shape) if k > 0 and n <= most]
+        length, mode = min(lengths, default=(0, NO_MODE))
+        return mode, length
 
     def _shares(
         self, at: Place, cells: SliceCells, made: int, weights: Any, *, learned: bool = False
     ) -> None:
         plan, stretch = self.plan, batch_for(made, 4 * LANES)
-        shared = 8 * WARPS * (2 * plan.width + 2) if learned else 0
+        warps = SHARERS // LANES
+        private, length = self._private()
+        shared = warps * max(2 * plan.width + 2 if learned else 0, length * plan.width)
         shares_kernel(plan.per_lane, plan.modes, learned)[
-            blocks_for(made, stretch), THREADS, self.card.stream, shared
+            self._share_blocks(made), SHARERS, self.card.stream, 8 * shared
         ](
             at.factors, plan.width, plan.offsets, cells.index, cells.value, self._counts[2:4],
             stretch, weights, self._room("ratio"), self._inbox.card("scale"),
-            NO_MODE, plan.bases, plan.copies, self._room("fixed"),
+            NO_MODE, private, length, plan.bases, plan.copies, self._room("fixed"),
             self._control, self._parts,
         )  # fmt: skip
 
     def _judge(self) -> None:
         plan, board, found = self.plan, self._board, self._found
-        numbers = (plan.rank + 1) ** 2
-        inside = numbers <= SHARED_NUMBERS
+        vectors = newton.VECTORS * plan.width
+        inside = vectors + (plan.rank + 1) ** 2 <= SHARED_NUMBERS
+        numbers = vectors + ((plan.rank + 1) ** 2 if inside else 0)
         split = plan.width + 1
-        newton.judge_kernel()[1, THREADS, self.card.stream, 8 * numbers if inside else 0](
+        newton.judge_kernel()[1, THREADS, self.card.stream, 8 * numbers](
             plan.rank, plan.width, found[:split], found[split:], self._control,
             board.card("numbers"), board.card("vectors"), self._room("kept"),
             self._room("scratch"), inside,
@@ -411,7 +426,7 @@ class PoissonStep:
     def _add_modes(self, columns: int, sums: Any) -> None:
         """Add up the parts of the chunks of each mode."""
         grid = (-(-columns // LANES), self.plan.modes)
-        add_parts_kernel()[grid, THREADS, self.card.stream, 8 * THREADS](
+        add_parts_kernel()[grid, ADDERS, self.card.stream, 8 * ADDERS](
             self._parts, columns, self.plan.bounds, self._never, -1, sums
         )
 
@@ -423,7 +438,7 @@ class PoissonStep:
             self._bounds[blocks] = self.card.zeros(2, np.int64)
             self.card.push(np.array([0, blocks]), self._bounds[blocks])
         control = self._never if control is None else control
-        add_parts_kernel()[(-(-columns // LANES), 1), THREADS, self.card.stream, 8 * THREADS](
+        add_parts_kernel()[(-(-columns // LANES), 1), ADDERS, self.card.stream, 8 * ADDERS](
             self._parts, columns, self._bounds[blocks], control, flag, sums
         )
 

@@ -71,6 +71,7 @@ def settle_kernel(per_lane: int) -> Any:
         chunk = first + cuda.blockIdx.x
         k = modes_of[chunk]
         size = (offsets[k + 1] - offsets[k]) * width
+        held_copies, per_count = copies[k], scale[0]
         sums = cuda.local.array(per_lane, float64)
         for p in range(per_lane):
             sums[p] = 0.0
@@ -80,10 +81,11 @@ def settle_kernel(per_lane: int) -> Any:
                 r = lane + LANES * p
                 if r < width:
                     whole = 0
-                    for c in range(copies[k]):
+                    for c in range(held_copies):
                         whole += fixed[base + c * size + r]
+                    for c in range(held_copies):
                         fixed[base + c * size + r] = 0
-                    found = whole / scale[0]
+                    found = whole / per_count
                     phi[i * width + r] = found
                     sums[p] += found
         for p in range(per_lane):
@@ -152,6 +154,22 @@ def scale_kernel(per_lane: int) -> Any:
     return scale
 
 
+@cache
+def unscaled_kernel() -> Any:
+    """Weights for factors whose columns have not been divided by their sums yet."""
+
+    @kernel
+    def unscaled(counts, sums, width, modes, out):  # sums (modes * width,). One block.
+        for r in range(cuda.threadIdx.x, width, cuda.blockDim.x):
+            w = counts[r]
+            for k in range(modes):
+                if sums[k * width + r] > 0.0:
+                    w /= sums[k * width + r]
+            out[r] = w
+
+    return unscaled
+
+
 # What `absorb` leaves in its sums, one block of `width` numbers each.
 DRIFT, TOTAL, RATES, PRIOR = range(4)
 ABSORB_SUMS = 4
@@ -166,15 +184,16 @@ def absorb_kernel(per_lane: int) -> Any:
     def absorb(
         old, phi, rate, lam, exposure, shared, width, chunks, modes_of, first,
         scale,  # (modes * width,) column sums divided out since `old`
+        sums,  # (modes * width,) column sums of `data`, divided out here
         lift, floors, learned, sensitivity, data, new_rate, new_sensitivity, parts
     ):  # fmt: skip
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
         k = modes_of[chunk]
-        sums = cuda.local.array(numbers, float64)
+        added = cuda.local.array(numbers, float64)
         for p in range(numbers):
-            sums[p] = 0.0
+            added[p] = 0.0
         for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
             for p in range(per_lane):
                 r = lane + LANES * p
@@ -192,16 +211,20 @@ def absorb_kernel(per_lane: int) -> Any:
                     new_sensitivity[at] = value
                     grown = total * scale[k * width + r]
                     new_rate[at] = grown
-                    sums[p * ABSORB_SUMS + DRIFT] += value
-                    sums[p * ABSORB_SUMS + TOTAL] += max(data[at], floors[k * width + r])
-                    sums[p * ABSORB_SUMS + RATES] += grown
-                    sums[p * ABSORB_SUMS + PRIOR] += prior * b
+                    added[p * ABSORB_SUMS + DRIFT] += value
+                    a = data[at]
+                    if sums[k * width + r] > 0.0:
+                        a /= sums[k * width + r]
+                        data[at] = a
+                    added[p * ABSORB_SUMS + TOTAL] += max(a, floors[k * width + r])
+                    added[p * ABSORB_SUMS + RATES] += grown
+                    added[p * ABSORB_SUMS + PRIOR] += prior * b
         columns = ABSORB_SUMS * width
         for p in range(per_lane):
             r = lane + LANES * p
             if r < width:
                 for q in range(ABSORB_SUMS):
-                    held[warp * columns + q * width + r] = sums[p * ABSORB_SUMS + q]
+                    held[warp * columns + q * width + r] = added[p * ABSORB_SUMS + q]
         cuda.syncthreads()
         block_sums(held, columns, parts, chunk * columns, cuda.threadIdx.x, cuda.blockDim.x)
 

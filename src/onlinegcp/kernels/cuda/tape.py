@@ -6,7 +6,7 @@ is played for the second time (the first compiles its kernels), with the buffers
 whoever gives other buffers makes another tape.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,import-not-found"
 
 from __future__ import annotations
 

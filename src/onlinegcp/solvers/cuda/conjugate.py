@@ -85,7 +85,7 @@ class CardConjugate(Conjugate):
             if memory.learned:
                 forgetting.learn(memory, found.slopes, found.bends, found.bend, cap)
             lam, lift = forgetting.factors(memory, cap)
-            to = bench.shelf.take()
+            to = bench.shelf.take(after=self.matrices)
             done = bench.poisson.learn(
                 self.matrices.place,
                 to.place,

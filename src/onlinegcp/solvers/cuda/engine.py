@@ -164,7 +164,8 @@ class _Newest:
     def __init__(self, on: Card) -> None:
         from onlinegcp.kernels.cuda.slice_cells import SliceCells
 
-        self._cells, self._whose = SliceCells(on, "slice"), None
+        self._cells = SliceCells(on, "slice")
+        self._whose: weakref.ref[Slice] | None = None
 
     def load(self, x: Slice) -> Any:
         if self._whose is None or self._whose() is not x:

@@ -39,7 +39,7 @@ class CardBlocks(Blocks):
             object.__setattr__(self, name, value)
 
     @property
-    def data(self) -> Array:  # type: ignore[override]
+    def data(self) -> Array:
         """The factors on the host, to be read only."""
         found: Matrices = vars(self)["matrices"]
         return found.pull("factors", (int(self.offsets[-1]), self.width))
