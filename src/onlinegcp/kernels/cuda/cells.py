@@ -20,6 +20,7 @@ from numba import cuda, float64, int32, int64
 from onlinegcp.kernels.cuda.lanes import (
     GROUP,
     LANES,
+    SIMULATED,
     TOGETHER,
     block_sums,
     device,
@@ -35,6 +36,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 HIGH = np.uint64(33)
 TILE = 4  # rows and columns of the Hessian that one thread adds up
 TILE_NUMBERS = 16
+CURVERS = LANES if SIMULATED else 128  # threads of a block that adds up matrices
 STOPPED = 0  # place of the flag in `control` that ends all work on the weights
 
 

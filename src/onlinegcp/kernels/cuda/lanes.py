@@ -100,8 +100,10 @@ else:
 @device
 def block_sums(held, columns, target, first, me, threads):
     """Add up what the warps of a block hold, in order: held (warps, columns) to target[first:]."""
-    for c in range(me, columns, threads):
+    c = me
+    while c < columns:
         total = 0.0
         for w in range(threads // LANES):
             total += held[w * columns + c]
         target[first + c] = total
+        c += threads

@@ -51,20 +51,29 @@ def solve_held(held, n, me, threads):
     edge = n + 1
     last = n * edge
     down, across = me // ACROSS, me % ACROSS
+    stride = threads // ACROSS
+    # While, not range: the number of its steps would be found by a division, which takes longer
+    # than the steps.
     for j in range(n):
         cuda.syncthreads()
         # Rounding may leave a nearly singular pivot below zero.
         over = 1.0 / max(held[j * edge + j], held[j * edge + n])
-        for a in range(j + 1 + down, n + 1, threads // ACROSS):
+        a = j + 1 + down
+        while a <= n:
             share = held[a * edge + j] * over
-            for b in range(j + 1 + across, min(a + 1, n), ACROSS):
+            b = j + 1 + across
+            while b <= a and b < n:
                 held[a * edge + b] -= share * held[b * edge + j]
+                b += ACROSS
+            a += stride
     for step in range(n):
         i = n - 1 - step
         cuda.syncthreads()
         found = held[last + i] / max(held[i * edge + i], held[i * edge + n])
-        for k in range(me, i, threads):
+        k = me
+        while k < i:
             held[last + k] -= held[i * edge + k] * found
+            k += threads
         cuda.syncthreads()
         if me == 0:
             held[last + i] = found
@@ -141,23 +150,27 @@ def judge_kernel() -> Any:
         if not in_shared:
             held = scratch
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
-        for r in range(me, rank, threads):
+        r = me
+        while r < rank:
             c_sums[r] = vectors[COLUMN_SUMS * width + r]
             weight[r] = vectors[WEIGHTS * width + r]
             trial[r] = vectors[TRIAL * width + r]
             slope[r] = vectors[SLOPE * width + r]
             metric[r] = vectors[METRIC * width + r]
             free[r] = vectors[FREE * width + r]
+            r += threads
         em_left = control[EM_LEFT]
         started, steps, tried = control[STARTED], control[STEPS], control[TRIED]
         level, objective = numbers[LEVEL], numbers[OBJECTIVE]
         goal = objective - ARMIJO * numbers[DECREASE]
         cuda.syncthreads()
         if em_left > 0:
-            for r in range(me, rank, threads):
+            r = me
+            while r < rank:
                 w = weight[r] * sums[r] / c_sums[r]
                 vectors[WEIGHTS * width + r] = w
                 vectors[TRIAL * width + r] = w
+                r += threads
             if me == 0:
                 control[EM_LEFT] = em_left - 1
             return
@@ -178,22 +191,28 @@ def judge_kernel() -> Any:
             tried = 0
             level = 0.0
             cuda.syncthreads()
-            for r in range(me, rank, threads):
+            r = me
+            while r < rank:
                 weight[r] = trial[r]
                 slope[r] = c_sums[r] - sums[r]
-            for q in range(me, width * width, threads):
+                r += threads
+            q = me
+            while q < width * width:
                 kept[q] = hessian[q]
+                q += threads
             cuda.syncthreads()
             top = 0.0
             for r in range(rank):
                 top = max(top, weight[r])
-            for r in range(me, rank, threads):
+            r = me
+            while r < rank:
                 outwards = weight[r] <= BOUND * top and slope[r] > 0.0
                 free[r] = 0.0 if outwards else 1.0
                 metric[r] = sums[r] / max(weight[r], 1e-3 * top)
                 # How far the conditions of an optimum are violated; `trial` is made anew below.
                 violation = abs(slope[r]) / max(c_sums[r], 1e-300) * max(weight[r], 1e-3 * top)
                 trial[r] = min(violation, weight[r]) if slope[r] > 0.0 else violation
+                r += threads
             cuda.syncthreads()
             worst = 0.0
             for r in range(rank):
@@ -218,8 +237,10 @@ def judge_kernel() -> Any:
         # A direction that does not lead downhill is damped without another look at the cells.
         while 0 <= tried < ATTEMPTS and decrease <= 0.0:
             cuda.syncthreads()
-            for i in range(me // ACROSS, edge, threads // ACROSS):
-                for j in range(me % ACROSS, edge, ACROSS):
+            i = me // ACROSS
+            while i < edge:
+                j = me % ACROSS
+                while j < edge:
                     number = 0.0
                     if i < rank and j <= i:
                         both = free[i] * free[j]
@@ -232,10 +253,14 @@ def judge_kernel() -> Any:
                     elif i == rank and j < rank:
                         number = free[j] * slope[j]
                     held[i * edge + j] = number
+                    j += ACROSS
+                i += threads // ACROSS
             solve_held(held, rank, me, threads)
-            for r in range(me, rank, threads):
+            r = me
+            while r < rank:
                 to = max(0.0, weight[r] - held[rank * edge + r])
                 trial[r] = to if free[r] > 0.0 else 0.0
+                r += threads
             cuda.syncthreads()
             decrease = 0.0
             for r in range(rank):
@@ -243,12 +268,14 @@ def judge_kernel() -> Any:
             if decrease <= 0.0:
                 tried += 1
                 level = FIRST_DAMPING if level == 0.0 else DAMPING_GROWTH * level
-        for r in range(me, rank, threads):
+        r = me
+        while r < rank:
             vectors[WEIGHTS * width + r] = weight[r]
             vectors[TRIAL * width + r] = trial[r]
             vectors[SLOPE * width + r] = slope[r]
             vectors[METRIC * width + r] = metric[r]
             vectors[FREE * width + r] = free[r]
+            r += threads
         if me == 0:
             # No attempt left: no progress at this precision.
             control[STOPPED] = 1 if tried < 0 or tried >= ATTEMPTS else 0

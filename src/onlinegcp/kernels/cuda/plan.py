@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 WARPS = THREADS // LANES
 MOST_BLOCKS = 1024  # that run over cells
-MOST_CURVED = 256  # that add up matrices, all of which are added up in the end
+MOST_CURVED = 528  # that add up matrices, all of which are added up in the end
 MOST_CHUNKS = 256  # of rows per mode
 SHORTEST_CHUNK = 8
 # Threads of the whole card meet in rows of short modes: copies keep them apart.

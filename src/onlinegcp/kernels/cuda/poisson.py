@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda import newton, rows
 from onlinegcp.kernels.cuda.card import Card
-from onlinegcp.kernels.cuda.cells import STOPPED, TILE, curved_kernel, sums_kernel
-from onlinegcp.kernels.cuda.lanes import LANES, THREADS
+from onlinegcp.kernels.cuda.cells import CURVERS, STOPPED, TILE, curved_kernel, sums_kernel
+from onlinegcp.kernels.cuda.lanes import LANES, THREADS, TOGETHER
 from onlinegcp.kernels.cuda.matrices import Place
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import (
@@ -360,14 +360,14 @@ class PoissonStep:
         width = plan.width
         edge = -(-width // TILE)
         tiles = edge * (edge + 1) // 2
-        groups = max(1, min(THREADS // tiles, 8))
-        tile_cells = max(1, min(32, SHARED_NUMBERS // width))
-        shared = max(tile_cells * width, WARPS * (width + 1))
+        groups = max(1, min(CURVERS // tiles, 8))
+        tile_cells = max(1, min(CURVERS // LANES * TOGETHER, SHARED_NUMBERS // width))
+        shared = max(tile_cells * width, CURVERS // LANES * (width + 1))
         if groups > 1:
             shared = max(shared, tiles * TILE * TILE)
         blocks = int(max(1, min(MOST_CURVED, -(-made // tile_cells))))
-        grid = (blocks, -(-tiles // min(tiles, THREADS)))
-        curved_kernel(plan.per_lane, plan.modes)[grid, THREADS, self.card.stream, 8 * shared](
+        grid = (blocks, -(-tiles // min(tiles, CURVERS)))
+        curved_kernel(plan.per_lane, plan.modes)[grid, CURVERS, self.card.stream, 8 * shared](
             at.factors, width, plan.offsets, cells.index, cells.value, self._counts[:2],
             self._vector(newton.TRIAL), self._control, tile_cells, groups, self._parts,
         )  # fmt: skip

@@ -21,17 +21,19 @@ class SliceCells:
         Buffers of at least n * d int32 and n float64.
     n
         Cells that mean something.
+    total
+        Sum of their values.
     """
 
     def __init__(self, card: Card, name: str) -> None:
         self._card, self._name = card, name
-        self.n = 0
+        self.n, self.total = 0, 0.0
         self.index: Any = None
         self.value: Any = None
 
-    def load(self, index: Array, value: Array) -> None:
+    def load(self, index: Array, value: Array, total: float) -> None:
         """Copy cells (n, d) and values (n,) to the card."""
-        self.n = len(value)
+        self.n, self.total = len(value), total
         self.index = self._card.room(f"{self._name} index", index.size, np.int32)
         self.value = self._card.room(f"{self._name} value", value.size)
         self._card.push(index.reshape(-1), self.index)

@@ -81,7 +81,7 @@ class CardConjugate(Conjugate):
             cells = bench.load(x)
             if cells.n == 0:
                 return silent(model.factors.width)
-            found, before = self._solve(model, cells, x.total)
+            found, before = self._solve(model, cells)
             if memory.learned:
                 forgetting.learn(memory, found.slopes, found.bends, found.bend, cap)
             lam, lift = forgetting.factors(memory, cap)
@@ -109,13 +109,13 @@ class CardConjugate(Conjugate):
         after = float(done.weights[:rank].sum()) - done.logs
         return Step(done.weights, before, after, found.steps, lam)
 
-    def _solve(self, model: Model, cells: Any, total: float) -> tuple[Any, float]:
+    def _solve(self, model: Model, cells: Any) -> tuple[Any, float]:
         """Weights and slopes before the update, and the loss there."""
         abounds = cells.n > 2 * newton.SUBSET
         every = min(cells.n // newton.SUBSET, newton.LARGEST_STRIDE) if abounds else 1
         asked = Question(
             start=newton.away_from_zero(model.mean_weights, model.factors.rank),
-            total=total,
+            total=cells.total,
             looked_at=cells.n // every,
             every=every,
             tolerance=STREAM_TOLERANCE,

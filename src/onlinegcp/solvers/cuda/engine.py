@@ -171,6 +171,6 @@ class _Newest:
         if self._whose is None or self._whose() is not x:
             self._whose = None
             cells = cells_of(x)
-            self._cells.load(cells.index, cells.value)
+            self._cells.load(cells.index, cells.value, cells.total)
             self._whose = weakref.ref(x)
         return self._cells
