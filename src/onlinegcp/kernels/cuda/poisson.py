@@ -10,13 +10,13 @@ travel, in an inbox and an outbox that are part of the recording.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda import newton, rows
+from onlinegcp.kernels.cuda.boxes import Box
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.cells import CURVERS, STOPPED, TILE, curved_kernel, sums_kernel
 from onlinegcp.kernels.cuda.lanes import LANES, THREADS, TOGETHER
@@ -32,6 +32,7 @@ from onlinegcp.kernels.cuda.plan import (
     blocks_for,
     size_class,
 )
+from onlinegcp.kernels.cuda.questions import Answer, Learned, Question
 from onlinegcp.kernels.cuda.shares import NO_MODE, SHARERS, shares_kernel
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 from onlinegcp.kernels.cuda.tape import Tape
@@ -40,66 +41,6 @@ Array = NDArray[Any]
 
 ROUNDS = 4  # looks at the cells per recording: the first, and as many Newton steps as streams take
 TAPES = 32  # recordings kept
-
-
-@dataclass(frozen=True)
-class Question:
-    """What `solve` is asked.
-
-    Attributes
-    ----------
-    start
-        Weights to start from, of any size (width,).
-    total
-        Sum of the slice, to which they are scaled.
-    looked_at, every
-        Cells the weights are solved from, and one of how many they are.
-    tolerance, max_steps, em_steps
-        Of the solve.
-    learned
-        Whether the forgetting is learned.
-    """
-
-    start: Array
-    total: float
-    looked_at: int
-    every: int
-    tolerance: float
-    max_steps: int
-    em_steps: int
-    learned: bool
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What `solve` found: weights, their loss over the cells looked at, and the slopes.
-
-    `logs` is the sum of x log m over all cells. Without a learned forgetting the slopes mean
-    nothing.
-    """
-
-    weights: Array
-    column_sums: Array
-    objective: float
-    steps: int
-    optimality: float
-    slopes: Array
-    bends: Array
-    bend: float
-    logs: float
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What `learn` leaves: the new weights, what the past stood for, and the new sum of x log m.
-
-    `health` is not finite if any number of the new matrices is not.
-    """
-
-    weights: Array
-    prior: Array
-    logs: float
-    health: Array
 
 
 class PoissonStep:
@@ -111,10 +52,18 @@ class PoissonStep:
         self._rooms: dict[str, Any] = {}
         self._bounds: dict[int, Any] = {}
         width, modes = plan.width, plan.modes
-        self._inbox = _Box(
-            card, given=3, scale=1, events=1, start=width, lam=width, lift=width, mass=width
+        self._inbox = Box(
+            card,
+            given=3,
+            scale=1,
+            events=1,
+            start=width,
+            lam=width,
+            lift=width,
+            mass=width,
+            sums=width,
         )
-        self._board = _Box(
+        self._board = Box(
             card, numbers=newton.NUMBERS, vectors=newton.VECTORS * width, slopes=2 * width + 2,
             phi_sums=modes * width, column_sums=modes * width,
             absorbed=modes * rows.ABSORB_SUMS * width, found=width + 1,
@@ -122,8 +71,8 @@ class PoissonStep:
         )  # fmt: skip
         self._control = card.zeros(newton.CONTROLS, np.int64)
         self._controls = card.pinned(newton.CONTROLS, np.int64)
-        self._counts = card.zeros(4, np.int64)
-        self._counted = card.pinned(4, np.int64)
+        self._counts = card.zeros(6, np.int64)
+        self._counted = card.pinned(6, np.int64)
         self._never = card.zeros(newton.CONTROLS, np.int64)
         self._always = card.zeros(newton.CONTROLS, np.int64)
         card.push(np.ones(newton.CONTROLS, np.int64), self._always)
@@ -137,10 +86,13 @@ class PoissonStep:
         inbox, width = self._inbox, self.plan.width
         inbox["start"][:] = asked.start
         inbox["given"][:] = asked.total, asked.tolerance, asked.max_steps
+        given = asked.column_sums is not None
+        if asked.column_sums is not None:
+            inbox["sums"][:], inbox["given"][0] = asked.column_sums, 0.0
         inbox["scale"][0] = fixed_scale(asked.total)
-        self._counted[:] = asked.looked_at, asked.every, cells.n, 1
+        self._counted[:4] = asked.looked_at, asked.every, cells.n, 1
         made = (size_class(asked.looked_at), size_class(cells.n))
-        how = (at.serial, *made, asked.em_steps, asked.learned, asked.every > 1)
+        how = (at.serial, *made, asked.em_steps, asked.learned, asked.every > 1, given)
         self._tape(("solve", *how), lambda: self._solve(at, cells, asked, made)).play()
         self.card.wait()
         while not self._controls[STOPPED]:
@@ -257,14 +209,13 @@ class PoissonStep:
     def _solve(self, at: Place, cells: SliceCells, asked: Question, made: tuple[int, int]) -> None:
         plan, board, inbox, stream = self.plan, self._board, self._inbox, self.card.stream
         self._send()
-        rows.column_sums_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
-            at.factors, plan.width, plan.chunks, 0, self._parts
-        )
-        self._add_modes(plan.width, board.card("column_sums"))
+        sums, modes = inbox.card("sums"), 1
+        if asked.column_sums is None:
+            sums, modes = board.card("column_sums"), plan.modes
+            self._column_sums(at)
         newton.begin_kernel()[1, THREADS, stream, 8 * plan.width](
-            plan.rank, plan.width, plan.modes, asked.em_steps, inbox.card("start"),
-            board.card("column_sums"), inbox.card("given"), self._control, board.card("numbers"),
-            board.card("vectors"),
+            plan.rank, plan.width, modes, asked.em_steps, inbox.card("start"), sums,
+            inbox.card("given"), self._control, board.card("numbers"), board.card("vectors"),
         )  # fmt: skip
         for _ in range(asked.em_steps):
             self._listed(
@@ -276,11 +227,12 @@ class PoissonStep:
 
     def _go_on(self, at: Place, cells: SliceCells, asked: Question, made: tuple[int, int]) -> None:
         for _ in range(ROUNDS):
-            self._curved(at, cells, made[0])
+            trial = self._vector(newton.TRIAL)
+            self._curved(at, cells, made[0], trial, self._control, self._found)
             self._judge()
         if asked.learned:
             self._slopes(at, cells, made[1])
-        elif asked.every > 1:
+        elif asked.every > 1 and asked.column_sums is None:
             weights = self._vector(newton.WEIGHTS)
             self._listed(at, cells, made[1], self._counts[2:4], weights, self._never)
             self._add(self._blocks(made[1]), self.plan.width + 1, self._board.card("found"))
@@ -309,7 +261,7 @@ class PoissonStep:
                 self._shares(at, cells, made, self._vector(newton.WEIGHTS))
             rows.settle_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
                 self._room("fixed"), width, plan.chunks, plan.modes_of, 0,
-                plan.offsets, plan.bases, plan.copies, inbox.card("scale"), phi, self._parts,
+                plan.offsets, plan.bases, plan.copies, inbox.card("scale"), 0, phi, self._parts,
             )  # fmt: skip
             self._add_modes(width, board.card("phi_sums"))
             rows.blend_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
@@ -340,6 +292,13 @@ class PoissonStep:
 
     # ---- single launches
 
+    def _column_sums(self, at: Place) -> None:
+        plan = self.plan
+        rows.column_sums_kernel(plan.per_lane)[
+            plan.n_chunks, THREADS, self.card.stream, plan.row_bytes
+        ](at.factors, plan.width, plan.chunks, 0, self._parts)
+        self._add_modes(plan.width, self._board.card("column_sums"))
+
     def _blocks(self, made: int) -> int:
         return blocks_for(made, batch_for(made, LANES))
 
@@ -355,7 +314,9 @@ class PoissonStep:
             batch_for(made, LANES), weights, control, self._parts,
         )  # fmt: skip
 
-    def _curved(self, at: Place, cells: SliceCells, made: int) -> None:
+    def _curved(
+        self, at: Place, cells: SliceCells, made: int, weights: Any, control: Any, sums: Any
+    ) -> None:
         plan = self.plan
         width = plan.width
         edge = -(-width // TILE)
@@ -369,9 +330,9 @@ class PoissonStep:
         grid = (blocks, -(-tiles // min(tiles, CURVERS)))
         curved_kernel(plan.per_lane, plan.modes)[grid, CURVERS, self.card.stream, 8 * shared](
             at.factors, width, plan.offsets, cells.index, cells.value, self._counts[:2],
-            self._vector(newton.TRIAL), self._control, tile_cells, groups, self._parts,
+            weights, control, tile_cells, groups, self._parts,
         )  # fmt: skip
-        self._add(blocks, width + 1 + width * width, self._found, self._control, STOPPED)
+        self._add(blocks, width + 1 + width * width, sums, control, STOPPED)
 
     def _slopes(self, at: Place, cells: SliceCells, made: int) -> None:
         ratio = self._room("ratio")
@@ -396,19 +357,31 @@ class PoissonStep:
         return mode, length
 
     def _shares(
-        self, at: Place, cells: SliceCells, made: int, weights: Any, *, learned: bool = False
+        self,
+        at: Place,
+        cells: SliceCells,
+        made: int,
+        weights: Any,
+        *,
+        learned: bool = False,
+        only: int = NO_MODE,
+        control: Any = None,
+        scale: Any = None,
     ) -> None:
         plan, stretch = self.plan, batch_for(made, 4 * LANES)
         warps = SHARERS // LANES
         private, length = self._private()
+        if only not in (NO_MODE, private):
+            private, length = NO_MODE, 0
         shared = warps * max(2 * plan.width + 2 if learned else 0, length * plan.width)
         shares_kernel(plan.per_lane, plan.modes, learned)[
             self._share_blocks(made), SHARERS, self.card.stream, 8 * shared
         ](
             at.factors, plan.width, plan.offsets, cells.index, cells.value, self._counts[2:4],
-            stretch, weights, self._room("ratio"), self._inbox.card("scale"),
-            NO_MODE, private, length, plan.bases, plan.copies, self._room("fixed"),
-            self._control, self._parts,
+            stretch, weights, self._room("ratio"),
+            self._inbox.card("scale") if scale is None else scale,
+            only, private, length, plan.bases, plan.copies, self._room("fixed"),
+            self._control if control is None else control, self._parts,
         )  # fmt: skip
 
     def _judge(self) -> None:
@@ -454,30 +427,3 @@ class PoissonStep:
 def fixed_scale(total: float) -> float:
     """Whole numbers per count, a power of two: the total of a slice is at most 2^62 of them."""
     return float(2.0 ** (62 - max(-900, math.frexp(total)[1])))
-
-
-class _Box:
-    """Short vectors by name, in one piece on the card and in one on the host."""
-
-    def __init__(self, card: Card, **sizes: int) -> None:
-        self._card, self._places, end = card, {}, 0
-        for name, size in sizes.items():
-            self._places[name] = slice(end, end + size)
-            end += size
-        self._here, self._there = card.pinned(end), card.zeros(end)
-        self._views = {name: self._there[place] for name, place in self._places.items()}
-
-    def __getitem__(self, name: str) -> Array:
-        return np.asarray(self._here[self._places[name]])
-
-    def card(self, name: str) -> Any:
-        """The vector on the card."""
-        return self._views[name]
-
-    def send(self) -> None:
-        """Copy all of them to the card."""
-        self._there.copy_to_device(self._here, stream=self._card.stream)
-
-    def receive(self) -> None:
-        """Copy all of them to the host."""
-        self._there.copy_to_host(self._here, stream=self._card.stream)

@@ -65,13 +65,15 @@ def settle_kernel(per_lane: int) -> Any:
     """Whole numbers back to counts, summed over copies, which become zero; and column sums."""
 
     @kernel
-    def settle(fixed, width, chunks, modes_of, first, offsets, bases, copies, scale, phi, parts):
+    def settle(
+        fixed, width, chunks, modes_of, first, offsets, bases, copies, scale, stride, phi, parts
+    ):  # `scale` (width,) with stride 1, (1,) with stride 0
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
         k = modes_of[chunk]
         size = (offsets[k + 1] - offsets[k]) * width
-        held_copies, per_count = copies[k], scale[0]
+        held_copies = copies[k]
         sums = cuda.local.array(per_lane, float64)
         for p in range(per_lane):
             sums[p] = 0.0
@@ -85,7 +87,8 @@ def settle_kernel(per_lane: int) -> Any:
                         whole += fixed[base + c * size + r]
                     for c in range(held_copies):
                         fixed[base + c * size + r] = 0
-                    found = whole / per_count
+                    per_count = scale[r * stride]
+                    found = whole / per_count if per_count > 0.0 else 0.0
                     phi[i * width + r] = found
                     sums[p] += found
         for p in range(per_lane):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.matrices import Matrices
-from onlinegcp.kernels.cuda.poisson import Question
+from onlinegcp.kernels.cuda.questions import Question
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, newton
@@ -25,6 +25,7 @@ from onlinegcp.solvers.auto.conjugate import (
     Conjugate,
 )
 from onlinegcp.solvers.auto.model import Model, Step, silent
+from onlinegcp.solvers.cuda.odds import CardOdds
 from onlinegcp.solvers.cuda.residence import CardBlocks
 
 Array = NDArray[Any]
@@ -76,11 +77,24 @@ class CardConjugate(Conjugate):
 
     def step(self, model: Model, x: Slice, loss: Loss, cap: float, seed: int) -> Step:
         """Score a slice, then learn it."""
-        bench, memory, rank = self.bench, model.memory, model.factors.rank
+        bench = self.bench
         with bench.card.turn:
             cells = bench.load(x)
             if cells.n == 0:
                 return silent(model.factors.width)
+            form = loss.traits.odds_form
+            assert form is not None
+            full = x.n_observed == x.size
+            if form.linear and full:
+                return self._step_at_once(model, cells, cap)
+            seen = bench.load_seen(x)
+            sums = CardOdds(bench, model, form, full, cells, seen, seed, model.n_slices)
+            return self._step_by_modes(model, sums, cap)
+
+    def _step_at_once(self, model: Model, cells: Any, cap: float) -> Step:
+        """Poisson without missing cells: all modes move at once."""
+        bench, memory, rank = self.bench, model.memory, model.factors.rank
+        with bench.card.turn:
             found, before = self._solve(model, cells)
             if memory.learned:
                 forgetting.learn(memory, found.slopes, found.bends, found.bend, cap)
@@ -98,16 +112,64 @@ class CardConjugate(Conjugate):
                 sweeps=SWEEPS,
                 learned=memory.learned,
             )
-        self.matrices, self.health = to, done.health
-        model.factors = CardBlocks(
-            to, model.factors.offsets, rank, model.factors.width, np.ones(rank)
-        )
-        self.mass = cap * self.mass + done.weights
-        if memory.learned:
-            memory.lift = done.prior * lift / np.maximum(done.prior + done.weights, 1e-300)
+        self._settled(model, to, done.health, cap, lift, done.prior, done.weights)
         # Columns sum to one, so that the model's total is the sum of its weights.
         after = float(done.weights[:rank].sum()) - done.logs
         return Step(done.weights, before, after, found.steps, lam)
+
+    def _step_by_modes(self, model: Model, sums: CardOdds, cap: float) -> Step:
+        """Every other slice: one mode after the other."""
+        bench, memory, rank = self.bench, model.memory, model.factors.rank
+        cells, seen, form = sums.cells, sums.seen, sums.form
+        ones = np.ones(model.factors.width)
+        start = newton.away_from_zero(model.mean_weights, rank)
+        total = sums.tangent(start)[1] if form.linear else ones
+        start = newton.start_weights(model.mean_weights, cells.total, total, rank)
+        weights, steps, _ = sums.solve(start, STREAM_TOLERANCE, STREAM_STEPS)
+        before = sums.loss(weights)
+        if memory.learned:
+            place = self.matrices.place
+            slopes, bends, bend, _ = bench.odds.slopes(place, cells, seen, form, weights)
+            forgetting.learn(memory, slopes, bends, bend, cap)
+        lam, lift = forgetting.factors(memory, cap)
+        to = bench.shelf.take(after=self.matrices)
+        weights, prior, counts, health = bench.odds.learn_modes(
+            self.matrices.place,
+            to.place,
+            cells,
+            seen,
+            form,
+            weights,
+            lam=lam,
+            lift=lift,
+            mass=cap * self.mass,
+            events=FLOOR_EVENTS * model.unit,
+            share=FLOOR_SHARE,
+            sweeps=SWEEPS,
+            learned=memory.learned,
+        )
+        self._settled(model, to, health, cap, lift, prior, counts)
+        sums.at(to.place)
+        return Step(weights, before, sums.loss(weights), steps, lam)
+
+    def _settled(
+        self,
+        model: Model,
+        to: Matrices,
+        health: Array,
+        cap: float,
+        lift: Array,
+        prior: Array,
+        counts: Array,
+    ) -> None:
+        """Put the new matrices in the place of the old, and let the short vectors follow."""
+        self.matrices, self.health = to, health
+        factors, memory = model.factors, model.memory
+        ones = np.ones(factors.rank)
+        model.factors = CardBlocks(to, factors.offsets, factors.rank, factors.width, ones)
+        self.mass = cap * self.mass + counts
+        if memory.learned:
+            memory.lift = prior * lift / np.maximum(prior + counts, 1e-300)
 
     def _solve(self, model: Model, cells: Any) -> tuple[Any, float]:
         """Weights and slopes before the update, and the loss there."""

@@ -74,13 +74,15 @@ class Engine:
 
     def _suits(self, model: Model, x: Slice, loss: Loss) -> bool:
         from onlinegcp.kernels.cuda.plan import MOST_PER_LANE
+        from onlinegcp.solvers.cuda.odds import is_sampled
         from onlinegcp.solvers.cuda.residence import CardModel
 
         form = loss.traits.odds_form
         if form is None or not isinstance(model.past, Conjugate):
             return False
-        if not form.linear or x.n_observed < x.size:
-            return False
+        drawn = x.n_observed == x.size and is_sampled(form, x.shape, model.factors.width)
+        if drawn and form.slope:
+            return False  # drawn zeros with weights of their own
         if model.factors.width > 32 * MOST_PER_LANE:
             return False
         if not self.picky:
@@ -107,6 +109,7 @@ class Bench:
 
     def __init__(self, on: Card, model: Model) -> None:
         from onlinegcp.kernels.cuda.matrices import Shelf
+        from onlinegcp.kernels.cuda.odds import OddsStep
         from onlinegcp.kernels.cuda.plan import Plan
         from onlinegcp.kernels.cuda.poisson import PoissonStep
 
@@ -117,6 +120,7 @@ class Bench:
             size = self.plan.rows * self.plan.width
             self.shelf = Shelf(on, ("factors", "rate", "sensitivity"), size)
             self.poisson = PoissonStep(on, self.plan)
+            self.odds = OddsStep(on, self.plan)
 
     def adopt(self, model: Model) -> Model:
         """The same model on the card."""
@@ -152,6 +156,10 @@ class Bench:
         """The cells of a slice that are not zero, on the card; the newest slice is kept there."""
         return _newest(self.card).load(x)
 
+    def load_seen(self, x: Slice) -> Any:
+        """All listed cells of a slice, on the card; none for a slice without missing cells."""
+        return _newest(self.card).load_seen(x)
+
 
 @cache
 def _newest(on: Card) -> _Newest:
@@ -164,8 +172,9 @@ class _Newest:
     def __init__(self, on: Card) -> None:
         from onlinegcp.kernels.cuda.slice_cells import SliceCells
 
-        self._cells = SliceCells(on, "slice")
+        self._cells, self._seen = SliceCells(on, "slice"), SliceCells(on, "seen")
         self._whose: weakref.ref[Slice] | None = None
+        self._whose_seen: weakref.ref[Slice] | None = None
 
     def load(self, x: Slice) -> Any:
         if self._whose is None or self._whose() is not x:
@@ -174,3 +183,13 @@ class _Newest:
             self._cells.load(cells.index, cells.value, cells.total)
             self._whose = weakref.ref(x)
         return self._cells
+
+    def load_seen(self, x: Slice) -> Any:
+        if self._whose_seen is None or self._whose_seen() is not x:
+            self._whose_seen = None
+            if x.n_observed < x.size:
+                self._seen.load(x.index, x.value, x.total)
+            else:
+                self._seen.load(x.index[:0], x.value[:0], 0.0)
+            self._whose_seen = weakref.ref(x)
+        return self._seen
