@@ -177,6 +177,9 @@ class ModelOptions:
         Seed of the random draws.
     jobs
         Threads; the result does not depend on it.
+    device
+        Where to compute: cpu, cuda (an NVIDIA card, onlinegcp[cuda]), or auto, the card where it
+        gains.
     set
         Any other parameter of the method, as name=value.
     """
@@ -187,6 +190,7 @@ class ModelOptions:
     warm_start: Whole | None = None
     seed: Whole = 0
     jobs: Whole = 1
+    device: str = "cpu"
     set: Words = field(default_factory=list)
 
     def build(self, agg: str | None, value: str | None) -> StreamingModel:
@@ -199,9 +203,10 @@ class ModelOptions:
                 "init_slices": 10 if self.warm_start is None else self.warm_start,
                 "random_state": self.seed,
                 "n_jobs": self.jobs,
+                "device": self.device,
                 **dict(map(parse_setting, self.set)),
             },
-            given={"rank", *([] if self.loss is None else ["loss"])},
+            given={"rank", "device", *([] if self.loss is None else ["loss"])},
         )
 
 
@@ -229,7 +234,9 @@ def make_model(method: str, parameters: dict[str, Any], given: set[str]) -> Stre
     parameters, of_sgd = dict(parameters), {}
     if "solver" in known and parameters.get("solver") == "sgd":
         of_sgd = {n: parameters.pop(n) for n in SGD._get_param_names() if n in parameters}
-    common = {"loss", "n_jobs", "init_slices", "random_state"} - given
+    if parameters.get("device") == "cpu":
+        given = given - {"device"}  # what every method does
+    common = {"loss", "n_jobs", "init_slices", "random_state", "device"} - given
     for name in parameters:
         if name not in known and name not in common:
             raise DataError(

@@ -94,20 +94,18 @@ def draw_kernel() -> Any:
 
 @cache
 def chance_kernel(per_lane: int, modes: int) -> Any:
-    """1 / (1 + m) at every draw, and sums of it and of log(1 + m) / m per component."""
+    """1 / (1 + m) at every draw; and sums of it and of log(1 + m) / m, two numbers per block."""
 
     @kernel
-    def chances(data, width, cells, draws, weights, sums, modes_left_out, chance, pull, logs):
-        # One block per component; `sums` (modes * width,): column sums, whose product (without a
-        # mode, or -1: all) the means are multiplied with.
+    def chances(data, width, cells, draws, weights, chance, parts):
+        # Blocks along x are components, along y share out a component's draws.
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         here = cuda.blockDim.x // LANES
-        r_own = cuda.blockIdx.x
         own_pull, own_logs = 0.0, 0.0
-        n = warp
+        n = cuda.blockIdx.y * here + warp
         while n < draws:
-            j = r_own * draws + n
+            j = cuda.blockIdx.x * draws + n
             m = 0.0
             for p in range(per_lane):
                 r = lane + LANES * p
@@ -122,24 +120,43 @@ def chance_kernel(per_lane: int, modes: int) -> Any:
                 chance[j] = found
             own_pull += found
             own_logs += math.log1p(m) / m if m > 1e-12 else 1.0
-            n += here
+            n += cuda.gridDim.y * here
         if lane == 0:
             held[2 * warp] = own_pull
             held[2 * warp + 1] = own_logs
         cuda.syncthreads()
-        if cuda.threadIdx.x == 0:
-            own_pull, own_logs = 0.0, 0.0
+        if cuda.threadIdx.x < 2:
+            total = 0.0
             for other in range(here):
-                own_pull += held[2 * other]
-                own_logs += held[2 * other + 1]
-            whole = 1.0
-            for k in range(modes):
-                if k != modes_left_out:
-                    whole *= sums[k * width + r_own]
-            pull[r_own] = own_pull * (whole / draws)
-            logs[r_own] = own_logs * (whole / draws)
+                total += held[2 * other + cuda.threadIdx.x]
+            at = cuda.blockIdx.x * cuda.gridDim.y + cuda.blockIdx.y
+            parts[2 * at + cuda.threadIdx.x] = total
 
     return chances
+
+
+@cache
+def means_kernel() -> Any:
+    """Mean chances and mean log(1 + m) / m, times the column sums of all modes but one."""
+
+    @kernel
+    def means(rank, width, modes, without, draws, shares, sums, parts, out):
+        # shares: blocks a component's draws were shared out among. out (2 * width,). One block.
+        r = cuda.threadIdx.x
+        while r < rank:
+            pull, logs = 0.0, 0.0
+            for s in range(shares):
+                pull += parts[2 * (r * shares + s)]
+                logs += parts[2 * (r * shares + s) + 1]
+            whole = 1.0
+            for k in range(modes):
+                if k != without:
+                    whole *= sums[k * width + r]
+            out[r] = pull * (whole / draws)
+            out[width + r] = logs * (whole / draws)
+            r += cuda.blockDim.x
+
+    return means
 
 
 @cache
@@ -148,33 +165,41 @@ def row_chances_kernel(per_lane: int, modes: int) -> Any:
 
     @kernel
     def row_chances(data, width, offsets, cells, draws, rank, weights, sums, mode, factor, rate):
-        # One block per row; a warp takes components in turn. sums (modes * width,).
+        # One block per row and component, padding included. sums (modes * width,).
+        held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
+        here = cuda.blockDim.x // LANES
         i = offsets[mode] + cuda.blockIdx.x
-        r_own = warp
-        while r_own < width:
+        r_own = cuda.blockIdx.y
+        total = 0.0
+        n = warp
+        while n < draws and r_own < rank:
+            j = r_own * draws + n
+            m = 0.0
+            for p in range(per_lane):
+                r = lane + LANES * p
+                if r < width:
+                    z = weights[r] * data[i * width + r]
+                    for k in range(modes):
+                        if k != mode:
+                            z *= data[cells[j * modes + k] * width + r]
+                    m += z
+            total += 1.0 / (1.0 + lane_sum(m))
+            n += here
+        if lane == 0:
+            held[warp] = total
+        cuda.syncthreads()
+        if cuda.threadIdx.x == 0:
             total = 0.0
             if r_own < rank:
-                for n in range(draws):
-                    j = r_own * draws + n
-                    m = 0.0
-                    for p in range(per_lane):
-                        r = lane + LANES * p
-                        if r < width:
-                            z = weights[r] * data[i * width + r]
-                            for k in range(modes):
-                                if k != mode:
-                                    z *= data[cells[j * modes + k] * width + r]
-                            m += z
-                    total += 1.0 / (1.0 + lane_sum(m))
+                for other in range(here):
+                    total += held[other]
                 whole = weights[r_own]
                 for k in range(modes):
                     if k != mode:
                         whole *= sums[k * width + r_own]
                 total *= factor * whole / draws
-            if lane == 0:
-                rate[i * width + r_own] = total
-            r_own += cuda.blockDim.x // LANES
+            rate[i * width + r_own] = total
 
     return row_chances
 

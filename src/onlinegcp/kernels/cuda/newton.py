@@ -12,7 +12,7 @@ steps, damped until they lead downhill. All that is remembered lies in `control`
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from numba import cuda, float64
@@ -26,8 +26,8 @@ from onlinegcp.kernels.auto.weights_newton import (
     RELATIVE_RIDGE,
     TRACE_RIDGE,
 )
-from onlinegcp.kernels.cuda.cells import STOPPED
-from onlinegcp.kernels.cuda.lanes import device, kernel
+from onlinegcp.kernels.cuda.cells import STOPPED, U
+from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, device, kernel
 
 # Places in `control` (int64), after STOPPED.
 EM_LEFT, STARTED, STEPS, TRIED = 1, 2, 3, 4
@@ -38,7 +38,8 @@ NUMBERS = 8
 # Rows of `vectors` (rows, width).
 WEIGHTS, TRIAL, COLUMN_SUMS, SLOPE, METRIC, FREE = range(6)
 VECTORS = 6
-ACROSS = 16  # threads along a row of the matrix
+JUDGES = LANES if SIMULATED else 1024  # threads of the one block
+ACROSS = 32  # of them along a row of the matrix
 
 
 @device
@@ -59,20 +60,30 @@ def solve_held(held, n, me, threads):
         # Rounding may leave a nearly singular pivot below zero.
         over = 1.0 / max(held[j * edge + j], held[j * edge + n])
         a = j + 1 + down
+        row = a * edge
         while a <= n:
-            share = held[a * edge + j] * over
+            share = held[U(row + j)] * over
             b = j + 1 + across
+            other = b * edge + j
             while b <= a and b < n:
-                held[a * edge + b] -= share * held[b * edge + j]
+                held[U(row + b)] -= share * held[U(other)]
                 b += ACROSS
+                other += ACROSS * edge
             a += stride
+            row += stride * edge
+    # What the last row is divided by, all at once: a division takes as long as many products.
+    cuda.syncthreads()
+    k = me
+    while k < n:
+        held[k * edge + n] = 1.0 / max(held[k * edge + k], held[k * edge + n])
+        k += threads
     for step in range(n):
         i = n - 1 - step
         cuda.syncthreads()
-        found = held[last + i] / max(held[i * edge + i], held[i * edge + n])
+        found = held[U(last + i)] * held[U(i * edge + n)]
         k = me
         while k < i:
-            held[last + k] -= held[i * edge + k] * found
+            held[U(last + k)] -= held[U(i * edge + k)] * found
             k += threads
         cuda.syncthreads()
         if me == 0:
@@ -124,7 +135,7 @@ def begin_kernel() -> Any:
 def judge_kernel() -> Any:
     """Take in the sums at the trial point, and choose the next one."""
 
-    @kernel
+    @partial(kernel, max_registers=64)
     def judge(
         rank,
         width,

@@ -199,6 +199,7 @@ class OddsStep(PoissonStep):
             most = self.plan.rank * max(form.draws, *(n for n, _ in form.row_draws))
             self._rooms["drawn"] = self.card.room("drawn", most * self.plan.modes, np.int64)
             self._rooms["chance"] = self.card.room("chance", most)
+            self._rooms["drawn parts"] = self.card.room("drawn parts", most)
 
     def _sizes(self, cells: SliceCells, seen: SliceCells) -> tuple[int, int]:
         return size_class(cells.n), size_class(seen.n)
@@ -215,8 +216,13 @@ class OddsStep(PoissonStep):
         self._mail()
         weights = self._asked.card("weights")
         self._value(at, cells, seen, form, weights)
-        made = size_class(cells.n)
-        self._curved(at, cells, made, weights, self._never, self._told.card("curved"))
+        made, width = size_class(cells.n), self.plan.width
+        if form.sampled or form.linear:
+            # Where Newton steps are made on the card, nobody asks for the curvature.
+            self._listed(at, cells, made, self._counts[2:4], weights, self._never)
+            self._add(self._blocks(made), width + 1, self._told.card("curved"))
+        else:
+            self._curved(at, cells, made, weights, self._never, self._told.card("curved"))
         self._told.receive()
 
     def _value(
@@ -438,14 +444,16 @@ class OddsStep(PoissonStep):
         )
 
     def _chances(self, at: Place, count: int, weights: Any, without: int) -> None:
-        plan, told = self.plan, self._told
-        found = told.card("drawn")
+        plan, stream, shares = self.plan, self.card.stream, -(-count // DRAWS_PER_BLOCK)
         draws.chance_kernel(plan.per_lane, plan.modes)[
-            plan.rank, THREADS, self.card.stream, 16 * WARPS
+            (plan.rank, shares), THREADS, stream, 16 * WARPS
         ](
-            at.factors, plan.width, self._room("drawn"), count, weights,
-            self._board.card("column_sums"), without, self._room("chance"), found[: plan.width],
-            found[plan.width :],
+            at.factors, plan.width, self._room("drawn"), count, weights, self._room("chance"),
+            self._room("drawn parts"),
+        )  # fmt: skip
+        draws.means_kernel()[1, THREADS, stream](
+            plan.rank, plan.width, plan.modes, without, count, shares,
+            self._board.card("column_sums"), self._room("drawn parts"), self._told.card("drawn"),
         )  # fmt: skip
 
     def _collect(self, form: Form) -> None:
@@ -462,7 +470,7 @@ class OddsStep(PoissonStep):
         first, last = sum(plan.shape[:mode]), sum(plan.shape[: mode + 1])
         if not scattered:
             draws.row_chances_kernel(plan.per_lane, plan.modes)[
-                plan.shape[mode], THREADS, stream
+                (plan.shape[mode], width), THREADS, stream, 8 * WARPS
             ](
                 at.factors, width, plan.offsets, self._room("drawn"), count, plan.rank, weights,
                 self._board.card("column_sums"), mode, form.base, self._room("exposure"),
@@ -485,4 +493,5 @@ class OddsStep(PoissonStep):
 
 NO_MODE = -1
 SEEN = "seen"  # name of the list of all listed cells, zeros too
+DRAWS_PER_BLOCK = 64
 STRENGTH = 2.0  # draws that a row borrows from its component's mean
