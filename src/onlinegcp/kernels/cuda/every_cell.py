@@ -178,6 +178,10 @@ def rates_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
             find_rows(cell, every_cell, offsets, index, modes, rows)
             if lane < batch and first + lane < n:
                 mine = base if every_cell else base + slope * value[cell]
+            # Added up, not looked up: an array with a place found at run time lies in memory.
+            own = 0
+            for k in range(modes):
+                own += rows[k] * (1 if k == mode else 0)
             for c in range(0, min(batch, n - first), TOGETHER):
                 for u in range(TOGETHER):
                     m = 0.0
@@ -191,27 +195,23 @@ def rates_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
                                 r = lane + LANES * p
                                 if r < width:
                                     z[u * per_lane + p] *= data[U(row + r)]
-                    for k in range(modes):
-                        if k == mode:
-                            row = from_lane(rows[k], c + u) * width
-                            for p in range(per_lane):
-                                r = lane + LANES * p
-                                if r < width:
-                                    m += z[u * per_lane + p] * data[U(row + r)]
+                    row = from_lane(own, c + u) * width
+                    for p in range(per_lane):
+                        r = lane + LANES * p
+                        if r < width:
+                            m += z[u * per_lane + p] * data[U(row + r)]
                     part[u] = m
                 m = lane_sums(part[0], part[1], part[2], part[3], lane)
                 h = from_lane(mine, c + lane // GROUP)
                 if not linear:
                     h /= 1.0 + m
-                for k in range(modes):
-                    if k == mode:
-                        for u in range(TOGETHER):
-                            found = from_lane(h, u * GROUP)
-                            to = target + (from_lane(rows[k], c + u) - start) * width
-                            for p in range(per_lane):
-                                if lane + LANES * p < width:
-                                    whole = int64(found * z[u * per_lane + p] * unit[p] + 0.5)
-                                    cuda.atomic.add(fixed, U(to + LANES * p), whole)
+                for u in range(TOGETHER):
+                    found = from_lane(h, u * GROUP)
+                    to = target + (from_lane(own, c + u) - start) * width
+                    for p in range(per_lane):
+                        if lane + LANES * p < width:
+                            whole = int64(found * z[u * per_lane + p] * unit[p] + 0.5)
+                            cuda.atomic.add(fixed, U(to + LANES * p), whole)
             first += cuda.gridDim.x * here * batch
 
     return rates

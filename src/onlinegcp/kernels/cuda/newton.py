@@ -92,6 +92,17 @@ def solve_held(held, n, me, threads):
 
 
 @cache
+def solve_kernel() -> Any:
+    """`solve_held` by itself."""
+
+    @kernel
+    def solve(held, n):
+        solve_held(held, n, cuda.threadIdx.x, cuda.blockDim.x)
+
+    return solve
+
+
+@cache
 def begin_kernel() -> Any:
     """Start: column sums of the modes multiplied, and weights whose model total is the slice's."""
 
