@@ -135,8 +135,8 @@ def check_newton():
         sums, hessian = np.zeros(WIDTH + 1), np.zeros((WIDTH, WIDTH))
         sums[:RANK], sums[WIDTH], hessian[:RANK, :RANK] = pull, logs, curved
         launch(
-            newton.judge_kernel(), RANK, WIDTH, sums, hessian.reshape(-1), control, numbers,
-            vectors, kept, scratch, True,
+            newton.judge_kernel(True), RANK, WIDTH, sums, hessian.reshape(-1), control, numbers,
+            vectors, kept, scratch,
         )  # fmt: skip
         if control[cells.STOPPED]:
             break

@@ -29,7 +29,7 @@ def kernels(lane, modes):
     yield shares.shares_kernel(lane, modes, True), sharing
     yield shares.shares_kernel(lane, modes, False), sharing
     yield newton.begin_kernel(), (N, N, N, N, F8, F8, F8, I8, F8, F8)
-    yield newton.judge_kernel(), (N, N, F8, F8, I8, F8, F8, F8, F8, B)
+    yield newton.judge_kernel(True), (N, N, F8, F8, I8, F8, F8, F8, F8)
     yield newton.solve_kernel(), (F8, N)
     yield rows.column_sums_kernel(lane), (F8, N, I8, N, F8)
     yield rows.ratios_kernel(), (F8, F8, F4)

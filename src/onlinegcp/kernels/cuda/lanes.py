@@ -54,6 +54,10 @@ if SIMULATED:  # one warp per block: the simulator knows barriers of a block onl
         """The sum of a number over the lanes of a warp, known to each."""
         return np.sum(_exchange(value))
 
+    def lane_max(value):
+        """The largest of the numbers of a warp's lanes, known to each."""
+        return max(_exchange(value))
+
     def from_lane(value, lane):
         """What another lane holds."""
         return _exchange(value)[lane]
@@ -73,6 +77,15 @@ else:
         value += cuda.shfl_xor_sync(EVERY_LANE, value, 2)
         value += cuda.shfl_xor_sync(EVERY_LANE, value, 1)
         return value
+
+    @device
+    def lane_max(value):
+        """The largest of the numbers of a warp's lanes, known to each."""
+        value = max(value, cuda.shfl_xor_sync(EVERY_LANE, value, 16))
+        value = max(value, cuda.shfl_xor_sync(EVERY_LANE, value, 8))
+        value = max(value, cuda.shfl_xor_sync(EVERY_LANE, value, 4))
+        value = max(value, cuda.shfl_xor_sync(EVERY_LANE, value, 2))
+        return max(value, cuda.shfl_xor_sync(EVERY_LANE, value, 1))
 
     @device
     def from_lane(value, lane):

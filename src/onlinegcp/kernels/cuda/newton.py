@@ -12,7 +12,7 @@ steps, damped until they lead downhill. All that is remembered lies in `control`
 from __future__ import annotations
 
 import math
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from numba import cuda, float64
@@ -27,7 +27,7 @@ from onlinegcp.kernels.auto.weights_newton import (
     TRACE_RIDGE,
 )
 from onlinegcp.kernels.cuda.cells import STOPPED, U
-from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, device, kernel
+from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, device, kernel, lane_max, lane_sum
 
 # Places in `control` (int64), after STOPPED.
 EM_LEFT, STARTED, STEPS, TRIED = 1, 2, 3, 4
@@ -38,8 +38,8 @@ NUMBERS = 8
 # Rows of `vectors` (rows, width).
 WEIGHTS, TRIAL, COLUMN_SUMS, SLOPE, METRIC, FREE = range(6)
 VECTORS = 6
-JUDGES = LANES if SIMULATED else 1024  # threads of the one block
-ACROSS = 32  # of them along a row of the matrix
+JUDGES = LANES if SIMULATED else 256  # threads of the one block
+ACROSS = 16  # of them along a row of the matrix
 
 
 @device
@@ -143,10 +143,10 @@ def begin_kernel() -> Any:
 
 
 @cache
-def judge_kernel() -> Any:
+def judge_kernel(in_shared: bool) -> Any:
     """Take in the sums at the trial point, and choose the next one."""
 
-    @partial(kernel, max_registers=64)
+    @kernel
     def judge(
         rank,
         width,
@@ -157,7 +157,6 @@ def judge_kernel() -> Any:
         vectors,
         kept,  # (width * width,) Hessian at the weights
         scratch,  # ((rank + 1)^2,) for ranks whose matrix is too large for shared memory
-        in_shared,
     ):
         if control[STOPPED] != 0:
             return
@@ -168,10 +167,9 @@ def judge_kernel() -> Any:
         slope = short[3 * width : 4 * width]
         metric = short[4 * width : 5 * width]
         free = short[5 * width : 6 * width]
-        held = short[6 * width :]
-        if not in_shared:
-            held = scratch
+        held = short[6 * width :] if in_shared else scratch
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
+        lane = me % LANES
         r = me
         while r < rank:
             c_sums[r] = vectors[COLUMN_SUMS * width + r]
@@ -196,9 +194,13 @@ def judge_kernel() -> Any:
             if me == 0:
                 control[EM_LEFT] = em_left - 1
             return
-        attempt = -sums[width]
-        for r in range(rank):
+        # Sums over the components are made by every warp for itself.
+        attempt = 0.0
+        r = lane
+        while r < rank:
             attempt += c_sums[r] * trial[r]
+            r += LANES
+        attempt = lane_sum(attempt) - sums[width]
         moved = True
         if started == 0:
             objective = attempt
@@ -224,8 +226,11 @@ def judge_kernel() -> Any:
                 q += threads
             cuda.syncthreads()
             top = 0.0
-            for r in range(rank):
+            r = lane
+            while r < rank:
                 top = max(top, weight[r])
+                r += LANES
+            top = lane_max(top)
             r = me
             while r < rank:
                 outwards = weight[r] <= BOUND * top and slope[r] > 0.0
@@ -237,8 +242,11 @@ def judge_kernel() -> Any:
                 r += threads
             cuda.syncthreads()
             worst = 0.0
-            for r in range(rank):
+            r = lane
+            while r < rank:
                 worst = max(worst, trial[r])
+                r += LANES
+            worst = lane_max(worst)
             if top > 0.0:
                 worst /= top
             if me == 0:
@@ -248,14 +256,15 @@ def judge_kernel() -> Any:
                 tried = -1
         decrease = 0.0
         edge = rank + 1
-        trace, count = 0.0, 0
-        if tried >= 0:
-            for r in range(rank):
-                if free[r] > 0.0:
-                    trace += kept[r * width + r]
-                    count += 1
+        trace, count = 0.0, 0.0
+        r = lane
+        while r < rank:
+            if free[r] > 0.0:
+                trace += kept[r * width + r]
+                count += 1.0
+            r += LANES
         # A component without data has H_rr = 0: the second term keeps its pivot positive.
-        ridge = TRACE_RIDGE * trace / max(count, 1) + 1e-300
+        ridge = TRACE_RIDGE * lane_sum(trace) / max(lane_sum(count), 1.0) + 1e-300
         # A direction that does not lead downhill is damped without another look at the cells.
         while 0 <= tried < ATTEMPTS and decrease <= 0.0:
             cuda.syncthreads()
@@ -285,8 +294,11 @@ def judge_kernel() -> Any:
                 r += threads
             cuda.syncthreads()
             decrease = 0.0
-            for r in range(rank):
+            r = lane
+            while r < rank:
                 decrease += slope[r] * (weight[r] - trial[r])
+                r += LANES
+            decrease = lane_sum(decrease)
             if decrease <= 0.0:
                 tried += 1
                 level = FIRST_DAMPING if level == 0.0 else DAMPING_GROWTH * level

@@ -390,10 +390,10 @@ class PoissonStep:
         inside = vectors + (plan.rank + 1) ** 2 <= SHARED_NUMBERS
         numbers = vectors + ((plan.rank + 1) ** 2 if inside else 0)
         split = plan.width + 1
-        newton.judge_kernel()[1, newton.JUDGES, self.card.stream, 8 * numbers](
+        newton.judge_kernel(inside)[1, newton.JUDGES, self.card.stream, 8 * numbers](
             plan.rank, plan.width, found[:split], found[split:], self._control,
             board.card("numbers"), board.card("vectors"), self._room("kept"),
-            self._room("scratch"), inside,
+            self._room("scratch"),
         )  # fmt: skip
 
     def _add_modes(self, columns: int, sums: Any) -> None:
