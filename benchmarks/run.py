@@ -42,6 +42,7 @@ NAMES = [
     "forecast",
     "pages",
     "cores",
+    "gpu",
 ]
 
 

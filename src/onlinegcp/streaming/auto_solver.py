@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.regimes import Regimes
 from onlinegcp.streaming.scaling import in_data_units, in_units, units
 from onlinegcp.streaming.scoring import Stopwatch
-from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.state import FloatArray, ModelState, Views
 from onlinegcp.streaming.warm_start import WarmStart, static_start
 
 Scale: TypeAlias = tuple[int, FloatArray]  # a mode, and the unit of each of its rows
@@ -55,6 +55,7 @@ def learn(
     lower: float | None,
     init_slices: int,
     init_starts: int,
+    card: auto.Card | None = None,
 ) -> tuple[ModelState, StepRecord]:
     """The state after one slice, and the account of it."""
     watch = Stopwatch()
@@ -70,6 +71,7 @@ def learn(
             lower=lower,
             starts=1 if rough else init_starts,
             seed=seed + number,
+            card=card,
         )
 
     # Whoever fixes the forgetting wants that much of the past, changed or not.
@@ -80,6 +82,7 @@ def learn(
         challenger if forget == "auto" else None,
         full=init_slices,
         seed=seed,
+        card=card,
     )
     watch.lap("solver")
     record = StepRecord(
@@ -112,6 +115,7 @@ def _challenger(
     lower: float | None,
     starts: int,
     seed: int,
+    card: auto.Card | None,
 ) -> AutoState:
     """A model of these slices; patterns it shares with the old one keep their places and past.
 
@@ -127,7 +131,7 @@ def _challenger(
         return auto.start(factors, rows, slices, loss, lower=lower, seed=seed)
     state = transplant(old, fresh.tolist(), factors, rows.mean(axis=0))
     for x in slices:
-        state, _ = auto.step(state, x, loss, seed=seed)
+        state, _ = auto.step(state, x, loss, seed=seed, card=card)
     return state
 
 
@@ -171,10 +175,10 @@ def _scale_of(state: ModelState, x: Slice) -> Scale | None:
 
 def _wrap(live: Regimes, weights: FloatArray, scale: Scale | None = None) -> ModelState:
     model = live.current.model
-    factors, arrays = model.factors.views(), {}
+    factors, arrays = cast(tuple[FloatArray, ...], Views(model.factors)), {}
     scalars: dict[str, float | int] = {}
     if scale is not None:
-        factors = in_data_units(factors, *scale)
+        factors = in_data_units(model.factors.views(), *scale)
         arrays, scalars = {"scale": scale[1]}, {"scaled_mode": scale[0]}
     return ModelState(
         factors,

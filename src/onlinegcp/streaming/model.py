@@ -268,7 +268,7 @@ class StreamingModel(
                 f"weights of {len(state.weights)} components were needed, shape (R,) or (n, R), "
                 f"but got shape {rows.shape}. Pass what `transform` returns."
             )
-        shape = tuple(len(a) for a in state.factors)
+        shape = state.shape
         if math.prod((*rows.shape[:-1], *shape)) > DENSE_CELLS:
             raise DataError(
                 f"dense slices of at most {DENSE_CELLS:,} cells can be built, but {len(rows)} of "
@@ -395,7 +395,7 @@ class StreamingModel(
         """What the next slice to learn is compared with: waiting slices may have grown."""
         if self._buffer:
             return self._buffer[-1].shape
-        return None if self._state is None else tuple(len(a) for a in self._state.factors)
+        return None if self._state is None else self._state.shape
 
     def _read(self, x: Any) -> tuple[list[Slice], bool]:
         check_is_fitted(self)
@@ -422,7 +422,7 @@ class StreamingModel(
         self._check_parameters()  # which may have been changed since the last slice
         shape = self._shape()
         if not may_grow and self._state is not None:  # slices that wait may have grown
-            shape = tuple(len(a) for a in self._state.factors)
+            shape = self._state.shape
         return admit(self, slices, shape, may_grow=may_grow)
 
     @with_workers

@@ -11,6 +11,7 @@ from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.solver import is_bounded
+from onlinegcp.solvers.devices import engine_for
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_whole
@@ -78,7 +79,9 @@ class OnlineGCP(StreamingModel):
         the cells of large slices (solver "auto"; docs/cores-and-cluster.md), with the same result.
         It is not stored with the model.
     device
-        Where to compute: "cpu", or, for `SGD` only, "reference": plain NumPy.
+        Where to compute: "cpu"; "cuda", an NVIDIA card (docs/gpu.md says what it takes over, all
+        else stays on the CPU); "auto", the card where there is one and slices are large enough
+        to gain; or, for `SGD` only, "reference": plain NumPy.
     ndim, mode_names
         How many modes slices have, or what these are called: with two, a bare matrix is a slice.
         Without either the first slice must say it.
@@ -167,9 +170,10 @@ class OnlineGCP(StreamingModel):
 
     def _check_parameters(self) -> None:
         loss, paper = self.loss_, self._paper()
-        if self.device not in ("cpu", "reference"):
+        if self.device not in ("cpu", "cuda", "auto", "reference"):
             raise BackendError(
-                f"device must be 'cpu' or 'reference', but got {self.device!r}. Choose one."
+                f"device must be 'cpu', 'cuda', 'auto' or 'reference', but got {self.device!r}. "
+                "Choose one."
             )
         if self.n_jobs is not None:
             check_whole("n_jobs", self.n_jobs, 1)
@@ -178,17 +182,23 @@ class OnlineGCP(StreamingModel):
         forgetting.parse(self.forget)
         check_scale(self.scale, loss, auto=paper is None, given=self.init is not None)
         if paper is None:
-            if self.device != "cpu":
+            if self.device == "reference":
                 raise BackendError(
-                    f"solver='auto' computes on device='cpu' only, but got {self.device!r}. Leave "
-                    f"it out, or pass solver='sgd'."
+                    "solver='auto' computes on device='cpu', 'cuda' or 'auto', but got "
+                    "'reference'. Leave it out, or pass solver='sgd'."
                 )
+            engine_for(self.device)  # refuses where there is no card
             is_bounded(loss, self.lower)  # refuses a bound this solver does not know
         else:
             if self.forget != "auto":
                 raise DataError(
                     f"forget belongs to solver='auto', but the paper's solver was chosen and "
                     f"forget={self.forget!r} given. Use SGD(history_decay=...), or leave it out."
+                )
+            if self.device not in ("cpu", "reference"):
+                raise BackendError(
+                    f"solver='sgd' computes on device='cpu' or 'reference', but got "
+                    f"{self.device!r}. Leave it out, or use the default solver."
                 )
             paper_solver.check_options(paper, loss, self.lower)
 
@@ -246,6 +256,7 @@ class OnlineGCP(StreamingModel):
                 lower=self.lower,
                 init_slices=self.init_slices,
                 init_starts=self.init_starts,
+                card=engine_for(self.device),
             )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)
 

@@ -153,6 +153,7 @@ def learn(
     *,
     full: int,
     seed: int,
+    card: auto.Card | None = None,
 ) -> tuple[Regimes, Step, Regime]:
     """Score a slice with the model in use, learn it, and decide who goes on.
 
@@ -166,7 +167,7 @@ def learn(
         Makes a challenger; None where the model in use shall never be replaced.
     full
         Slices a whole warm start takes.
-    seed
+    seed, card
         As in the solver's `step`.
     """
     # A shallow copy: what follows puts new values in its place and changes no shared one.
@@ -174,7 +175,7 @@ def learn(
     start = now.current
 
     def step(model: AutoState, one: Slice) -> tuple[AutoState, Step]:
-        return auto.step(model, one, loss, seed=seed)
+        return auto.step(model, one, loss, seed=seed, card=card)
 
     now.current, done = step(now.current, x)
     if begin is None or not done.informative:
