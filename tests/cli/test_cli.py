@@ -9,7 +9,6 @@ import sys
 import pytest
 
 import onlinegcp
-from onlinegcp import runlog
 from onlinegcp.cli import COMMANDS, Exit, call
 
 
@@ -83,6 +82,6 @@ def test_the_unexpected_has_a_code_of_its_own(monkeypatch, capsys):
     def fail(path):
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(runlog, "read_run", fail)
+    monkeypatch.setattr("onlinegcp.report.digest.read_digest", fail)
     assert call(["components", "."]) is Exit.UNEXPECTED
     assert "ZeroDivisionError: oops" in capsys.readouterr().err
