@@ -7,6 +7,7 @@ which rows of each mode its cells can lie in.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -63,6 +64,12 @@ class RowChunks(Chunks):
 
     lows: NDArray[np.int64]
     highs: NDArray[np.int64]
+
+    @cached_property
+    def spans(self) -> list[list[tuple[int, int]]]:
+        """Low and high of every chunk and mode, as Python's numbers: these are quicker."""
+        pairs = zip(self.lows.tolist(), self.highs.tolist(), strict=True)
+        return [list(zip(low, high, strict=True)) for low, high in pairs]
 
 
 def even_cuts(n: int, work: int) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.sums.chunks import LEAST_WORK, Chunks, RowChunks, add_tree
+from onlinegcp.sums.chunks import LEAST_WORK, Chunks, RowChunks, add_tree, row_blocks
 from onlinegcp.sums.local import ONE, engine
 
 Array = NDArray[Any]
@@ -69,7 +69,12 @@ def spread(
         False: add to what is in the rows.
     """
     if fresh:
-        out[offsets[modes[0]] : offsets[modes[-1] + 1]] = 0.0
+        first, last = offsets[modes[0]], offsets[modes[-1] + 1]
+
+        def clear(low: int, high: int) -> None:
+            out[low:high] = 0.0
+
+        rows(clear, row_blocks(first, last), (last - first) * out.shape[1])
     if chunks.count == 1:
         return function(chunks, offsets, out, *small)
     found = engine().spread(function, chunks, modes, offsets, small, out)
