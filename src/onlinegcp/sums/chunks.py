@@ -83,7 +83,12 @@ def even_cuts(n: int, work: int) -> NDArray[np.int64]:
     [0, 100]
     """
     count = chunk_count(n, work)
-    return np.linspace(0, n, count + 1).astype(np.int64)
+    return evenly(n, count)
+
+
+def evenly(n: int, count: int) -> NDArray[np.int64]:
+    """Cut `n` cells into so many even chunks."""
+    return np.arange(count + 1, dtype=np.int64) * n // count
 
 
 def chunk_count(n: int, work: int) -> int:

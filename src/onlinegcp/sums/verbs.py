@@ -68,15 +68,17 @@ def spread(
     fresh
         False: add to what is in the rows.
     """
-    if fresh:
-        first, last = offsets[modes[0]], offsets[modes[-1] + 1]
-
-        def clear(low: int, high: int) -> None:
-            out[low:high] = 0.0
-
-        rows(clear, row_blocks(first, last), (last - first) * out.shape[1])
+    first, last = offsets[modes[0]], offsets[modes[-1] + 1]
     if chunks.count == 1:
+        if fresh:
+            out[first:last] = 0.0
         return function(chunks, offsets, out, *small)
+
+    def clear(low: int, high: int) -> None:
+        out[low:high] = 0.0
+
+    if fresh:
+        rows(clear, row_blocks(first, last), (last - first) * out.shape[1])
     found = engine().spread(function, chunks, modes, offsets, small, out)
     return tuple(add_tree(np.stack(arrays)) for arrays in zip(*found, strict=True))
 

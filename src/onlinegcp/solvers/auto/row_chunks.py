@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto import grid
 from onlinegcp.sums import verbs
-from onlinegcp.sums.chunks import RowChunks, chunk_count
+from onlinegcp.sums.chunks import RowChunks, chunk_count, evenly
 
 Array = NDArray[Any]
 
@@ -39,7 +39,7 @@ def row_chunks(index: Array, value: Array, shape: tuple[int, ...], width: int) -
     ends = np.array(shape, dtype=np.int64)
     if columns == 1 and first == 0:
         # In order already. A row may be cut: both chunks then have sums of it.
-        cuts = np.linspace(0, n, lines + 1).astype(np.int64)
+        cuts = evenly(n, lines)
         lows, highs = np.zeros((lines, len(shape)), dtype=np.int64), np.tile(ends, (lines, 1))
         if lines > 1:
             lows[:, 0], highs[:, 0] = index[cuts[:-1], 0], index[cuts[1:] - 1, 0] + 1
