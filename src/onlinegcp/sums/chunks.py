@@ -7,6 +7,7 @@ which rows of each mode its cells can lie in.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -64,6 +65,12 @@ class RowChunks(Chunks):
     lows: NDArray[np.int64]
     highs: NDArray[np.int64]
 
+    @cached_property
+    def spans(self) -> list[list[tuple[int, int]]]:
+        """Low and high of every chunk and mode, as Python's numbers: these are quicker."""
+        pairs = zip(self.lows.tolist(), self.highs.tolist(), strict=True)
+        return [list(zip(low, high, strict=True)) for low, high in pairs]
+
 
 def even_cuts(n: int, work: int) -> NDArray[np.int64]:
     """Cut `n` cells of `work` multiply-adds each into a power of two of even chunks.
@@ -76,7 +83,12 @@ def even_cuts(n: int, work: int) -> NDArray[np.int64]:
     [0, 100]
     """
     count = chunk_count(n, work)
-    return np.linspace(0, n, count + 1).astype(np.int64)
+    return evenly(n, count)
+
+
+def evenly(n: int, count: int) -> NDArray[np.int64]:
+    """Cut `n` cells into so many even chunks."""
+    return np.arange(count + 1, dtype=np.int64) * n // count
 
 
 def chunk_count(n: int, work: int) -> int:

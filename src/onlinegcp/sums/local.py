@@ -128,16 +128,18 @@ class Local:
         out: Array,
     ) -> None:
         """Add row sums to those of all chunks before; rows are shared out, chunks have an order."""
-        first, last = int(offsets[modes[0]]), int(offsets[modes[-1] + 1])
+        begins = offsets.tolist()
+        first, last = begins[modes[0]], begins[modes[-1] + 1]
         bounds = _cut(first, last, PIECES * self.jobs if self.jobs > 1 else 1)
 
         def work(piece: int) -> None:
             for c, (places, target, _) in zip(wave, sums, strict=True):
                 for k in modes:
-                    low = max(bounds[piece], offsets[k] + chunks.lows[c, k])
-                    high = min(bounds[piece + 1], offsets[k] + chunks.highs[c, k])
+                    begin, (low, high) = begins[k], chunks.spans[c][k]
+                    low = max(bounds[piece], begin + low)
+                    high = min(bounds[piece + 1], begin + high)
                     if low < high:
-                        shift = places[k] - offsets[k]
+                        shift = int(places[k]) - begin
                         out[low:high] += target[low + shift : high + shift]
 
         self.run(work, len(bounds) - 1)
@@ -163,11 +165,12 @@ def spread_chunk(
     small: tuple[Any, ...],
 ) -> tuple[NDArray[np.int64], Array, tuple[Array, ...]]:
     """Row sums of one chunk in memory of their own: where each mode begins, sums, and the rest."""
-    lows, highs = chunks.lows[chunk], chunks.highs[chunk]
-    places, rows = np.zeros(len(lows), dtype=np.int64), 0
+    spans = chunks.spans[chunk]
+    places, rows = np.zeros(len(spans), dtype=np.int64), 0
     for k in modes:
-        places[k] = rows - lows[k]
-        rows += int(highs[k] - lows[k])
+        low, high = spans[k]
+        places[k] = rows - low
+        rows += high - low
     target = np.zeros((rows, like.shape[1]))
     return places, target, function(chunks.part(chunk, chunk + 1), places, target, *small)
 

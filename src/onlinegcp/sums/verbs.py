@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.sums.chunks import LEAST_WORK, Chunks, RowChunks, add_tree
+from onlinegcp.sums.chunks import LEAST_WORK, Chunks, RowChunks, add_tree, row_blocks
 from onlinegcp.sums.local import ONE, engine
 
 Array = NDArray[Any]
@@ -68,10 +68,17 @@ def spread(
     fresh
         False: add to what is in the rows.
     """
-    if fresh:
-        out[offsets[modes[0]] : offsets[modes[-1] + 1]] = 0.0
+    first, last = offsets[modes[0]], offsets[modes[-1] + 1]
     if chunks.count == 1:
+        if fresh:
+            out[first:last] = 0.0
         return function(chunks, offsets, out, *small)
+
+    def clear(low: int, high: int) -> None:
+        out[low:high] = 0.0
+
+    if fresh:
+        rows(clear, row_blocks(first, last), (last - first) * out.shape[1])
     found = engine().spread(function, chunks, modes, offsets, small, out)
     return tuple(add_tree(np.stack(arrays)) for arrays in zip(*found, strict=True))
 

@@ -85,7 +85,7 @@ class OddsSums:
         # Poisson with every cell observed: all rows of a component have the same exposure.
         self.shares_exposure = form.linear and cells.full
         shape = factors.shape
-        self._split = tangent.split_modes(shape)
+        self._split = 0 if form.linear else tangent.split_modes(shape)
         work = math.prod(shape) * factors.width
         self.sampled = not form.linear and cells.full and work > EXACT_BUDGET
         self._draws: dict[int, Array] = {}

@@ -6,13 +6,15 @@ the less there is to add. So large slices are sorted into a grid over their two 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto import grid
-from onlinegcp.sums.chunks import RowChunks, chunk_count
+from onlinegcp.sums import verbs
+from onlinegcp.sums.chunks import RowChunks, chunk_count, evenly
 
 Array = NDArray[Any]
 
@@ -37,7 +39,7 @@ def row_chunks(index: Array, value: Array, shape: tuple[int, ...], width: int) -
     ends = np.array(shape, dtype=np.int64)
     if columns == 1 and first == 0:
         # In order already. A row may be cut: both chunks then have sums of it.
-        cuts = np.linspace(0, n, lines + 1).astype(np.int64)
+        cuts = evenly(n, lines)
         lows, highs = np.zeros((lines, len(shape)), dtype=np.int64), np.tile(ends, (lines, 1))
         if lines > 1:
             lows[:, 0], highs[:, 0] = index[cuts[:-1], 0], index[cuts[1:] - 1, 0] + 1
@@ -49,8 +51,14 @@ def row_chunks(index: Array, value: Array, shape: tuple[int, ...], width: int) -
     grid.count_boxes(index, first, second, *boxes, columns, counts)
     cuts = np.concatenate([[0], np.cumsum(counts)])
     cells, numbers = np.empty(index.shape, dtype=index.dtype), np.empty(n)
-    where = (first, second, *boxes, columns, cuts[:-1].copy())
-    grid.sort_into_boxes(index, value, *where, cells, numbers)
+    where = (first, second, *boxes, columns, cuts[:-1].copy(), cells, numbers)
+
+    def sort(low: int, high: int) -> None:
+        grid.sort_into_boxes(index[low:high], value[low:high], *where)
+
+    # Lines of the first mode lie one after the other, so that each can be sorted for itself.
+    edges_of_lines = cuts[::columns].tolist() if first == 0 else [0, n]
+    verbs.rows(sort, list(pairwise(edges_of_lines)), n * len(shape))
     lows, highs = np.zeros((count, len(shape)), dtype=np.int64), np.tile(ends, (count, 1))
     line, column = np.divmod(np.arange(count), columns)
     for mode, edge, box in ((first, edges[0], line), (second, edges[1], column)):
