@@ -122,3 +122,29 @@ def rides(hours=15):
                 rows.append((f"{minute:%Y-%m-%d %H:%M}", zones[k % 3], zones[(k + hour) % 2]))
         connection.executemany("insert into rides values (?, ?, ?)", rows)
     connection.close()
+
+
+def shops(n_days=40):
+    """sales.parquet and tomorrow.parquet: three shops; one closes for the last two days."""
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "time": datetime.datetime.combine(FIRST, datetime.time()) + datetime.timedelta(day, s),
+            "shop": shop,
+            "article": f"article {(int(article) + k) % 6}",
+            "payment": "card" if card else "cash",
+        }
+        for day in range(n_days + 1)
+        for k, shop in enumerate(["north", "south", "west"])
+        if shop != "south" or not n_days - 2 <= day < n_days
+        for s, article, card in zip(
+            np.sort(rng.integers(0, 86_400, 40)).tolist(),
+            rng.poisson(1.5, 40),
+            rng.random(40) < 0.6,
+            strict=True,
+        )
+    ]
+    table = pl.DataFrame(rows).sort("time")
+    tomorrow = datetime.datetime.combine(FIRST, datetime.time()) + datetime.timedelta(n_days)
+    table.filter(pl.col("time") < tomorrow).write_parquet("sales.parquet")
+    table.filter(pl.col("time") >= tomorrow).write_parquet("tomorrow.parquet")

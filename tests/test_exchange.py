@@ -233,16 +233,22 @@ def test_data_frame_round_trip_in_any_row_order(model, library):
     assert same(KTensor.from_dataframe(shuffled), model)
 
 
+def test_tables_of_older_versions_count_components_from_0():
+    model = random_ktensor()
+    older = model.to_dataframe().with_columns(polars.col("component") - 1)
+    assert same(KTensor.from_dataframe(older), model)
+
+
 def test_a_data_frame_is_tidy():
     model = random_ktensor(labels=[("a", "b", "c"), None, None])
     frame = model.to_dataframe()
-    row = frame.filter(polars.col("label") == "b", polars.col("component") == 1)
+    row = frame.filter(polars.col("label") == "b", polars.col("component") == 2)
     assert row.row(0, named=True) == {
         "mode": 0,
         "mode_name": None,
         "index": 1,
         "label": "b",
-        "component": 1,
+        "component": 2,
         "weight": model.weights[1],
         "value": model.factors[0][1, 1],
     }

@@ -172,8 +172,8 @@ class Exchange(ABC):
     def to_dataframe(self, library: Literal["polars", "pandas"] = "polars") -> Any:
         """A tidy table: one row per entry of a factor matrix.
 
-        Columns: mode, mode_name and label (null where there are no names), index, component,
-        weight, value.
+        Columns: mode, mode_name and label (null where there are no names), index, component
+        (counted from 1, as everywhere a person reads it), weight, value.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class Exchange(ABC):
             "mode_name": [name for name, size in called for _ in range(size * rank)],
             "index": np.concatenate([np.repeat(np.arange(size), rank) for size in shape]),
             "label": [name for mode in names for name in mode for _ in range(rank)],
-            "component": np.tile(np.arange(rank), sum(shape)),
+            "component": np.tile(np.arange(1, rank + 1), sum(shape)),
             "weight": np.tile(self.weights, sum(shape)),
             "value": np.concatenate([a.ravel() for a in self.factors]),
         }
@@ -217,6 +217,8 @@ class Exchange(ABC):
                 f"{sorted(missing)} are missing. Add them, or build KTensor(weights, factors)."
             )
         mode, index, component = (_numbers(frame, n) for n in ("mode", "index", "component"))
+        if len(component) and component.min() > 0:  # tables of older versions count from 0
+            component = component - 1
         n_modes, rank = int(mode.max(initial=-1)) + 1, int(component.max(initial=-1)) + 1
         weights, factors, labels, called = np.full(rank, np.nan), [], [], []
         weights[component] = frame["weight"].to_numpy()

@@ -180,7 +180,8 @@ class ModelOptions:
     seed
         Seed of the random draws.
     jobs
-        Threads; the result does not depend on it.
+        Threads, or with --by processes: by default every core, threads only where slices are large
+        enough for it; the result does not depend on their number.
     set
         Any other parameter of the method, as name=value.
     """
@@ -190,11 +191,11 @@ class ModelOptions:
     method: str = "online_gcp"
     warm_start: Whole | None = None
     seed: Whole = 0
-    jobs: Whole = 1
+    jobs: Whole | None = None
     set: Words = field(default_factory=list)
 
-    def build(self, agg: str | None, value: str | None) -> StreamingModel:
-        """The model; what suits the table fills in the loss."""
+    def build(self, agg: str | None, value: str | None, *, threads: bool = True) -> StreamingModel:
+        """The model; what suits the table fills in the loss. Without threads, it has one."""
         return make_model(
             self.method,
             {
@@ -202,7 +203,7 @@ class ModelOptions:
                 "loss": self.loss or suitable_loss(agg, value),
                 "init_slices": 10 if self.warm_start is None else self.warm_start,
                 "random_state": self.seed,
-                "n_jobs": self.jobs,
+                "n_jobs": self.jobs if threads else 1,
                 **dict(map(parse_setting, self.set)),
             },
             given={"rank", *([] if self.loss is None else ["loss"])},

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,16 +25,20 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.objective import least_loss, slice_loss
 from onlinegcp.streaming.admission import admit, tell_rank
+from onlinegcp.streaming.cancelling import tell_cancelling
+from onlinegcp.streaming.contract import Contract
 from onlinegcp.streaming.inputs import is_stream, read_one, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import is_finite, learned, not_learned
 from onlinegcp.streaming.options import check_common
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
+from onlinegcp.streaming.scaling import tell_scale
 from onlinegcp.streaming.showing import Showing, remember
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.told import Telling, Told, check_told
 from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
+from onlinegcp.streaming.workers import with_workers
 
 # A dense reconstruction beyond this many cells is surely a mistake.
 DENSE_CELLS = 200_000_000
@@ -49,9 +52,7 @@ class StreamingModel(
     Telling,  # before what shows the names it knows
     Showing,
     Keeping,
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
+    Contract,
 ):
     """A CP model that is kept up to date while slices arrive.
 
@@ -75,6 +76,7 @@ class StreamingModel(
     random_state: int | None
     ndim: int | None
     mode_names: Sequence[str] | None
+    n_jobs: int | None = None  # threads; None for as many as pay
 
     n_slices_: int
     last_: StepRecord | None
@@ -106,6 +108,10 @@ class StreamingModel(
     @abc.abstractmethod
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         """The state after the warm start."""
+
+    def _prepared(self, slices: tuple[Slice, ...]) -> tuple[Slice, ...]:
+        """The first slices as the method sees them."""
+        return slices
 
     @abc.abstractmethod
     def _learn(
@@ -362,23 +368,6 @@ class StreamingModel(
         check_told(self.ndim, self.mode_names)
         self._check_parameters()
 
-    # ---- scikit-learn's contract
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return getattr(self, "n_slices_", 0) > 0
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.takes_missing
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        if not self.__sklearn_is_fitted__():
-            raise AttributeError("the columns of transform are known once the model is fitted")
-        return len(self._ready().weights) if self.changes_rank else int(self.rank)
-
     # ---- inner workings
 
     def _reset(self) -> None:
@@ -422,6 +411,7 @@ class StreamingModel(
     def _lost(self, x: Slice, weights: FloatArray) -> float:
         return slice_loss(x, self._ready().factors, weights, self.loss_, seed=self._seed)
 
+    @with_workers
     def _weigh_all(self, slices: Sequence[Slice], tolerance: float | None = None) -> FloatArray:
         state = self._ready()
         with blas_threads():
@@ -435,6 +425,7 @@ class StreamingModel(
             shape = tuple(len(a) for a in self._state.factors)
         return admit(self, slices, shape, may_grow=may_grow)
 
+    @with_workers
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one, or as many together as are gathered."""
         enough = 1 if self.gathers is None else int(getattr(self, self.gathers))
@@ -446,6 +437,7 @@ class StreamingModel(
                 self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
                 self.n_slices_ = number
                 self._past = remember(self._past, self._state)
+                tell_cancelling(self, self._state)
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
             self.n_slices_ += 1
@@ -467,6 +459,7 @@ class StreamingModel(
         if self._state is None and self._buffer:
             self._state = self._ready()
             tell_rank(self, self._buffer[0].size)
+            tell_scale(self, self._buffer)
             self._buffer = ()
             self._provisional = None
 
@@ -478,6 +471,7 @@ class StreamingModel(
             self._state, self.last_ = learned(learn, self._state, batch, number, self._seed)
             self._buffer = ()
 
+    @with_workers
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
         if self.started_:  # first: scikit-learn's own check takes longer than all else here
@@ -485,14 +479,9 @@ class StreamingModel(
             return self._state
         check_is_fitted(self)
         if self._provisional is None:
-            start = static_start(
-                self._buffer,
-                self.rank,
-                self.loss_,
-                lower=self._get_lower(),
-                starts=self.init_starts,
-                seed=self._seed,
-            )
+            how: dict[str, Any] = {"lower": self._get_lower(), "starts": self.init_starts}
+            waiting = self._prepared(self._buffer)
+            start = static_start(waiting, self.rank, self.loss_, seed=self._seed, **how)
             found = self._begin(start, self._seed)
             if not is_finite(found):
                 raise not_learned(self._buffer)

@@ -16,9 +16,11 @@ from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_whole
 from onlinegcp.streaming.paper_solver import Surroundings
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.scaling import check_scale, in_units, units
 from onlinegcp.streaming.sgd import SGD
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
+from onlinegcp.sums.local import engine
 
 
 @final
@@ -55,6 +57,10 @@ class OnlineGCP(StreamingModel):
     lower
         Bound on factors and weights (l); None takes the loss's own. "auto" takes 0, which makes
         any model nonnegative, with exact zeros.
+    scale
+        For squared losses: number or name of a mode whose rows have units of their own, such as
+        variables. Each counts in units of its usual size in the warm start; losses of step
+        records are those of the scaled data, factors and predictions keep the data's units.
     init
         Start from this model: d modes, or d + 1 with the weights of past slices as the last,
         which then fill the history. None: from a static fit.
@@ -64,8 +70,8 @@ class OnlineGCP(StreamingModel):
     random_state
         Seed; None draws one.
     n_jobs
-        Threads; the result is the same for any number. "auto" has work for two, and only while a
-        change of its components is on trial.
+        Threads; None takes every core where slices are large enough for that to pay. The result
+        is the same for any number.
     device
         Where to compute: "cpu", or, for `SGD` only, "reference": plain NumPy.
     ndim, mode_names
@@ -106,11 +112,12 @@ class OnlineGCP(StreamingModel):
         solver: Literal["auto", "sgd"] | SGD = "auto",
         forget: float | Literal["auto"] = "auto",
         lower: float | None = None,
+        scale: int | str | None = None,
         init: KTensor | None = None,
         init_slices: int = 10,
         init_starts: int = 3,
         random_state: int | None = 0,
-        n_jobs: int = 1,
+        n_jobs: int | None = None,
         device: str = "cpu",
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
@@ -120,6 +127,7 @@ class OnlineGCP(StreamingModel):
         self.solver = solver
         self.forget = forget
         self.lower = lower
+        self.scale = scale
         self.init = init
         self.init_slices = init_slices
         self.init_starts = init_starts
@@ -156,8 +164,10 @@ class OnlineGCP(StreamingModel):
             raise BackendError(
                 f"device must be 'cpu' or 'reference', but got {self.device!r}. Choose one."
             )
-        check_whole("n_jobs", self.n_jobs, 1)
+        if self.n_jobs is not None:
+            check_whole("n_jobs", self.n_jobs, 1)
         forgetting.parse(self.forget)
+        check_scale(self.scale, loss, auto=paper is None, given=self.init is not None)
         if paper is None:
             if self.device != "cpu":
                 raise BackendError(
@@ -189,8 +199,28 @@ class OnlineGCP(StreamingModel):
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         paper = self._paper()
         if paper is None:
-            return auto_solver.begin(start, self.loss_, self.forget, self.lower, seed)
+            scale = self._units(self._buffer)
+            return auto_solver.begin(start, self.loss_, self.forget, self.lower, seed, scale)
         return paper_solver.begin(paper, start, self._get_lower(), seed)
+
+    def _prepared(self, slices: tuple[Slice, ...]) -> tuple[Slice, ...]:
+        scale = self._units(slices)
+        return slices if scale is None else tuple(in_units(x, *scale) for x in slices)
+
+    def _units(self, slices: tuple[Slice, ...]) -> auto_solver.Scale | None:
+        """The mode to scale and what its rows are divided by, from the first slices."""
+        if self.scale is None:
+            return None
+        mode, ndim = self.scale, slices[0].ndim
+        if isinstance(mode, str):
+            names = self.mode_names_ or ()
+            check_choice("scale", mode, names, " or the number of a mode")
+            mode = names.index(mode)
+        if mode >= ndim:
+            raise DataError(
+                f"scale must be a mode from 0 to {ndim - 1}, but is {mode}. Choose one of them."
+            )
+        return mode, units(slices, mode)
 
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
@@ -207,7 +237,6 @@ class OnlineGCP(StreamingModel):
                 lower=self.lower,
                 init_slices=self.init_slices,
                 init_starts=self.init_starts,
-                n_jobs=self.n_jobs,
             )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)
 
@@ -219,4 +248,4 @@ class OnlineGCP(StreamingModel):
         return paper_solver.weigh(paper, self._surroundings(0, seed), state, x, loss)[0]
 
     def _surroundings(self, number: int, seed: int) -> Surroundings:
-        return Surroundings(self._get_lower(), number, seed, self.device, self.n_jobs)
+        return Surroundings(self._get_lower(), number, seed, self.device, engine().jobs)

@@ -42,7 +42,7 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
         "seed": saved["seed"],
         "parameters": pack_parameters(model.get_params(deep=False), arrays),
         "last": _pack_step(saved["last"]),
-        "buffer": _pack_slices(saved["buffer"], "buffer", arrays),
+        "buffer": pack_slices(saved["buffer"], "buffer", arrays),
     }
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
@@ -59,7 +59,7 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
             arrays[f"state.{name}"] = array
         record["n_modes"] = len(state.factors)
         record["scalars"] = state.scalars
-        record["slices"] = _pack_slices(state.slices, "slices", arrays)
+        record["slices"] = pack_slices(state.slices, "slices", arrays)
         if state.live is not None:
             record["live"] = _pack_live(state.live.to_dict(), arrays)
     return arrays, record
@@ -152,7 +152,7 @@ def _rebuild(
             arrays["mean_weights"],
             {n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)},
             record["scalars"],
-            tuple(_unpack_slices(record["slices"], "slices", arrays)),
+            tuple(unpack_slices(record["slices"], "slices", arrays)),
         )
         if "live" in record:
             state = auto_solver.unpack(state, _unpack_live(record["live"], arrays))
@@ -161,7 +161,7 @@ def _rebuild(
             "n_slices": record["n_slices"],
             "seed": record["seed"],
             "state": state,
-            "buffer": _unpack_slices(record["buffer"], "buffer", arrays),
+            "buffer": unpack_slices(record["buffer"], "buffer", arrays),
             "last": _unpack_step(record["last"]),
             "past": arrays.get("past", np.empty((0, 0))),
             "names": _unpack_names(record.get("names")),
@@ -190,9 +190,10 @@ def _unpack_live(scalars: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]])
     return {**scalars, **{n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)}}
 
 
-def _pack_slices(
+def pack_slices(
     slices: Sequence[Slice], name: str, arrays: dict[str, NDArray[Any]]
 ) -> list[dict[str, Any]]:
+    """Slices as entries of a record; their arrays are put among `arrays`, under `name`."""
     entries = []
     for k, x in enumerate(slices):
         if x.array is not None:
@@ -209,9 +210,10 @@ def _pack_slices(
     return entries
 
 
-def _unpack_slices(
+def unpack_slices(
     entries: Sequence[Mapping[str, Any]], name: str, arrays: Mapping[str, NDArray[Any]]
 ) -> list[Slice]:
+    """The slices that `pack_slices` packed."""
     slices = []
     for k, entry in enumerate(entries):
         time = unpack_time(entry["time"])
