@@ -25,6 +25,7 @@ exclude_patterns = ["_build"]
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
+napoleon_use_ivar = True  # attributes of two classes may have one name
 
 
 def escape_bars(app, what, name, obj, options, lines):

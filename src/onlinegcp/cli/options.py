@@ -42,7 +42,11 @@ def _read_number(kind: Any, tokens: Sequence[Any]) -> float:
 
 Whole = Annotated[int, Parameter(converter=_read_whole)]
 Number = Annotated[float, Parameter(converter=_read_number)]
-Words = Annotated[list[str], Parameter(consume_multiple=False, negative="", show_default=False)]
+# A word that begins with a bracket is a name, no JSON.
+Words = Annotated[
+    list[str],
+    Parameter(consume_multiple=False, negative="", show_default=False, json_list=False),
+]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False)]
