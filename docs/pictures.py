@@ -19,7 +19,7 @@ FIGURES = Path(__file__).parent / "figures"
 PROGRAM = Path(sys.executable).parent / "onlinegcp"
 
 TUTORIAL = {
-    "tutorial-report": (".hero, #summary", 760),
+    "tutorial-report": (".hero, #summary", 782),
     "tutorial-patterns": ("#patterns", 760),
     "tutorial-activations": ("#time", 700),
 }

@@ -11,9 +11,10 @@ from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import components, quadratic
+from onlinegcp.solvers.auto import components
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
 from onlinegcp.solvers.auto.odds_sums import OddsSums
+from onlinegcp.solvers.auto.slice_products import SliceProducts
 from onlinegcp.streaming import (
     ACP,
     GOCPTE,
@@ -343,7 +344,7 @@ def test_wherever_the_default_solver_is_interrupted_nothing_has_happened(loss, m
     places = [
         *((FisherSums, name) for name in ("value", "slopes", "row_sums", "dispersion")),
         *((OddsSums, name) for name in ("loss", "slopes", "responsibilities", "rates")),
-        (quadratic, "slice_products"),
+        (SliceProducts, "__call__"),
         (components, "supervise"),
     ]
     raised = 0

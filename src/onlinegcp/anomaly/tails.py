@@ -18,6 +18,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 LOWEST_LOG = -690.0  # exp of it, 1e-300, is the smallest p-value reported
 WINDOW = 365  # values remembered
+LARGEST_KEPT = 15.0  # of a statistic: in the first slices, when seasons are unknown, all is odd
 PRIOR = 20.0  # values that theory counts for
 TRIMMED = 0.01  # share of the past that may be too odd to count
 FENCE = 8.0  # distances from the median to the 75 % point: one in a thousand is beyond

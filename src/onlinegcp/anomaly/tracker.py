@@ -34,6 +34,7 @@ from onlinegcp.anomaly.season import (
 from onlinegcp.anomaly.shares import Judged, RowShares, highest_criticism
 from onlinegcp.anomaly.tails import (
     EXPONENTIAL,
+    LARGEST_KEPT,
     NO_TAIL,
     WINDOW,
     Marks,
@@ -260,7 +261,8 @@ class AnomalyTracker:
         if verdict.statistics:
             self.n_scored += 1
         for name, value in verdict.statistics.items():
-            self.past[name] = np.append(self.past.get(name, np.zeros(0)), value)[-WINDOW:]
+            before = self.past.get(name, np.zeros(0))
+            self.past[name] = np.append(before, min(value, LARGEST_KEPT))[-WINDOW:]
         for name, log_p in verdict.plain.items():
             self.tails[name] = after_one_more(self.tails.get(name, NO_TAIL), log_p)
         self._known_marks.clear()

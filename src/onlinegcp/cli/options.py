@@ -176,8 +176,8 @@ class ModelOptions:
     seed
         Seed of the random draws.
     jobs
-        Threads, or with --by processes, of which there are as many as cores by default; the result
-        does not depend on it.
+        Threads, or with --by processes: by default every core, threads only where slices are large
+        enough for it; the result does not depend on their number.
     set
         Any other parameter of the method, as name=value.
     """
@@ -199,7 +199,7 @@ class ModelOptions:
                 "loss": self.loss or suitable_loss(agg, value),
                 "init_slices": 10 if self.warm_start is None else self.warm_start,
                 "random_state": self.seed,
-                "n_jobs": 1 if self.jobs is None or not threads else self.jobs,
+                "n_jobs": self.jobs if threads else 1,
                 **dict(map(parse_setting, self.set)),
             },
             given={"rank", *([] if self.loss is None else ["loss"])},

@@ -47,7 +47,6 @@ def learn(
     lower: float | None,
     init_slices: int,
     init_starts: int,
-    n_jobs: int,
 ) -> tuple[ModelState, StepRecord]:
     """The state after one slice, and the account of it."""
     watch = Stopwatch()
@@ -55,9 +54,7 @@ def learn(
 
     def challenger(slices: tuple[Slice, ...], old: AutoState) -> AutoState:
         starts = init_starts if len(slices) >= init_slices else 1
-        return _challenger(
-            slices, old, loss, lower=lower, starts=starts, n_jobs=n_jobs, seed=seed + number
-        )
+        return _challenger(slices, old, loss, lower=lower, starts=starts, seed=seed + number)
 
     # Whoever fixes the forgetting wants that much of the past, changed or not.
     live, step, regime = regimes.learn(
@@ -66,7 +63,6 @@ def learn(
         loss,
         challenger if forget == "auto" else None,
         full=init_slices,
-        n_jobs=n_jobs,
         seed=seed,
     )
     watch.lap("solver")
@@ -98,7 +94,6 @@ def _challenger(
     *,
     lower: float | None,
     starts: int,
-    n_jobs: int,
     seed: int,
 ) -> AutoState:
     """A model of these slices; patterns it shares with the old one keep their places and past."""
@@ -112,7 +107,7 @@ def _challenger(
         return auto.start(factors, rows, slices, loss, lower=lower, seed=seed)
     state = transplant(old, fresh.tolist(), factors, rows.mean(axis=0))
     for x in slices:
-        state, _ = auto.step(state, x, loss, n_jobs=n_jobs, seed=seed)
+        state, _ = auto.step(state, x, loss, seed=seed)
     return state
 
 

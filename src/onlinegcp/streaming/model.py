@@ -36,6 +36,7 @@ from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.told import Telling, Told, check_told
 from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
+from onlinegcp.streaming.workers import with_workers
 
 # A dense reconstruction beyond this many cells is surely a mistake.
 DENSE_CELLS = 200_000_000
@@ -75,6 +76,7 @@ class StreamingModel(
     random_state: int | None
     ndim: int | None
     mode_names: Sequence[str] | None
+    n_jobs: int | None = None  # threads; None for as many as pay
 
     n_slices_: int
     last_: StepRecord | None
@@ -422,6 +424,7 @@ class StreamingModel(
     def _lost(self, x: Slice, weights: FloatArray) -> float:
         return slice_loss(x, self._ready().factors, weights, self.loss_, seed=self._seed)
 
+    @with_workers
     def _weigh_all(self, slices: Sequence[Slice], tolerance: float | None = None) -> FloatArray:
         state = self._ready()
         with blas_threads():
@@ -435,6 +438,7 @@ class StreamingModel(
             shape = tuple(len(a) for a in self._state.factors)
         return admit(self, slices, shape, may_grow=may_grow)
 
+    @with_workers
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one, or as many together as are gathered."""
         enough = 1 if self.gathers is None else int(getattr(self, self.gathers))
@@ -478,6 +482,7 @@ class StreamingModel(
             self._state, self.last_ = learned(learn, self._state, batch, number, self._seed)
             self._buffer = ()
 
+    @with_workers
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
         if self.started_:  # first: scikit-learn's own check takes longer than all else here
@@ -485,14 +490,8 @@ class StreamingModel(
             return self._state
         check_is_fitted(self)
         if self._provisional is None:
-            start = static_start(
-                self._buffer,
-                self.rank,
-                self.loss_,
-                lower=self._get_lower(),
-                starts=self.init_starts,
-                seed=self._seed,
-            )
+            how: dict[str, Any] = {"lower": self._get_lower(), "starts": self.init_starts}
+            start = static_start(self._buffer, self.rank, self.loss_, seed=self._seed, **how)
             found = self._begin(start, self._seed)
             if not is_finite(found):
                 raise not_learned(self._buffer)

@@ -19,6 +19,7 @@ from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.sgd import SGD
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
+from onlinegcp.sums.local import engine
 
 
 @final
@@ -64,8 +65,8 @@ class OnlineGCP(StreamingModel):
     random_state
         Seed; None draws one.
     n_jobs
-        Threads; the result is the same for any number. "auto" has work for two, and only while a
-        change of its components is on trial.
+        Threads; None takes every core where slices are large enough for that to pay. The result
+        is the same for any number.
     device
         Where to compute: "cpu", or, for `SGD` only, "reference": plain NumPy.
     ndim, mode_names
@@ -110,7 +111,7 @@ class OnlineGCP(StreamingModel):
         init_slices: int = 10,
         init_starts: int = 3,
         random_state: int | None = 0,
-        n_jobs: int = 1,
+        n_jobs: int | None = None,
         device: str = "cpu",
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
@@ -156,7 +157,8 @@ class OnlineGCP(StreamingModel):
             raise BackendError(
                 f"device must be 'cpu' or 'reference', but got {self.device!r}. Choose one."
             )
-        check_whole("n_jobs", self.n_jobs, 1)
+        if self.n_jobs is not None:
+            check_whole("n_jobs", self.n_jobs, 1)
         forgetting.parse(self.forget)
         if paper is None:
             if self.device != "cpu":
@@ -207,7 +209,6 @@ class OnlineGCP(StreamingModel):
                 lower=self.lower,
                 init_slices=self.init_slices,
                 init_starts=self.init_starts,
-                n_jobs=self.n_jobs,
             )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)
 
@@ -219,4 +220,4 @@ class OnlineGCP(StreamingModel):
         return paper_solver.weigh(paper, self._surroundings(0, seed), state, x, loss)[0]
 
     def _surroundings(self, number: int, seed: int) -> Surroundings:
-        return Surroundings(self._get_lower(), number, seed, self.device, self.n_jobs)
+        return Surroundings(self._get_lower(), number, seed, self.device, engine().jobs)

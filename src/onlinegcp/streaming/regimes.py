@@ -140,7 +140,6 @@ def learn(
     begin: Begin | None,
     *,
     full: int,
-    n_jobs: int,
     seed: int,
 ) -> tuple[Regimes, Step, Regime]:
     """Score a slice with the model in use, learn it, and decide who goes on.
@@ -155,7 +154,7 @@ def learn(
         Makes a challenger; None where the model in use shall never be replaced.
     full
         Slices a whole warm start takes.
-    n_jobs, seed
+    seed
         As in the solver's `step`.
     """
     # A shallow copy: what follows puts new values in its place and changes no shared one.
@@ -163,7 +162,7 @@ def learn(
     start = now.current
 
     def step(model: AutoState, one: Slice) -> tuple[AutoState, Step]:
-        return auto.step(model, one, loss, n_jobs=n_jobs, seed=seed)
+        return auto.step(model, one, loss, seed=seed)
 
     now.current, done = step(now.current, x)
     if begin is None or not done.informative:

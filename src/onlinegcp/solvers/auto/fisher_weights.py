@@ -114,10 +114,9 @@ def solve_weights(
     tried = [(*objective(candidate), k) for k, candidate in enumerate(starts)]
     total, data, best = min(tried, key=lambda t: t[0] if math.isfinite(t[0]) else math.inf)
     weights = starts[best].copy()
-    slope, hessian = np.zeros(width), np.zeros((width, width))
     steps, decrement = 0, math.inf
     while steps < max_steps:
-        sums.weight_sums(weights, slope, hessian)
+        slope, hessian = sums.weight_sums(weights)
         slope += precision * (weights - center)
         hessian[np.arange(width), np.arange(width)] += precision
         free = np.zeros(width, dtype=np.bool_)
