@@ -40,13 +40,13 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
         files = [file for file in (Path(folder) / "2.run").rglob("*") if file.is_file()]
         size = sum(file.stat().st_size for file in files)
     (two, two_cpu), (one, one_cpu) = measured[2], measured[1]
-    load = os.getloadavg()[0]
+    load, each = os.getloadavg()[0], two_cpu / 2
     note = (
-        f"{one_cpu / each:.2f} times as fast: {n_streams:,} streams of {SLICES} slices of {EVENTS} events, 8 x 5, rank 3; wall "
+        f"{one_cpu / each:.2f} times as fast: {n_streams:,} streams of {SLICES} slices of {EVENTS} "
+        "events, 8 x 5, rank 3; wall "
         f"{one:.0f} s with one process and {two:.0f} s with two at a load average of {load:.1f}; "
         f"results {'equal' if same else 'DIFFER'}; {len(files)} files of {size / 1e6:.0f} MB"
     )
-    each = two_cpu / 2
     yield Row(case, "1 process", one_cpu, one_cpu, one_cpu, "s")
     yield Row(
         case, "2 processes", each, each, each, "s",
