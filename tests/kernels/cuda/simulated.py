@@ -14,13 +14,14 @@ from numba import cuda
 from onlinegcp.kernels.auto import (
     component_draws,
     conjugate_rows,
+    dense_products,
     responsibilities,
     tangent,
     weights_newton,
 )
 from onlinegcp.kernels.auto.arguments import Blend, Listed
 from onlinegcp.kernels.auto.weights_newton import reference_listed_sums
-from onlinegcp.kernels.cuda import cells, draws, every_cell, newton, parts, rows, shares
+from onlinegcp.kernels.cuda import cells, draws, every_cell, newton, parts, products, rows, shares
 from onlinegcp.kernels.cuda.lanes import LANES
 from onlinegcp.kernels.layout import stack_factors
 
@@ -228,6 +229,53 @@ def check_draws():
         grid=(RANK, 3),
     )  # fmt: skip
     same(found.reshape(-1, 3) - OFFSETS[:3], wanted)
+
+
+def check_products():
+    array = RNG.standard_normal(SHAPE)
+    count, norm = np.array([array.size], dtype=np.int64), np.sqrt((array**2).sum())
+    scale, fixed = np.full(WIDTH, 2.0**55 / norm), np.zeros(BASES[2] + 2 * WIDTH, dtype=np.int64)
+    launch(
+        products.products_kernel(1, 3, True), DATA, WIDTH, OFFSETS, np.zeros(1, dtype=np.int32),
+        array.reshape(-1), count, 8, 1, scale, BASES, COPIES, fixed,
+    )  # fmt: skip
+    found, sums = np.zeros(BLOCKS.data.size), np.zeros(3 * WIDTH)
+    launch(
+        rows.settle_kernel(1), fixed, WIDTH, CHUNKS, MODES_OF, 1, OFFSETS, BASES, COPIES, scale, 1,
+        found, sums,
+    )  # fmt: skip
+    expected = dense_products.reference_dense_products(array, FACTORS, 1)
+    same(found.reshape(-1, WIDTH)[3:7, :RANK], expected)
+
+
+def check_least_squares():
+    size, shape = BLOCKS.data.size, BLOCKS.data.shape
+    left, right, third = RNG.random(shape), RNG.random(shape), RNG.random(shape)
+    out = np.zeros(3 * WIDTH * WIDTH)
+    launch(products.gram_kernel(), left.reshape(-1), right.reshape(-1), WIDTH, CHUNKS, 1, 2, out)
+    same(out.reshape(3, WIDTH, WIDTH)[1], left[3:7].T @ right[3:7])
+    towards, kept, follow = RNG.random((3, WIDTH, WIDTH))
+    data, after = np.zeros(size), np.zeros(size)
+    launch(
+        products.rows_kernel(1), left.reshape(-1), right.reshape(-1), third.reshape(-1),
+        towards.reshape(-1), kept.reshape(-1), follow.reshape(-1), np.array([0.3]), True, WIDTH,
+        CHUNKS, 2, data, after,
+    )  # fmt: skip
+    new = left @ towards + right @ kept
+    same(data.reshape(shape)[7:], new[7:])
+    same(after.reshape(shape)[7:], ((third + 0.3 * (right - new)) @ follow)[7:])
+    lengths, along = RNG.random((3, WIDTH)) + 1, RNG.random((3, WIDTH))
+    data, after, sums = left.reshape(-1).copy(), right.reshape(-1).copy(), np.zeros(6 * WIDTH)
+    launch(
+        products.project_kernel(1), lengths.reshape(-1), along.reshape(-1), WIDTH, CHUNKS, MODES_OF,
+        data, after, sums, grid=3,
+    )  # fmt: skip
+    which = np.repeat([0, 1, 2], [3, 4, 2])
+    scaled = left / lengths[which]
+    turned = right / lengths[which] - scaled * along[which]
+    same(data.reshape(shape), scaled)
+    same(after.reshape(shape), turned)
+    same(sums.reshape(3, 2, WIDTH)[0], [(turned[:3] ** 2).sum(axis=0), scaled[:3].sum(axis=0)])
 
 
 def check_parts():

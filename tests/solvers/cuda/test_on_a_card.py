@@ -129,11 +129,37 @@ def test_modes_may_grow_on_the_card():
         assert _apart(ours, theirs) < 1e-9
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_least_squares_give_what_the_cpu_gives(sparse):
+    rng, loss = np.random.default_rng(6), get_loss("gaussian")
+    factors = [rng.standard_normal((n, 5)) for n in (40, 30, 12)]
+
+    def one():
+        whole = np.einsum("r,ar,br,cr->abc", rng.standard_normal(5), *factors)
+        whole += 0.3 * rng.standard_normal(whole.shape)
+        if not sparse:
+            return Slice.dense(whole)
+        index = np.argwhere(rng.random(whole.shape) < 0.2)
+        return Slice(index, whole[tuple(index.T)], whole.shape)
+
+    here = there = solver.start(factors, rng.standard_normal((3, 5)), [one() for _ in "abc"], loss)
+    for _ in range(4):
+        x = one()
+        here, ours = solver.step(here, x, loss)
+        there, theirs = solver.step(there, x, loss, engine=Engine(picky=False))
+        assert type(there.model).__name__ == "CardModel"
+        for name in ("weights", "prequential", "local", "forget"):
+            assert _apart(getattr(ours, name), getattr(theirs, name)) < 1e-10, name
+        assert _apart(here.factors.data, there.factors.data) < 1e-10
+        assert _apart(here.model.past.sensitivity, there.model.past.sensitivity) < 1e-8
+        assert _apart(here.model.past.products, there.model.past.products) < 1e-10
+
+
 def test_losses_that_are_not_on_the_card_run_on_the_cpu_to_the_bit():
     rng = np.random.default_rng(5)
-    slices = [Slice.dense(rng.standard_normal((9, 8))) for _ in range(12)]
+    slices = [Slice.dense(rng.gamma(2.0, 1.0, (9, 8))) for _ in range(12)]
     here, there = (
-        OnlineGCP(2, loss="gaussian", init_slices=4, device=device).fit(slices)
+        OnlineGCP(2, loss="gamma", init_slices=4, device=device).fit(slices)
         for device in ("cpu", "cuda")
     )
     for ours, theirs in zip(here.factors_, there.factors_, strict=True):
