@@ -24,6 +24,7 @@ BANDWIDTH = 4.2e12  # bytes per second that an H200 copies
 CACHED = 1 << 20  # bytes of a mode's rows that stay in a cache of first level or near it
 WARM = 3  # slices a model is made from
 ROUNDS = 15
+RECORDED = 10  # steps until all that is played again has been recorded
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,12 @@ def _compare(name: str, problem: Problem) -> Iterator[Row]:
     compiled = time.perf_counter() - begin
     seconds = []
     now = there
-    for _ in range(ROUNDS + 4):
+    for _ in range(ROUNDS + RECORDED):
         begin = time.perf_counter()
         # The same slice again: it lies on the card. Trials would learn it twice.
         now, _ = solver.step(_without_trial(now), x, loss, engine=engine)
         seconds.append(time.perf_counter() - begin)
-    times = Times(tuple(seconds[4:]))
+    times = Times(tuple(seconds[RECORDED:]))
     limit, bytes_moved, operations = _limit(problem, x.n_listed)
     facts = (
         f"{problem.loss}, {'x'.join(map(str, problem.shape))}, {x.n_listed} cells, rank "

@@ -86,7 +86,7 @@ def gram_kernel() -> Any:
         chunk = first + cuda.blockIdx.x
         edge = width // TILE
         tile = cuda.blockIdx.y * threads + me
-        down, across = tile // edge * TILE, tile % edge * TILE
+        down, across = tile // edge, tile % edge
         works = tile < edge * edge
         matrix = cuda.local.array(TILE_NUMBERS, float64)
         for q in range(TILE_NUMBERS):
@@ -105,9 +105,9 @@ def gram_kernel() -> Any:
                 i = 0
                 while i < numbers:
                     for a in range(TILE):
-                        y = held[i + down + a]
+                        y = held[i + down + a * edge]
                         for b in range(TILE):
-                            matrix[a * TILE + b] += y * held[side + i + across + b]
+                            matrix[a * TILE + b] += y * held[side + i + across + b * edge]
                     i += width
             cuda.syncthreads()
             begin += tile_rows
@@ -115,7 +115,8 @@ def gram_kernel() -> Any:
             base = chunk * width * width
             for a in range(TILE):
                 for b in range(TILE):
-                    parts[base + (down + a) * width + across + b] = matrix[a * TILE + b]
+                    at = base + (down + a * edge) * width + across + b * edge
+                    parts[at] = matrix[a * TILE + b]
 
     return gram
 
