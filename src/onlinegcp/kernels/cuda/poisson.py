@@ -25,6 +25,7 @@ from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import (
     MOST_BLOCKS,
     MOST_CURVED,
+    MOST_SHARING,
     SHARED_NUMBERS,
     WARPS,
     Plan,
@@ -39,7 +40,7 @@ from onlinegcp.kernels.cuda.tape import Tape
 
 Array = NDArray[Any]
 
-ROUNDS = 4  # looks at the cells per recording: the first, and as many Newton steps as streams take
+ROUNDS = 6  # looks at the cells per recording: the first, three Newton steps, two that are refused
 TAPES = 32  # recordings kept
 
 
@@ -179,7 +180,7 @@ class PoissonStep:
         """Make room on the card, which nothing may do while launches are recorded."""
         width, plan = self.plan.width, self.plan
         row = width + 1 + width * width
-        blocks = max(MOST_CURVED * row, MOST_BLOCKS * (2 * width + 2))
+        blocks = max(MOST_CURVED * row, MOST_SHARING * (2 * width + 2))
         for name, size, dtype in (
             ("parts", max(blocks, plan.n_chunks * rows.ABSORB_SUMS * width), np.float64),
             ("curved", row, np.float64),
@@ -347,7 +348,7 @@ class PoissonStep:
 
     def _share_blocks(self, made: int) -> int:
         per_block = batch_for(made, 4 * LANES) * (SHARERS // LANES)
-        return int(max(1, min(MOST_BLOCKS, -(-made // per_block))))
+        return int(max(1, min(MOST_SHARING, -(-made // per_block))))
 
     def _private(self) -> tuple[int, int]:
         """The shortest mode but the first, if a block has room for it, and its length."""
