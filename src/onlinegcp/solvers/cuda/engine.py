@@ -19,7 +19,7 @@ from onlinegcp.solvers.auto.model import Model, Past
 from onlinegcp.solvers.auto.quadratic import Square
 from onlinegcp.solvers.auto.state import AutoState
 
-LAYOUTS = 4  # of models whose benches are kept: modes may grow with every slice
+LAYOUTS = 2  # of models whose benches are kept: modes may grow with every slice
 # Nonzeros times components from which a card gains anything (benchmarks/gpu.py).
 WORTH_IT = 100_000
 STAYS = 20_000  # the same for a model that is on the card already

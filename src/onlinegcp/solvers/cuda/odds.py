@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.cuda.odds import Evaluation, Form
-from onlinegcp.kernels.cuda.questions import Question
+from onlinegcp.kernels.cuda.questions import Evaluation, Form, Question
 from onlinegcp.kernels.random import COMPONENT_ZEROS, stream_key
 from onlinegcp.losses import OddsForm
 from onlinegcp.solvers.auto import newton, odds_sums
