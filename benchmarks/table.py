@@ -31,6 +31,7 @@ HEADINGS = {
     "stream_memory": "Memory and time along a stream of 10,000 slices",
     "huge_slice": "One slice of 10^13 cells",
     "chicago_full": "The whole Chicago stream",
+    "gpu": "The default solver on an NVIDIA card, against one core",
     "least_squares": "OnlineCP and CP-Stream, against pygenten's least-squares solvers",
 }
 
