@@ -78,14 +78,14 @@ def _compare(name: str, problem: Problem) -> Iterator[Row]:
     state = _state(problem, rng, loss)
     x = _slice(problem, rng, problem.listed)
     begin = time.perf_counter()
-    there, first = solver.step(state, x, loss, engine=engine)
+    there, first = solver.step(state, x, loss, card=engine)
     compiled = time.perf_counter() - begin
     seconds = []
     now = there
     for _ in range(ROUNDS + RECORDED):
         begin = time.perf_counter()
         # The same slice again: it lies on the card. Trials would learn it twice.
-        now, _ = solver.step(_without_trial(now), x, loss, engine=engine)
+        now, _ = solver.step(_without_trial(now), x, loss, card=engine)
         seconds.append(time.perf_counter() - begin)
     times = Times(tuple(seconds[RECORDED:]))
     limit, bytes_moved, operations = _limit(problem, x.n_listed)

@@ -34,11 +34,14 @@ NAMES = [
     "rivals",
     "alarms",
     "stream_memory",
+    "many_streams",
     "huge_slice",
     "chicago_full",
     "least_squares",
     "methods",
     "forecast",
+    "pages",
+    "cores",
     "gpu",
 ]
 

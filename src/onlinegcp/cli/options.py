@@ -176,7 +176,11 @@ class ModelOptions:
     seed
         Seed of the random draws.
     jobs
-        Threads; the result does not depend on it.
+        Threads, or with --by processes: by default every core, threads only where slices are large
+        enough for it; the result does not depend on their number.
+    cluster
+        A Dask cluster that shares the work on large slices, with the same result: its scheduler,
+        tcp://host:8786, or local:4 for four processes here. Needs onlinegcp[cluster].
     device
         Where to compute: cpu, cuda (an NVIDIA card, onlinegcp[cuda]), or auto, the card where it
         gains.
@@ -189,12 +193,13 @@ class ModelOptions:
     method: str = "online_gcp"
     warm_start: Whole | None = None
     seed: Whole = 0
-    jobs: Whole = 1
+    jobs: Whole | None = None
+    cluster: str | None = None
     device: str = "cpu"
     set: Words = field(default_factory=list)
 
-    def build(self, agg: str | None, value: str | None) -> StreamingModel:
-        """The model; what suits the table fills in the loss."""
+    def build(self, agg: str | None, value: str | None, *, threads: bool = True) -> StreamingModel:
+        """The model; what suits the table fills in the loss. Without threads, it has one."""
         return make_model(
             self.method,
             {
@@ -202,7 +207,8 @@ class ModelOptions:
                 "loss": self.loss or suitable_loss(agg, value),
                 "init_slices": 10 if self.warm_start is None else self.warm_start,
                 "random_state": self.seed,
-                "n_jobs": self.jobs,
+                "n_jobs": self.jobs if threads else 1,
+                **({} if self.cluster is None else {"cluster": self.cluster}),
                 "device": self.device,
                 **dict(map(parse_setting, self.set)),
             },

@@ -51,7 +51,7 @@ def test_a_step_gives_what_the_cpu_gives(loss, missing, forget):
     for _ in range(3):
         x = _slice(rng, loss, missing=missing)
         here, ours = solver.step(here, x, f)
-        there, theirs = solver.step(there, x, f, engine=Engine(picky=False))
+        there, theirs = solver.step(there, x, f, card=Engine(picky=False))
         assert type(there.model).__name__ == "CardModel"
         assert ours.newton_steps == theirs.newton_steps
         for name in ("weights", "prequential", "local", "forget"):
@@ -73,7 +73,7 @@ def test_a_subset_of_many_cells_gives_what_the_cpu_gives():
     x = _slice(rng, "poisson", shape=shape, count=120_000)
     assert x.n_listed > 2 * 16384
     here, ours = solver.step(start, x, f)
-    there, theirs = solver.step(start, x, f, engine=Engine(picky=False))
+    there, theirs = solver.step(start, x, f, card=Engine(picky=False))
     assert _apart(ours.weights, theirs.weights) < 1e-10
     assert _apart(here.factors.data, there.factors.data) < 1e-10
 
@@ -83,7 +83,7 @@ def test_a_step_that_was_broken_off_leaves_no_trace(monkeypatch, loss):
     rng, f = np.random.default_rng(8), get_loss(loss)
     start = solver.start(*_start(rng, loss), f)
     x, engine = _slice(rng, loss), Engine(picky=False)
-    expected, _ = solver.step(start, x, f, engine=engine)
+    expected, _ = solver.step(start, x, f, card=engine)
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
@@ -91,8 +91,8 @@ def test_a_step_that_was_broken_off_leaves_no_trace(monkeypatch, loss):
     with monkeypatch.context() as patch:
         patch.setattr(forgetting, "learn", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            solver.step(start, _slice(rng, loss), f, engine=engine)
-    found, _ = solver.step(start, x, f, engine=engine)
+            solver.step(start, _slice(rng, loss), f, card=engine)
+    found, _ = solver.step(start, x, f, card=engine)
     np.testing.assert_array_equal(found.factors.data, expected.factors.data)
     np.testing.assert_array_equal(found.model.past.rate, expected.model.past.rate)
 
@@ -165,7 +165,7 @@ def test_least_squares_give_what_the_cpu_gives(sparse):
     for _ in range(4):
         x = one()
         here, ours = solver.step(here, x, loss)
-        there, theirs = solver.step(there, x, loss, engine=Engine(picky=False))
+        there, theirs = solver.step(there, x, loss, card=Engine(picky=False))
         assert type(there.model).__name__ == "CardModel"
         for name in ("weights", "prequential", "local", "forget"):
             assert _apart(getattr(ours, name), getattr(theirs, name)) < 1e-10, name

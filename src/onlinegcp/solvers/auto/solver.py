@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,10 +29,11 @@ from onlinegcp.solvers.auto.model import Model, Past, Step
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.quadratic import Square
 from onlinegcp.solvers.auto.state import AutoState, Trials
+from onlinegcp.sums.local import ONE, engine
 
 __all__ = [
     "AutoState",
-    "Engine",
+    "Card",
     "Step",
     "grow",
     "is_bounded",
@@ -161,7 +162,7 @@ def _absorb_warm_start(
     model.past.settle(model, rows, slices)
 
 
-class Engine(Protocol):
+class Card(Protocol):
     """Another place than the CPU where steps can be made."""
 
     def take(self, state: AutoState, x: Slice, loss: Loss) -> AutoState:
@@ -169,13 +170,7 @@ class Engine(Protocol):
 
 
 def step(
-    state: AutoState,
-    x: Slice,
-    loss: Loss,
-    *,
-    n_jobs: int = 1,
-    seed: int = 0,
-    engine: Engine | None = None,
+    state: AutoState, x: Slice, loss: Loss, *, seed: int = 0, card: Card | None = None
 ) -> tuple[AutoState, Step]:
     """Score a slice with the model so far, then learn it: the next state, and the account.
 
@@ -187,25 +182,19 @@ def step(
         The slice, of the state's shape.
     loss
         The loss the state was started with.
-    n_jobs
-        With 2 or more, a component's trial runs beside the model in a second thread; results do
-        not depend on it.
     seed
         Seed of the draws, where cells are sampled and where a component's trial begins.
-    engine
+    card
         Where the step is made; None: on the CPU.
     """
     _check_shape(state, x)
-    state = state.copy() if engine is None else engine.take(state, x, loss)
-    twin, rival = state.trials.twin if state.reseed else None, None
-    if twin is not None and n_jobs > 1 and engine is None:
-        with ThreadPoolExecutor(1) as beside:
-            waiting = beside.submit(_learn, twin, x, loss, seed)
-            done = _learn(state.model, x, loss, seed)
-            rival = waiting.result()
-    else:
-        done = _learn(state.model, x, loss, seed)
-        rival = None if twin is None else _learn(twin, x, loss, seed)
+    state = state.copy() if card is None else card.take(state, x, loss)
+    models = [state.model]
+    if state.reseed and state.trials.twin is not None:
+        models.append(state.trials.twin)
+    workers = engine() if card is None else ONE  # a card has one queue
+    done, *rest = workers.beside([partial(_learn, model, x, loss, seed) for model in models])
+    rival = rest[0] if rest else None
     if state.reseed and done.informative:
         done = components.supervise(state, x, loss, done, rival, seed)
     rank = state.factors.rank
