@@ -17,13 +17,17 @@ from onlinegcp.kernels.auto import (
     dense_products,
     responsibilities,
     tangent,
-    weights_newton,
 )
-from onlinegcp.kernels.auto.arguments import Blend, Listed
+from onlinegcp.kernels.auto.arguments import Blend
 from onlinegcp.kernels.auto.weights_newton import reference_listed_sums
 from onlinegcp.kernels.cuda import cells, draws, every_cell, newton, parts, products, rows, shares
 from onlinegcp.kernels.cuda.lanes import LANES
 from onlinegcp.kernels.layout import stack_factors
+from onlinegcp.losses.formulas import EPS
+from onlinegcp.losses.traits import OddsForm
+from onlinegcp.solvers.auto.cells import Cells
+from onlinegcp.solvers.auto.newton import solve_odds_form
+from onlinegcp.solvers.auto.odds_sums import OddsSums
 
 RNG = np.random.default_rng(7)
 SHAPE, RANK = (3, 4, 2), 3
@@ -82,7 +86,7 @@ def check_shares():
     # Mode 1 goes through copies, mode 2 through shared memory, mode 0 through runs.
     sensitivity = RNG.standard_normal(BLOCKS.data.shape) * (np.arange(WIDTH) < RANK)
     ratio = np.empty(BLOCKS.data.shape, dtype=np.float32)
-    conjugate_rows.ratios(sensitivity, BLOCKS.data, ratio)
+    conjugate_rows.ratios(sensitivity, BLOCKS.data, 0, len(ratio), ratio)
     fixed = np.zeros(BASES[2] + 2 * WIDTH, dtype=np.int64)
     scale, out = np.array([2.0**50]), np.zeros(2 * WIDTH + 2)
     count = np.array([len(VALUE)], dtype=np.int64)
@@ -99,12 +103,12 @@ def check_shares():
     same(phi.reshape(-1, WIDTH)[:, :RANK], np.concatenate(expected))
     same(sums.reshape(3, WIDTH)[:, :RANK], np.array([a.sum(axis=0) for a in expected]))
     assert not fixed.any(), "what was read must be zero for the next slice"
-    wanted = [np.empty_like(BLOCKS.data), np.zeros(WIDTH), np.zeros(WIDTH)]
-    listed = Listed(BLOCKS.data, OFFSETS, INDEX, VALUE)
-    common, logs = responsibilities.with_sensitivity(
-        listed, ratio, WEIGHTS, *wanted, np.zeros(WIDTH), np.zeros(WIDTH)
-    )
-    same(out, np.concatenate([wanted[1], wanted[2], [common, logs]]))
+    at = INDEX + OFFSETS[:3]
+    part = np.prod([BLOCKS.data[at[:, k]] for k in range(3)], axis=0) * WEIGHTS
+    m = part.sum(axis=1) + EPS
+    tau = part / m[:, None] * sum(ratio[at[:, k]].astype(float) for k in range(3))
+    common, logs = VALUE @ tau.sum(axis=1) ** 2, VALUE @ np.log(m)
+    same(out, np.concatenate([-VALUE @ tau, VALUE @ tau**2, [common, logs]]))
 
 
 def check_small_solve():
@@ -141,17 +145,17 @@ def check_newton():
         )  # fmt: skip
         if control[cells.STOPPED]:
             break
-    weights = start * VALUE.sum() / start.sum()
-    listed = Listed(BLOCKS.data, OFFSETS, INDEX, VALUE)
-    sums = np.zeros(WIDTH)
-    sums[:RANK] = 1.0
-    objective, steps, _ = weights_newton.newton_poisson(
-        listed, sums, weights, RANK, 2, 20, 1e-9, np.zeros((0, 0)), np.zeros((WIDTH, WIDTH))
+    listed = Cells(INDEX, VALUE, True, INDEX, VALUE, VALUE.sum())
+    found = solve_odds_form(
+        OddsSums(BLOCKS, listed, OddsForm(linear=True)),
+        start * VALUE.sum() / start.sum(),
+        tolerance=1e-9,
+        max_steps=20,
     )
     assert control[cells.STOPPED]
-    assert control[newton.STEPS] == steps
-    same(numbers[newton.OBJECTIVE], objective)
-    same(vectors.reshape(-1, WIDTH)[newton.WEIGHTS], weights, 1e-8)
+    assert control[newton.STEPS] == found.steps
+    same(numbers[newton.OBJECTIVE], found.objective)
+    same(vectors.reshape(-1, WIDTH)[newton.WEIGHTS], found.weights, 1e-8)
 
 
 def check_rows():
@@ -222,7 +226,7 @@ def check_draws():
     padded = np.zeros(BLOCKS.data.shape)
     padded[:, :RANK] = cumulative
     wanted, key = np.empty((RANK * 5, 3), dtype=np.int64), np.array([12345], dtype=np.uint64)
-    component_draws.draw_cells(padded, OFFSETS, RANK, 5, key[0], wanted)
+    component_draws.draw_cells(padded, OFFSETS, 0, RANK, 5, key[0], wanted)
     found = np.zeros(wanted.size, dtype=np.int64)
     launch(
         draws.draw_kernel(), padded.reshape(-1), WIDTH, OFFSETS, 3, RANK, 5, key, found,
