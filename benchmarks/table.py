@@ -32,6 +32,7 @@ HEADINGS = {
     "pages": "The report of very long runs",
     "huge_slice": "One slice of 10^13 cells",
     "chicago_full": "The whole Chicago stream",
+    "gpu": "The default solver on an NVIDIA card, against one core",
     "least_squares": "OnlineCP and CP-Stream, against pygenten's least-squares solvers",
     "cores": "Two threads against one, and one against before there were two",
 }

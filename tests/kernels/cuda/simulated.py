@@ -14,15 +14,20 @@ from numba import cuda
 from onlinegcp.kernels.auto import (
     component_draws,
     conjugate_rows,
+    dense_products,
     responsibilities,
     tangent,
-    weights_newton,
 )
-from onlinegcp.kernels.auto.arguments import Blend, Listed
+from onlinegcp.kernels.auto.arguments import Blend
 from onlinegcp.kernels.auto.weights_newton import reference_listed_sums
-from onlinegcp.kernels.cuda import cells, draws, every_cell, newton, parts, rows, shares
+from onlinegcp.kernels.cuda import cells, draws, every_cell, newton, parts, products, rows, shares
 from onlinegcp.kernels.cuda.lanes import LANES
 from onlinegcp.kernels.layout import stack_factors
+from onlinegcp.losses.formulas import EPS
+from onlinegcp.losses.traits import OddsForm
+from onlinegcp.solvers.auto.cells import Cells
+from onlinegcp.solvers.auto.newton import solve_odds_form
+from onlinegcp.solvers.auto.odds_sums import OddsSums
 
 RNG = np.random.default_rng(7)
 SHAPE, RANK = (3, 4, 2), 3
@@ -81,7 +86,7 @@ def check_shares():
     # Mode 1 goes through copies, mode 2 through shared memory, mode 0 through runs.
     sensitivity = RNG.standard_normal(BLOCKS.data.shape) * (np.arange(WIDTH) < RANK)
     ratio = np.empty(BLOCKS.data.shape, dtype=np.float32)
-    conjugate_rows.ratios(sensitivity, BLOCKS.data, ratio)
+    conjugate_rows.ratios(sensitivity, BLOCKS.data, 0, len(ratio), ratio)
     fixed = np.zeros(BASES[2] + 2 * WIDTH, dtype=np.int64)
     scale, out = np.array([2.0**50]), np.zeros(2 * WIDTH + 2)
     count = np.array([len(VALUE)], dtype=np.int64)
@@ -98,12 +103,12 @@ def check_shares():
     same(phi.reshape(-1, WIDTH)[:, :RANK], np.concatenate(expected))
     same(sums.reshape(3, WIDTH)[:, :RANK], np.array([a.sum(axis=0) for a in expected]))
     assert not fixed.any(), "what was read must be zero for the next slice"
-    wanted = [np.empty_like(BLOCKS.data), np.zeros(WIDTH), np.zeros(WIDTH)]
-    listed = Listed(BLOCKS.data, OFFSETS, INDEX, VALUE)
-    common, logs = responsibilities.with_sensitivity(
-        listed, ratio, WEIGHTS, *wanted, np.zeros(WIDTH), np.zeros(WIDTH)
-    )
-    same(out, np.concatenate([wanted[1], wanted[2], [common, logs]]))
+    at = INDEX + OFFSETS[:3]
+    part = np.prod([BLOCKS.data[at[:, k]] for k in range(3)], axis=0) * WEIGHTS
+    m = part.sum(axis=1) + EPS
+    tau = part / m[:, None] * sum(ratio[at[:, k]].astype(float) for k in range(3))
+    common, logs = VALUE @ tau.sum(axis=1) ** 2, VALUE @ np.log(m)
+    same(out, np.concatenate([-VALUE @ tau, VALUE @ tau**2, [common, logs]]))
 
 
 def check_small_solve():
@@ -140,17 +145,17 @@ def check_newton():
         )  # fmt: skip
         if control[cells.STOPPED]:
             break
-    weights = start * VALUE.sum() / start.sum()
-    listed = Listed(BLOCKS.data, OFFSETS, INDEX, VALUE)
-    sums = np.zeros(WIDTH)
-    sums[:RANK] = 1.0
-    objective, steps, _ = weights_newton.newton_poisson(
-        listed, sums, weights, RANK, 2, 20, 1e-9, np.zeros((0, 0)), np.zeros((WIDTH, WIDTH))
+    listed = Cells(INDEX, VALUE, True, INDEX, VALUE, VALUE.sum())
+    found = solve_odds_form(
+        OddsSums(BLOCKS, listed, OddsForm(linear=True)),
+        start * VALUE.sum() / start.sum(),
+        tolerance=1e-9,
+        max_steps=20,
     )
     assert control[cells.STOPPED]
-    assert control[newton.STEPS] == steps
-    same(numbers[newton.OBJECTIVE], objective)
-    same(vectors.reshape(-1, WIDTH)[newton.WEIGHTS], weights, 1e-8)
+    assert control[newton.STEPS] == found.steps
+    same(numbers[newton.OBJECTIVE], found.objective)
+    same(vectors.reshape(-1, WIDTH)[newton.WEIGHTS], found.weights, 1e-8)
 
 
 def check_rows():
@@ -221,13 +226,60 @@ def check_draws():
     padded = np.zeros(BLOCKS.data.shape)
     padded[:, :RANK] = cumulative
     wanted, key = np.empty((RANK * 5, 3), dtype=np.int64), np.array([12345], dtype=np.uint64)
-    component_draws.draw_cells(padded, OFFSETS, RANK, 5, key[0], wanted)
+    component_draws.draw_cells(padded, OFFSETS, 0, RANK, 5, key[0], wanted)
     found = np.zeros(wanted.size, dtype=np.int64)
     launch(
         draws.draw_kernel(), padded.reshape(-1), WIDTH, OFFSETS, 3, RANK, 5, key, found,
         grid=(RANK, 3),
     )  # fmt: skip
     same(found.reshape(-1, 3) - OFFSETS[:3], wanted)
+
+
+def check_products():
+    array = RNG.standard_normal(SHAPE)
+    count, norm = np.array([array.size], dtype=np.int64), np.sqrt((array**2).sum())
+    scale, fixed = np.full(WIDTH, 2.0**55 / norm), np.zeros(BASES[2] + 2 * WIDTH, dtype=np.int64)
+    launch(
+        products.products_kernel(1, 3, True), DATA, WIDTH, OFFSETS, np.zeros(1, dtype=np.int32),
+        array.reshape(-1), count, 8, 1, scale, BASES, COPIES, fixed,
+    )  # fmt: skip
+    found, sums = np.zeros(BLOCKS.data.size), np.zeros(3 * WIDTH)
+    launch(
+        rows.settle_kernel(1), fixed, WIDTH, CHUNKS, MODES_OF, 1, OFFSETS, BASES, COPIES, scale, 1,
+        found, sums,
+    )  # fmt: skip
+    expected = dense_products.reference_dense_products(array, FACTORS, 1)
+    same(found.reshape(-1, WIDTH)[3:7, :RANK], expected)
+
+
+def check_least_squares():
+    size, shape = BLOCKS.data.size, BLOCKS.data.shape
+    left, right, third = RNG.random(shape), RNG.random(shape), RNG.random(shape)
+    out = np.zeros(3 * WIDTH * WIDTH)
+    launch(products.gram_kernel(), left.reshape(-1), right.reshape(-1), WIDTH, CHUNKS, 1, 2, out)
+    same(out.reshape(3, WIDTH, WIDTH)[1], left[3:7].T @ right[3:7])
+    towards, kept, follow = RNG.random((3, WIDTH, WIDTH))
+    data, after = np.zeros(size), np.zeros(size)
+    launch(
+        products.rows_kernel(1), left.reshape(-1), right.reshape(-1), third.reshape(-1),
+        towards.reshape(-1), kept.reshape(-1), follow.reshape(-1), np.array([0.3]), True, WIDTH,
+        CHUNKS, 2, data, after,
+    )  # fmt: skip
+    new = left @ towards + right @ kept
+    same(data.reshape(shape)[7:], new[7:])
+    same(after.reshape(shape)[7:], ((third + 0.3 * (right - new)) @ follow)[7:])
+    lengths, along = RNG.random((3, WIDTH)) + 1, RNG.random((3, WIDTH))
+    data, after, sums = left.reshape(-1).copy(), right.reshape(-1).copy(), np.zeros(6 * WIDTH)
+    launch(
+        products.project_kernel(1), lengths.reshape(-1), along.reshape(-1), WIDTH, CHUNKS, MODES_OF,
+        data, after, sums, grid=3,
+    )  # fmt: skip
+    which = np.repeat([0, 1, 2], [3, 4, 2])
+    scaled = left / lengths[which]
+    turned = right / lengths[which] - scaled * along[which]
+    same(data.reshape(shape), scaled)
+    same(after.reshape(shape), turned)
+    same(sums.reshape(3, 2, WIDTH)[0], [(turned[:3] ** 2).sum(axis=0), scaled[:3].sum(axis=0)])
 
 
 def check_parts():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba.cuda.dispatcher
 from numba import cuda, types
 
-from onlinegcp.kernels.cuda import cells, draws, every_cell, newton, parts, rows, shares
+from onlinegcp.kernels.cuda import cells, draws, every_cell, newton, parts, products, rows, shares
 
 F8, F4 = types.Array(types.float64, 1, "C"), types.Array(types.float32, 1, "C")
 I8, I4 = types.Array(types.int64, 1, "C"), types.Array(types.int32, 1, "C")
@@ -54,6 +54,13 @@ def kernels(lane, modes):
     yield draws.scatter_kernel(), (I8, N, N, N, N, N, F8, I8, I8)
     yield draws.lend_kernel(), (N, N, N, N, N, N, F8, F8, F8, D, D, I8, I8, F8)
     yield draws.collect_kernel(), (N, N, D, F8, F8, F8)
+
+    yield products.products_kernel(lane, modes, True), (*LISTS, N, N, F8, I8, I8, I8)
+    yield products.products_kernel(lane, modes, False), (*LISTS, N, N, F8, I8, I8, I8)
+    yield products.gram_kernel(), (F8, F8, N, I8, N, N, F8)
+    yield products.rows_kernel(lane), (*([F8] * 7), B, N, I8, N, F8, F8)
+    yield products.project_kernel(lane), (F8, F8, N, I8, I8, F8, F8, F8)
+    yield products.shrink_kernel(lane), (F8, N, N, I8, I8, F8)
 
 
 class NoCard:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onlinegcp import OnlineGCP, Slice, get_loss
-from onlinegcp.solvers.auto import odds_sums, solver
+from onlinegcp.solvers.auto import forgetting, odds_sums, solver
 from onlinegcp.solvers.cuda.engine import Engine, device_problem
 
 pytestmark = [
@@ -78,6 +78,25 @@ def test_a_subset_of_many_cells_gives_what_the_cpu_gives():
     assert _apart(here.factors.data, there.factors.data) < 1e-10
 
 
+@pytest.mark.parametrize("loss", ["poisson", "bernoulli_odds"])
+def test_a_step_that_was_broken_off_leaves_no_trace(monkeypatch, loss):
+    rng, f = np.random.default_rng(8), get_loss(loss)
+    start = solver.start(*_start(rng, loss), f)
+    x, engine = _slice(rng, loss), Engine(picky=False)
+    expected, _ = solver.step(start, x, f, card=engine)
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(forgetting, "learn", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            solver.step(start, _slice(rng, loss), f, card=engine)
+    found, _ = solver.step(start, x, f, card=engine)
+    np.testing.assert_array_equal(found.factors.data, expected.factors.data)
+    np.testing.assert_array_equal(found.model.past.rate, expected.model.past.rate)
+
+
 def _stream(n=100, seed=3):
     rng = np.random.default_rng(seed)
     a, b = rng.random((20, 4)) ** 3, rng.random((15, 4)) ** 3
@@ -129,11 +148,37 @@ def test_modes_may_grow_on_the_card():
         assert _apart(ours, theirs) < 1e-9
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_least_squares_give_what_the_cpu_gives(sparse):
+    rng, loss = np.random.default_rng(6), get_loss("gaussian")
+    factors = [rng.standard_normal((n, 5)) for n in (40, 30, 12)]
+
+    def one():
+        whole = np.einsum("r,ar,br,cr->abc", rng.standard_normal(5), *factors)
+        whole += 0.3 * rng.standard_normal(whole.shape)
+        if not sparse:
+            return Slice.dense(whole)
+        index = np.argwhere(rng.random(whole.shape) < 0.2)
+        return Slice(index, whole[tuple(index.T)], whole.shape)
+
+    here = there = solver.start(factors, rng.standard_normal((3, 5)), [one() for _ in "abc"], loss)
+    for _ in range(4):
+        x = one()
+        here, ours = solver.step(here, x, loss)
+        there, theirs = solver.step(there, x, loss, card=Engine(picky=False))
+        assert type(there.model).__name__ == "CardModel"
+        for name in ("weights", "prequential", "local", "forget"):
+            assert _apart(getattr(ours, name), getattr(theirs, name)) < 1e-10, name
+        assert _apart(here.factors.data, there.factors.data) < 1e-10
+        assert _apart(here.model.past.sensitivity, there.model.past.sensitivity) < 1e-8
+        assert _apart(here.model.past.products, there.model.past.products) < 1e-10
+
+
 def test_losses_that_are_not_on_the_card_run_on_the_cpu_to_the_bit():
     rng = np.random.default_rng(5)
-    slices = [Slice.dense(rng.standard_normal((9, 8))) for _ in range(12)]
+    slices = [Slice.dense(rng.gamma(2.0, 1.0, (9, 8))) for _ in range(12)]
     here, there = (
-        OnlineGCP(2, loss="gaussian", init_slices=4, device=device).fit(slices)
+        OnlineGCP(2, loss="gamma", init_slices=4, device=device).fit(slices)
         for device in ("cpu", "cuda")
     )
     for ours, theirs in zip(here.factors_, there.factors_, strict=True):

@@ -82,6 +82,9 @@ class Card:
         The stream that everything goes to.
     turn
         Held by whoever uses the buffers.
+    unsettled
+        Whether a phase that adds to sums has begun, and not ended: if another begins, an error or
+        Ctrl-C came between, and the sums must be made zero first.
     """
 
     def __init__(self) -> None:
@@ -94,6 +97,7 @@ class Card:
         self._cuda = cuda
         self.stream = cuda.stream()
         self.turn = threading.RLock()
+        self.unsettled = False
         self._buffers: dict[str, Any] = {}
         self._version = 0
 
@@ -115,10 +119,8 @@ class Card:
     def zeros(self, size: int, dtype: Any = np.float64) -> Any:
         """Zeros on the card, in memory of its own."""
         try:
-            if self.simulated:
-                return self._cuda.to_device(np.zeros(max(int(size), 1), dtype))
             made = self._cuda.device_array(max(int(size), 1), dtype)
-            fill_kernel()[256, 256, self.stream](made)
+            self._fill(made)
             return made
         except Exception as error:
             if "MEMORY" not in str(error).upper():
@@ -129,6 +131,20 @@ class Card:
                 f"full ({error}). End other programs on it, lower the rank, cut the slices, or "
                 "use device='cpu'."
             ) from error
+
+    def settle(self, *names: str) -> None:
+        """Make the named buffers zero if what began to add to them has never ended."""
+        if self.unsettled:
+            for name in names:
+                if name in self._buffers:
+                    self._fill(self._buffers[name])
+            self.unsettled = False
+
+    def _fill(self, buffer: Any) -> None:
+        if self.simulated:
+            buffer.copy_to_device(np.zeros(buffer.shape, buffer.dtype))
+        else:
+            fill_kernel()[256, 256, self.stream](buffer)
 
     def pinned(self, size: int, dtype: Any = np.float64) -> Array:
         """Zeros on the host that the card can reach by itself."""

@@ -176,8 +176,8 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
         down = 0
         while (down + 1) * (down + 2) // 2 <= tile:
             down += 1
-        across = (tile - down * (down + 1) // 2) * TILE
-        down *= TILE
+        # A tile is every `edge`-th row and column, so that neighbours read neighbouring numbers.
+        across = tile - down * (down + 1) // 2
         w = cuda.local.array(per_lane, float64)
         pull = cuda.local.array(per_lane, float64)
         z = cuda.local.array(numbers, float64)
@@ -230,9 +230,9 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
             if works:
                 for c in range(group, cells, groups):
                     for a in range(TILE):
-                        y = held[c * width + down + a]
+                        y = held[c * width + down + a * edge]
                         for b in range(TILE):
-                            matrix[a * TILE + b] += y * held[c * width + across + b]
+                            matrix[a * TILE + b] += y * held[c * width + across + b * edge]
             cuda.syncthreads()
             first += cuda.gridDim.x * tile_cells
         row = cuda.blockIdx.x * (width + 1 + width * width)
@@ -249,7 +249,8 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
         if works and group == 0:
             for a in range(TILE):
                 for b in range(TILE):
-                    parts[base + (down + a) * width + across + b] = matrix[a * TILE + b]
+                    r, c = down + a * edge, across + b * edge
+                    parts[base + max(r, c) * width + min(r, c)] = matrix[a * TILE + b]
         if cuda.blockIdx.y > 0:
             return
         for p in range(per_lane):

@@ -9,7 +9,6 @@ cell counts, sums of log(1 + m) are exact up to a budget, and made from drawn ce
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,59 +22,10 @@ from onlinegcp.kernels.cuda.matrices import Place
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import MOST_BLOCKS, WARPS, Plan, batch_for, blocks_for, size_class
 from onlinegcp.kernels.cuda.poisson import PoissonStep, fixed_scale
+from onlinegcp.kernels.cuda.questions import Evaluation, Form
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Form:
-    """The loss v h(m) - x log m of a slice, and how its sums are made.
-
-    Attributes
-    ----------
-    linear, base, slope
-        See `losses.traits.OddsForm`.
-    full
-        Whether every cell is observed; else sums run over the listed cells.
-    sampled
-        Whether sums over every cell are made from drawn cells.
-    largest
-        The largest v there is.
-    key
-        Of the draws.
-    draws
-        Cells drawn per component for sums, and for the rates of every mode.
-    row_draws
-        Per mode: the same, and whether each draw informs its own row only.
-    """
-
-    linear: bool
-    base: float
-    slope: float
-    full: bool
-    sampled: bool
-    largest: float
-    key: int
-    draws: int
-    row_draws: tuple[tuple[int, bool], ...]
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """What a recording depends on."""
-        kind = (self.linear, self.base, self.slope, self.full, self.sampled)
-        return (*kind, self.draws, self.row_draws)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Sum of v h(m) and its slope, sum of x log m, its slope and minus its curvature."""
-
-    value: float
-    push: Array
-    logs: float
-    pull: Array
-    hessian: Array
 
 
 class OddsStep(PoissonStep):
@@ -124,6 +74,7 @@ class OddsStep(PoissonStep):
 
         Responsibilities and exposure of all modes stay on the card, for `learn`.
         """
+        self._begin_sums()
         self._asked["weights"][:] = weights
         self._asked["scale"][0], self._asked["largest"][0] = fixed_scale(cells.total), form.largest
         self._keyed[0] = form.key
@@ -131,6 +82,7 @@ class OddsStep(PoissonStep):
         key = ("odds slopes", at.serial, *self._sizes(cells, seen), form.shape)
         self._tape(key, lambda: self._all_slopes(at, cells, seen, form)).play()
         self.card.wait()
+        self.card.unsettled = False
         width = self.plan.width
         told, found = self._told, self._told["slopes"]
         exposed = told["exposed"].reshape(self.plan.modes, width).sum(axis=0)
@@ -160,6 +112,7 @@ class OddsStep(PoissonStep):
         that are finite if the new matrices are.
         """
         asked = self._asked
+        self._begin_sums()
         asked["weights"][:], asked["lam"][:], asked["lift"][:] = weights, lam, lift
         asked["mass"][:], asked["events"][0] = mass, events
         asked["scale"][0], asked["largest"][0] = fixed_scale(cells.total), form.largest
@@ -171,6 +124,7 @@ class OddsStep(PoissonStep):
             lambda: self._learn_modes(at, to, cells, seen, form, share, sweeps, learned),
         ).play()
         self.card.wait()
+        self.card.unsettled = False
         told, width, modes = self._told, self.plan.width, self.plan.modes
         absorbed = told["absorbed"].reshape(modes, rows.ABSORB_SUMS, width)
         health = absorbed[:, [rows.DRIFT, rows.TOTAL, rows.RATES]].sum(axis=(0, 2))

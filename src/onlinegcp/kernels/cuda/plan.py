@@ -16,7 +16,8 @@ from onlinegcp.kernels.cuda.lanes import LANES, THREADS, TOGETHER
 Array = NDArray[Any]
 
 WARPS = THREADS // LANES
-MOST_BLOCKS = 1024  # that run over cells
+MOST_BLOCKS = 2048  # that run over cells
+MOST_SHARING = 4096  # that share counts out: small ones, so that none is left alone at the end
 MOST_CURVED = 528  # that add up matrices, all of which are added up in the end
 MOST_CHUNKS = 256  # of rows per mode
 SHORTEST_CHUNK = 8

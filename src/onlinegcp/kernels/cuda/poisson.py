@@ -25,6 +25,7 @@ from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import (
     MOST_BLOCKS,
     MOST_CURVED,
+    MOST_SHARING,
     SHARED_NUMBERS,
     WARPS,
     Plan,
@@ -39,7 +40,7 @@ from onlinegcp.kernels.cuda.tape import Tape
 
 Array = NDArray[Any]
 
-ROUNDS = 4  # looks at the cells per recording: the first, and as many Newton steps as streams take
+ROUNDS = 6  # looks at the cells per recording: the first, three Newton steps, two that are refused
 TAPES = 32  # recordings kept
 
 
@@ -84,6 +85,7 @@ class PoissonStep:
     def solve(self, at: Place, cells: SliceCells, asked: Question) -> Answer:
         """Weights of the loaded slice under the factors of `at`, and its slopes."""
         inbox, width = self._inbox, self.plan.width
+        self._begin_sums()
         inbox["start"][:] = asked.start
         inbox["given"][:] = asked.total, asked.tolerance, asked.max_steps
         given = asked.column_sums is not None
@@ -98,6 +100,8 @@ class PoissonStep:
         while not self._controls[STOPPED]:
             self._tape(("more", *how), lambda: self._go_on(at, cells, asked, made)).play()
             self.card.wait()
+        # Responsibilities wait in `fixed` for `learn`.
+        self.card.unsettled = asked.learned
         board, numbers = self._board, self._board["numbers"]
         vectors = board["vectors"].reshape(newton.VECTORS, width)
         slopes = board["slopes"]
@@ -151,8 +155,10 @@ class PoissonStep:
         inbox["lam"][:], inbox["lift"][:], inbox["mass"][:] = lam, lift, mass
         inbox["events"][0] = events
         key = ("learn", at.serial, to.serial, size_class(cells.n), learned, share, sweeps)
+        self.card.unsettled = True
         self._tape(key, lambda: self._learn(at, to, cells, share, sweeps, learned)).play()
         self.card.wait()
+        self.card.unsettled = False
         absorbed = self._board["absorbed"].reshape(modes, rows.ABSORB_SUMS, width)
         return Learned(
             weights=self._board["phi_sums"][:width].copy(),
@@ -162,6 +168,11 @@ class PoissonStep:
         )
 
     # ---- what they consist of
+
+    def _begin_sums(self) -> None:
+        """Before a phase that adds to sums: leave nothing of one that was broken off."""
+        self.card.settle("fixed", "found", "met")
+        self.card.unsettled = True
 
     def _tape(self, key: tuple[Any, ...], launches: Any) -> Tape:
         key = (*key, self.card.version)
@@ -179,7 +190,7 @@ class PoissonStep:
         """Make room on the card, which nothing may do while launches are recorded."""
         width, plan = self.plan.width, self.plan
         row = width + 1 + width * width
-        blocks = max(MOST_CURVED * row, MOST_BLOCKS * (2 * width + 2))
+        blocks = max(MOST_CURVED * row, MOST_SHARING * (2 * width + 2))
         for name, size, dtype in (
             ("parts", max(blocks, plan.n_chunks * rows.ABSORB_SUMS * width), np.float64),
             ("curved", row, np.float64),
@@ -347,7 +358,7 @@ class PoissonStep:
 
     def _share_blocks(self, made: int) -> int:
         per_block = batch_for(made, 4 * LANES) * (SHARERS // LANES)
-        return int(max(1, min(MOST_BLOCKS, -(-made // per_block))))
+        return int(max(1, min(MOST_SHARING, -(-made // per_block))))
 
     def _private(self) -> tuple[int, int]:
         """The shortest mode but the first, if a block has room for it, and its length."""

@@ -72,3 +72,53 @@ class Learned:
     prior: Array
     logs: float
     health: Array
+
+
+@dataclass(frozen=True)
+class Form:
+    """The loss v h(m) - x log m of a slice, and how its sums are made.
+
+    Attributes
+    ----------
+    linear, base, slope
+        See `losses.traits.OddsForm`.
+    full
+        Whether every cell is observed; else sums run over the listed cells.
+    sampled
+        Whether sums over every cell are made from drawn cells.
+    largest
+        The largest v there is.
+    key
+        Of the draws.
+    draws
+        Cells drawn per component for sums, and for the rates of every mode.
+    row_draws
+        Per mode: the same, and whether each draw informs its own row only.
+    """
+
+    linear: bool
+    base: float
+    slope: float
+    full: bool
+    sampled: bool
+    largest: float
+    key: int
+    draws: int
+    row_draws: tuple[tuple[int, bool], ...]
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What a recording depends on."""
+        kind = (self.linear, self.base, self.slope, self.full, self.sampled)
+        return (*kind, self.draws, self.row_draws)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Sum of v h(m) and its slope, sum of x log m, its slope and minus its curvature."""
+
+    value: float
+    push: Array
+    logs: float
+    pull: Array
+    hessian: Array

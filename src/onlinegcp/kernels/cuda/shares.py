@@ -7,7 +7,7 @@ by each warp in shared memory; other modes go to one of several copies, so that 
 one place. `rows.settle` makes numbers of them again.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
+# mypy: ignore-errors
 
 from __future__ import annotations
 
@@ -142,6 +142,7 @@ def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
                     whole = 1.0 / m
                     for u in range(TOGETHER):
                         x = from_lane(mine, c + u)
+                        scaled = x * unit
                         share = from_lane(whole, u * GROUP)
                         if lane == c + u:
                             kept = share
@@ -153,7 +154,7 @@ def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
                                 total += t
                                 slope[p] -= x * t
                                 bend[p] += x * t * t
-                            z[u * per_lane + p] = x * y
+                            z[u * per_lane + p] = scaled * y
                         part[u] = total
                     if learned:
                         total = lane_sums(part[0], part[1], part[2], part[3], lane)
@@ -165,7 +166,7 @@ def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
                                 for p in range(per_lane):
                                     if current >= 0 and lane + LANES * p < width:
                                         to = targets[0] + current * width + LANES * p
-                                        whole_run = int64(run[p] * unit + 0.5)
+                                        whole_run = int64(run[p] + 0.5)
                                         cuda.atomic.add(fixed, U(to), whole_run)
                                     run[p] = 0.0
                                 current = local[u * modes]
@@ -183,7 +184,7 @@ def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
                                 to = targets[k] + local[u * modes + k] * width
                                 for p in range(per_lane):
                                     if lane + LANES * p < width:
-                                        whole_part = int64(z[u * per_lane + p] * unit + 0.5)
+                                        whole_part = int64(z[u * per_lane + p] + 0.5)
                                         cuda.atomic.add(fixed, U(to + LANES * p), whole_part)
                 if learned:
                     logs -= mine * math.log(kept)
@@ -193,7 +194,7 @@ def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
                     r = lane + LANES * p
                     if r < width:
                         to = targets[0] + current * width + LANES * p
-                        cuda.atomic.add(fixed, U(to), int64(run[p] * unit + 0.5))
+                        cuda.atomic.add(fixed, U(to), int64(run[p] + 0.5))
                     run[p] = 0.0
             span += cuda.gridDim.x * here * stretch
         if private >= 0:
@@ -204,7 +205,7 @@ def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
                 total = 0.0
                 for other in range(here):
                     total += held[other * size + e]
-                cuda.atomic.add(fixed, U(base + e), int64(total * unit + 0.5))
+                cuda.atomic.add(fixed, U(base + e), int64(total + 0.5))
             cuda.syncthreads()
         if learned:
             logs = lane_sum(logs)

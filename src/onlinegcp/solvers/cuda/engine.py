@@ -15,10 +15,11 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto.cells import cells_of
 from onlinegcp.solvers.auto.conjugate import Conjugate
-from onlinegcp.solvers.auto.model import Model
+from onlinegcp.solvers.auto.model import Model, Past
+from onlinegcp.solvers.auto.quadratic import Square
 from onlinegcp.solvers.auto.state import AutoState
 
-LAYOUTS = 4  # of models whose benches are kept: modes may grow with every slice
+LAYOUTS = 2  # of models whose benches are kept: modes may grow with every slice
 # Nonzeros times components from which a card gains anything (benchmarks/gpu.py).
 WORTH_IT = 100_000
 STAYS = 20_000  # the same for a model that is on the card already
@@ -77,18 +78,20 @@ class Engine:
         from onlinegcp.solvers.cuda.odds import is_sampled
         from onlinegcp.solvers.cuda.residence import CardModel
 
+        if model.factors.width > 32 * MOST_PER_LANE:
+            return False
+        if self.picky:
+            least = STAYS if isinstance(model, CardModel) else WORTH_IT
+            if x.n_listed * model.factors.rank < least:
+                return False
+        if isinstance(model.past, Square):
+            return loss.traits.quadratic and x.n_observed == x.size and not model.bounded
         form = loss.traits.odds_form
         if form is None or not isinstance(model.past, Conjugate):
             return False
         drawn = x.n_observed == x.size and is_sampled(form, x.shape, model.factors.width)
-        if drawn and form.slope:
-            return False  # drawn zeros with weights of their own
-        if model.factors.width > 32 * MOST_PER_LANE:
-            return False
-        if not self.picky:
-            return True
-        least = STAYS if isinstance(model, CardModel) else WORTH_IT
-        return x.n_listed * model.factors.rank >= least
+        # Drawn zeros with weights of their own are the CPU's.
+        return not (drawn and form.slope)
 
 
 _benches: dict[Any, Bench] = {}
@@ -112,6 +115,7 @@ class Bench:
         from onlinegcp.kernels.cuda.odds import OddsStep
         from onlinegcp.kernels.cuda.plan import Plan
         from onlinegcp.kernels.cuda.poisson import PoissonStep
+        from onlinegcp.kernels.cuda.squares import SquareStep
 
         factors = model.factors
         self.card = on
@@ -121,25 +125,31 @@ class Bench:
             self.shelf = Shelf(on, ("factors", "rate", "sensitivity"), size)
             self.poisson = PoissonStep(on, self.plan)
             self.odds = OddsStep(on, self.plan)
+            self.square_shelf = Shelf(on, ("factors", "sensitivity"), size)
+            self.squares = SquareStep(on, self.plan)
 
     def adopt(self, model: Model) -> Model:
         """The same model on the card."""
         from onlinegcp.solvers.cuda.conjugate import CardConjugate
         from onlinegcp.solvers.cuda.residence import SHORT, CardBlocks, CardModel
+        from onlinegcp.solvers.cuda.square import CardSquare
 
-        past = model.past
-        if not isinstance(past, Conjugate):
+        past, factors = model.past, model.factors
+        moved: Past
+        if isinstance(past, Square):
+            there = self._push(
+                self.square_shelf, factors=factors.data, sensitivity=past.sensitivity
+            )
+            moved = CardSquare(self, there, past.products.copy(), past.variance, np.zeros(1))
+        elif isinstance(past, Conjugate):
+            there = self._push(
+                self.shelf, factors=factors.data, rate=past.rate, sensitivity=past.sensitivity
+            )
+            moved = CardConjugate(self, there, past.mass.copy(), np.zeros(1))
+        else:
             raise BackendError(f"The card has no steps for a past of kind {past.name!r}.")
-        with self.card.turn:
-            there = self.shelf.take()
-            there.push("factors", model.factors.data)
-            there.push("rate", past.rate)
-            there.push("sensitivity", past.sensitivity)
-            self.card.wait()
-        factors = model.factors
         magnitudes = np.prod([np.abs(a).sum(axis=0) for a in factors.views()], axis=0)
         blocks = CardBlocks(there, factors.offsets, factors.rank, factors.width, magnitudes)
-        moved = CardConjugate(self, there, past.mass.copy(), np.zeros(1))
         own = {name: getattr(model, name).copy() for name in SHORT}
         return CardModel(
             blocks,
@@ -151,6 +161,20 @@ class Bench:
             volume=model.volume,
             n_slices=model.n_slices,
         )
+
+    def _push(self, shelf: Any, **matrices: Any) -> Any:
+        with self.card.turn:
+            there = shelf.take()
+            for name, matrix in matrices.items():
+                there.push(name, matrix)
+            self.card.wait()
+        return there
+
+    def load_square(self, x: Slice) -> tuple[Any, bool]:
+        """The cells of a complete slice, and whether they are all of them, in C order."""
+        if x.array is None:
+            return self.load(x), False
+        return _newest(self.card).load_array(x), True
 
     def load(self, x: Slice) -> Any:
         """The cells of a slice that are not zero, on the card; the newest slice is kept there."""
@@ -175,6 +199,8 @@ class _Newest:
         self._cells, self._seen = SliceCells(on, "slice"), SliceCells(on, "seen")
         self._whose: weakref.ref[Slice] | None = None
         self._whose_seen: weakref.ref[Slice] | None = None
+        self._array = SliceCells(on, "array")
+        self._whose_array: weakref.ref[Slice] | None = None
 
     def load(self, x: Slice) -> Any:
         if self._whose is None or self._whose() is not x:
@@ -193,3 +219,11 @@ class _Newest:
                 self._seen.load(x.index[:0], x.value[:0], 0.0)
             self._whose_seen = weakref.ref(x)
         return self._seen
+
+    def load_array(self, x: Slice) -> Any:
+        if self._whose_array is None or self._whose_array() is not x:
+            self._whose_array = None
+            nothing = np.empty((0, 1), dtype=np.int32)
+            self._array.load(nothing, x.value, 0.0)
+            self._whose_array = weakref.ref(x)
+        return self._array

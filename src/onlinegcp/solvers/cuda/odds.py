@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.cuda.odds import Evaluation, Form
-from onlinegcp.kernels.cuda.questions import Question
+from onlinegcp.kernels.cuda.questions import Evaluation, Form, Question
 from onlinegcp.kernels.random import COMPONENT_ZEROS, stream_key
 from onlinegcp.losses import OddsForm
 from onlinegcp.solvers.auto import newton, odds_sums
@@ -77,13 +76,10 @@ class CardOdds:
         found = self.evaluation(weights)
         return found.value, found.push.copy()
 
-    def listed(self, weights: Array, pull: Array, hessian: Array | None = None) -> float:
-        """Sum of x log m; sets its slope and, where asked, minus its curvature."""
+    def listed(self, weights: Array, *, curved: bool = False) -> tuple[float, Array, Array]:
+        """Sum of x log m, its slope, and minus its curvature, which the card makes in any case."""
         found = self.evaluation(weights)
-        pull[:] = found.pull
-        if hessian is not None:
-            hessian[:] = found.hessian
-        return found.logs
+        return found.logs, found.pull.copy(), found.hessian.copy()
 
     def loss(self, weights: Array) -> float:
         """Loss of the slice."""

@@ -7,7 +7,7 @@ on the card shares its matrices instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,9 @@ class CardBlocks(Blocks):
         magnitudes: Array,
     ) -> None:
         # `magnitudes`: what each component of weight one adds up to over all cells (R,).
-        parts = {"matrices": matrices, "offsets": offsets, "rank": rank, "_width": width}
-        for name, value in (parts | {"magnitudes": magnitudes}).items():
-            object.__setattr__(self, name, value)
+        vars(self).update(
+            matrices=matrices, offsets=offsets, rank=rank, _width=width, magnitudes=magnitudes
+        )
 
     @property
     def data(self) -> Array:
@@ -48,6 +48,14 @@ class CardBlocks(Blocks):
     def width(self) -> int:
         """Columns with padding."""
         return int(vars(self)["_width"])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows of every factor."""
+        known = vars(self).get("_shape")
+        if known is None:
+            known = vars(self)["_shape"] = super().shape
+        return known
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -80,13 +88,17 @@ class CardModel(Model):
     def handed_on(self) -> CardModel:
         """The model for the next step, which puts new matrices in the place of these."""
         past: Any = self.past
-        return replace(
-            self,
-            memory=self.memory.copy(),
-            past=past.handed_on(),
-            mean_weights=self.mean_weights.copy(),
-            usage=self.usage.copy(),
-            last_weights=self.last_weights.copy(),
+        return CardModel(
+            self.factors,
+            self.memory.copy(),
+            past.handed_on(),
+            self.mean_weights.copy(),
+            self.usage.copy(),
+            self.last_weights,
+            self.bounded,
+            self.unit,
+            self.volume,
+            self.n_slices,
         )
 
     def __reduce__(self) -> Any:
