@@ -40,6 +40,9 @@ NAMES = [
     "least_squares",
     "methods",
     "forecast",
+    "pages",
+    "cores",
+    "gpu",
 ]
 
 

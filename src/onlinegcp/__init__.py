@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onlinegcp.errors import BackendError as BackendError
+    from onlinegcp.errors import CancellingWarning as CancellingWarning
     from onlinegcp.errors import DataError as DataError
     from onlinegcp.errors import DivergenceWarning as DivergenceWarning
     from onlinegcp.errors import MissingFileError as MissingFileError
     from onlinegcp.errors import OnlineGCPError as OnlineGCPError
     from onlinegcp.errors import RankWarning as RankWarning
+    from onlinegcp.errors import ScaleWarning as ScaleWarning
     from onlinegcp.errors import StateError as StateError
     from onlinegcp.events import from_events as from_events
     from onlinegcp.events.modes import bins as bins
@@ -75,6 +77,8 @@ _HOMES = {
     "DataError": "errors",
     "DivergenceWarning": "errors",
     "RankWarning": "errors",
+    "ScaleWarning": "errors",
+    "CancellingWarning": "errors",
     "MissingFileError": "errors",
     "OnlineGCPError": "errors",
     "StateError": "errors",
@@ -136,6 +140,7 @@ __all__ = [
     "VBI",
     "BackendError",
     "CPStream",
+    "CancellingWarning",
     "DataError",
     "DivergenceWarning",
     "Ensign",
@@ -152,6 +157,7 @@ __all__ = [
     "OnlineSGD",
     "RankWarning",
     "SamBaTen",
+    "ScaleWarning",
     "SeekAndDestroy",
     "Slice",
     "StateError",

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 
 from cli_tools import MODEL, PROGRAM, TABLE, event_lines
-from onlinegcp import runlog
 from onlinegcp.cli import Exit, call
 from onlinegcp.cli.terminal import say, say_table
 from onlinegcp.storage.printable import printable, short
@@ -176,7 +175,7 @@ def test_memory_that_is_not_there_is_no_bug(monkeypatch, capsys):
     def greedy(*_, **__):
         raise MemoryError("Unable to allocate 8 TiB")
 
-    monkeypatch.setattr(runlog, "read_run", greedy)
+    monkeypatch.setattr("onlinegcp.report.digest.read_digest", greedy)
     assert call(["components", os.devnull]) is Exit.BAD_INPUT
     assert "more memory than there is" in " ".join(capsys.readouterr().err.split())
 

@@ -18,7 +18,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 LOWEST_LOG = -690.0  # exp of it, 1e-300, is the smallest p-value reported
 WINDOW = 365  # values remembered
-LARGEST_KEPT = 15.0  # of a statistic: in the first slices, when seasons are unknown, all is odd
+MATURE = 60  # values that show whether a statistic behaves as a largest of normal values
 PRIOR = 20.0  # values that theory counts for
 TRIMMED = 0.01  # share of the past that may be too odd to count
 FENCE = 8.0  # distances from the median to the 75 % point: one in a thousand is beyond
@@ -121,6 +121,20 @@ def after_one_more(tail: FloatArray, log_p: float) -> FloatArray:
         return tail
     keep = 1.0 - 1.0 / RARE_MEMORY
     return np.asarray(keep * tail + [1.0, min(RARE - log_p, FARTHEST)])
+
+
+def log_tail_of_largest(past: Marks, value: float, n: int) -> float:
+    """`log_tail` of a statistic that is the largest of n standard normal values, if all is right.
+
+    A past that is long enough is looked at on the scale on which such a largest value is
+    exponential: its tail then falls as fast as a normal one. In the first slices, when seasons are
+    unknown, anything is odd by that measure, and the tail is taken to be straight.
+    """
+    count, low, high = past
+    if count < MATURE:
+        return log_tail(past, value, largest_of(n))
+    scaled = (surprise_of_largest(z, n) for z in (low, high, value))
+    return log_tail((count, next(scaled), next(scaled)), next(scaled))
 
 
 def surprise_of_largest(z: float, n: int) -> float:

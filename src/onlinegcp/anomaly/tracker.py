@@ -33,23 +33,23 @@ from onlinegcp.anomaly.season import (
 )
 from onlinegcp.anomaly.shares import Judged, RowShares, highest_criticism
 from onlinegcp.anomaly.tails import (
-    EXPONENTIAL,
-    LARGEST_KEPT,
     NO_TAIL,
     WINDOW,
     Marks,
     after_one_more,
     largest_of,
     log_tail,
+    log_tail_of_largest,
     marks,
     settled,
     smallest_of,
-    surprise_of_largest,
 )
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
+# A statistic is the largest of so many normal values, or only its 75 and 95 % points are known.
+Theory: TypeAlias = int | tuple[float, float]
 
 LEAST, LONGEST_START = 10, 60  # slices before anything is flagged, at least and at most
 WATCHED = 16  # heaviest rows of each mode in which a period is looked for
@@ -200,10 +200,7 @@ class AnomalyTracker:
         pairs = [part.judge(x, self.unit, special=special, total=usual) for part in self.pairs]
         found = self._statistics(whole, rows, newcomers, pairs) if observed else {}
         self._work_out_marks()
-        plain = {
-            name: log_tail(self._marks(name), value, theory)
-            for name, (value, theory) in found.items()
-        }
+        plain = {name: self._plain(name, value, theory) for name, (value, theory) in found.items()}
         families = {name: self._settled(name, log_p) for name, log_p in plain.items()}
         statistics = {name: value for name, (value, _) in found.items()}
         log_p, family = 0.0, ""
@@ -232,10 +229,8 @@ class AnomalyTracker:
         n
             Rows in the family.
         """
-        theory = largest_of(n)
-        if family.startswith(("up", "down")):
-            value, theory = surprise_of_largest(value, n), EXPONENTIAL
-        return self._settled(family, log_tail(self._marks(family), value, theory))
+        of_rows = family.startswith(("up", "down"))
+        return self._settled(family, self._plain(family, value, n if of_rows else largest_of(n)))
 
     def learn(self, verdict: Verdict, *, flagged: bool = False) -> None:
         """Remember a judged slice."""
@@ -261,8 +256,7 @@ class AnomalyTracker:
         if verdict.statistics:
             self.n_scored += 1
         for name, value in verdict.statistics.items():
-            before = self.past.get(name, np.zeros(0))
-            self.past[name] = np.append(before, min(value, LARGEST_KEPT))[-WINDOW:]
+            self.past[name] = np.append(self.past.get(name, np.zeros(0)), value)[-WINDOW:]
         for name, log_p in verdict.plain.items():
             self.tails[name] = after_one_more(self.tails.get(name, NO_TAIL), log_p)
         self._known_marks.clear()
@@ -357,6 +351,13 @@ class AnomalyTracker:
         """What the past of a statistic says."""
         return self._known_marks.get(name, (0, 0.0, 0.0))
 
+    def _plain(self, name: str, value: float, theory: Theory) -> float:
+        """How rare a value of a statistic is by the quantiles of its past."""
+        past = self._marks(name)
+        if isinstance(theory, int):
+            return log_tail_of_largest(past, value, theory)
+        return log_tail(past, value, theory)
+
     def _settled(self, name: str, log_p: float) -> float:
         """A log-probability as its own past has borne it out."""
         return settled(self.tails.get(name, NO_TAIL), log_p)
@@ -422,13 +423,13 @@ class AnomalyTracker:
         rows: list[Judged],
         newcomers: Judged,
         pairs: list[tuple[IntArray, Judged]],
-    ) -> dict[str, tuple[float, tuple[float, float]]]:
-        """Each kind of oddity, with the quantiles it would have if all were right."""
-        found: dict[str, tuple[float, tuple[float, float]]] = {}
+    ) -> dict[str, tuple[float, Theory]]:
+        """Each kind of oddity, with what it would be like if all were right."""
+        found: dict[str, tuple[float, Theory]] = {}
         if math.isfinite(whole.deviation[0]):
-            found["volume"] = surprise_of_largest(abs(float(whole.surprise[0])), 2), EXPONENTIAL
+            found["volume"] = abs(float(whole.surprise[0])), 2
         if math.isfinite(whole.deviation[1]) and not math.isnan(whole.observed[1]):
-            found["misfit"] = surprise_of_largest(float(whole.surprise[1]), 1), EXPONENTIAL
+            found["misfit"] = max(float(whole.surprise[1]), 0.0), 1
         many = []
         for k, seen in enumerate(rows):
             if not seen.ready or not len(seen.surprise):
@@ -436,9 +437,8 @@ class AnomalyTracker:
             new = float(newcomers.surprise[k]) if newcomers.ready else 0.0
             heavy = seen.forecast > 0.1 if self.counted else np.isfinite(seen.deviation)
             n = int(heavy.sum())
-            up = surprise_of_largest(max(float(seen.surprise.max()), new), n + 1)
-            down = surprise_of_largest(float(-seen.surprise.min()), n)
-            found |= {f"up {k}": (up, EXPONENTIAL), f"down {k}": (down, EXPONENTIAL)}
+            found[f"up {k}"] = max(float(seen.surprise.max()), new, 0.0), n + 1
+            found[f"down {k}"] = max(float(-seen.surprise.min()), 0.0), n
             many.append(seen.surprise[seen.forecast > 0.5 if self.counted else heavy])
         everything = np.concatenate(many) if many else np.zeros(0)
         if len(everything) >= 4:

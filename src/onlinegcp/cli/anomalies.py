@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from onlinegcp.cli import Exit
@@ -48,7 +50,8 @@ def anomalies(
     from onlinegcp.cli.terminal import say, say_json, say_table
     from onlinegcp.drawing.text import interval_of
     from onlinegcp.many.files import is_many
-    from onlinegcp.runlog import anomaly_of, read_run
+    from onlinegcp.runlog import StoredSteps, anomaly_of, read_run_json
+    from onlinegcp.runlog.told import score
 
     if is_many(run):
         from onlinegcp.cli.many import list_oddest
@@ -63,35 +66,35 @@ def anomalies(
             fail_on_alarm=fail_on_alarm,
             as_json=json,
         )
-    view = read_run(run)
-    interval = interval_of((view.info.get("events") or {}).get("every"))
-    steps = [
-        step
-        for step in view.steps
-        if (since is None or str(step["time"]) >= since)
-        and (until is None or str(step["time"]) < until)
-    ]
-    scored = [step for step in steps if step.get("anomaly")]
-    flagged = [step for step in scored if anomaly_of(step)["flagged"]]
-    chosen = oddest(scored if all else flagged, top)
+    interval = interval_of((read_run_json(run).get("events") or {}).get("every"))
+    scored = flagged = 0
+
+    def candidates() -> Iterator[Step]:
+        nonlocal scored, flagged
+        for step in StoredSteps(run):
+            late = since is None or str(step["time"]) >= since
+            early = until is None or str(step["time"]) < until
+            if not (late and early and step.get("anomaly")):
+                continue
+            scored += 1
+            odd = bool(anomaly_of(step)["flagged"])
+            flagged += odd
+            if odd or all:
+                yield step
+
+    # One line is held at a time, and those that are told: there may be a million.
+    chosen = heapq.nlargest(top, candidates(), key=lambda step: (score(step), -step["number"]))
     if by_time:
         chosen.sort(key=lambda step: step["number"])
     if json:
         say_json([row_of(step) for step in chosen])
     else:
-        verb = "was" if len(flagged) == 1 else "were"
-        say(f"{len(flagged)} of {len(scored)} scored slices {verb} flagged.")
+        verb = "was" if flagged == 1 else "were"
+        say(f"{flagged:,} of {scored:,} scored slices {verb} flagged.")
         if chosen:
             headings = ["slice", "time", "p", "severity", "what happened"]
             say_table(headings, [texts_of(step, interval) for step in chosen], right="r r")
     return Exit.ALARM if flagged and fail_on_alarm else Exit.DONE
-
-
-def oddest(steps: list[Step], top: int) -> list[Step]:
-    """Slices with the largest scores first."""
-    from onlinegcp.runlog.told import score
-
-    return sorted(steps, key=lambda step: -score(step))[:top]
 
 
 def row_of(step: Step) -> dict[str, Any]:

@@ -93,7 +93,15 @@ def fit(
     """
     from onlinegcp.cli.ahead import compiling_ahead
     from onlinegcp.cli.learning import learn
-    from onlinegcp.cli.planned import as_json, by_words, extra_words, plan_of, tell, with_plan
+    from onlinegcp.cli.planned import (
+        as_json,
+        by_words,
+        extra_words,
+        plan_of,
+        tell,
+        with_bound,
+        with_plan,
+    )
     from onlinegcp.cli.terminal import note, say, say_json
     from onlinegcp.errors import DataError
     from onlinegcp.events import from_events
@@ -105,7 +113,9 @@ def fit(
     table, model, words = *with_plan(made, table, model), sys.argv[1:]
     if made is not None:
         output = made.output
-        command = made.command(sources, [*by_words(by), *extra_words(table, model)])
+        given = {"level": level, "season": season, "holidays": holidays, "unit": unit}
+        extra = extra_words(table, model, {**given, "hold_flagged": hold_flagged})
+        command = made.command(sources, [*by_words(by), *extra])
         words = shlex.split(command)[1:]
         if plan and json:
             say_json(as_json(made, command))
@@ -117,6 +127,11 @@ def fit(
         if made is None:
             say("All is said: there is nothing to plan.")
         return Exit.DONE
+    if made is None:
+        bounded = with_bound(sources, table, model)
+        if bounded is not model and not (json or quiet):
+            note("No value is negative, so the model is not, either (--set lower=none lets it).")
+        model = bounded
     assert output is not None  # a plan names it
     settings = table.settings()
     chosen = model.build(table.agg, table.value, threads=by is None)

@@ -38,20 +38,22 @@ def forecast(
     from onlinegcp.cli.components import check_learned
     from onlinegcp.cli.terminal import say, say_json, say_table
     from onlinegcp.drawing.profiles import matrix
-    from onlinegcp.drawing.text import number, say_interval, say_time, shown_modes
+    from onlinegcp.drawing.text import number, say_time, shown_modes
     from onlinegcp.forecasting import forecast as carry_on
-    from onlinegcp.report.digest import loss_of
-    from onlinegcp.runlog import read_run
+    from onlinegcp.report.digest import loss_of, read_digest
 
-    view = read_run(run)
+    digest = read_digest(run)
+    view, steps = digest.view, list(digest.newest)  # as many as a forecast looks at
     check_learned(view)
+    if steps[-1].get("partial"):  # half a day says little; it is forecast
+        steps.pop()
     sums = np.prod([np.abs(factor).sum(axis=0) for factor in view.factors], axis=0)
     found = carry_on(
-        matrix(view.steps, "weights", view.rank) * sums,
+        matrix(steps, "weights", view.rank) * sums,
         view.factors,
         loss_of(view),
         ahead,
-        times=view.times,
+        times=[step.get("time") for step in steps],
         labels=view.labels,
         period=season,
         level=level,
@@ -59,7 +61,7 @@ def forecast(
     if json:
         say_json(found.to_json(top))
         return
-    interval = say_interval(view.times[-50:])
+    interval = digest.interval
     say_table(
         ["time", "total", f"{level:.0%} interval"],
         [

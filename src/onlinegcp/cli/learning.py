@@ -10,7 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 from onlinegcp.cli import STANDARD_INPUT, Exit
-from onlinegcp.cli.terminal import Bar, count, duration, note, say, say_json
+from onlinegcp.cli.terminal import Bar, duration, note, say, say_json
 from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
@@ -87,6 +87,11 @@ def learn(
         say_json(outcome)
     elif not quiet:
         _tell(run, outcome)
+        if last and last[0].step is not None and last[0].step.get("partial"):
+            note(
+                f"The data end within the bin of {last[0].time}: it was learned and not scored. "
+                "--keep-open leaves such a bin open for the next update."
+            )
     if interrupt.happened:
         note(_how_to_go_on(run, sources))
         return Exit.INTERRUPTED
@@ -143,7 +148,7 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
     noun = "slice" if n_slices == 1 else "slices"
     say(
         f"Learned [b]{n_slices:,}[/b] {noun} up to {outcome['last']}, "
-        f"{count(outcome['events'])} events, in {duration(seconds)} "
+        f"{outcome['events']:,.0f} {_noun(run)}, in {duration(seconds)} "
         f"({n_slices / max(seconds, 1e-9):.1f} slices/s)."
     )
     if outcome["warming_up"]:
@@ -158,6 +163,12 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
         say(f"[b]{len(outcome['flagged'])}[/b] were flagged, the latest: {shown}.")
     name = escape(shlex.quote(str(run.path)))
     say(f"[dim]Next: onlinegcp report {name} | components {name} | anomalies {name}[/dim]")
+
+
+def _noun(run: Run) -> str:
+    """What rows are: events, or what the user calls them where each of them counts one."""
+    events = run.info.get("events") or {}
+    return "events" if events.get("value") else str(run.info.get("unit") or "events")
 
 
 def _how_to_go_on(run: Run, sources: Sequence[str]) -> str:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onlinegcp.cli import STANDARD_INPUT
-from onlinegcp.cli.options import ModelOptions, TableOptions, parse_setting, source_of
-from onlinegcp.errors import DataError
+from onlinegcp.cli.options import (
+    ModelOptions,
+    TableOptions,
+    parse_setting,
+    source_of,
+    suitable_loss,
+)
+from onlinegcp.errors import DataError, OnlineGCPError
 
 if TYPE_CHECKING:
     from onlinegcp.planning import Plan
@@ -105,8 +111,47 @@ def by_words(by: str | None) -> list[str]:
     return [] if by is None else ["--by", by]
 
 
-def extra_words(table: TableOptions, model: ModelOptions) -> list[str]:
-    """Options a plan does not speak of, as they were given."""
+def with_bound(sources: Sequence[str], table: TableOptions, model: ModelOptions) -> ModelOptions:
+    """The options with a bound at 0 where the loss has none and no value is negative.
+
+    For options that left nothing to plan; a source that cannot be looked at is left alone.
+    """
+    import polars
+
+    from onlinegcp.events.remote import scheme_of
+    from onlinegcp.planning.losses import natural_bound
+    from onlinegcp.planning.sample import read_sample
+
+    settings = dict(map(parse_setting, model.set))
+    loss = model.loss or suitable_loss(table.agg, table.value)
+    open_to_it = model.method == "online_gcp" and not {"lower", "solver"} & set(settings)
+    readable = STANDARD_INPUT not in sources and not any(map(scheme_of, sources))
+    # Asked of any positive number first: most losses have a bound, and need no look at the data.
+    if not (open_to_it and readable) or natural_bound(loss, [1.0]) is None:
+        return model
+    columns = [] if table.value is None else table.value.split(",")
+    try:
+        frame = read_sample(source_of(sources), format=table.format).frame
+        values: list[Any] = [frame[name].cast(polars.Float64).min() for name in columns] or [1.0]
+    except (OnlineGCPError, OSError, polars.exceptions.PolarsError):
+        return model  # whoever reads the table says what is wrong with it
+    if natural_bound(loss, [value for value in values if value is not None]) is None:
+        return model
+    return dataclasses.replace(model, set=[*model.set, "lower=0"])
+
+
+def extra_words(
+    table: TableOptions, model: ModelOptions, of_the_run: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Options a plan does not speak of, as they were given.
+
+    Parameters
+    ----------
+    table, model
+        The options.
+    of_the_run
+        Those of `fit` alone, by name.
+    """
     words: list[str] = []
     plain = ("vocabulary", "empty", "timezone", "time_unit", "time_format", "max_gap")
     for name in (*plain, "since", "until", "format"):
@@ -122,6 +167,11 @@ def extra_words(table: TableOptions, model: ModelOptions) -> list[str]:
     for word in model.set:
         if not word.startswith("lower="):
             words += ["--set", word]
+    for name, value in (of_the_run or {}).items():
+        if value is True:
+            words.append(f"--{name.replace('_', '-')}")
+        elif value not in (None, False) and (name, value) != ("level", 0.01):
+            words += [f"--{name.replace('_', '-')}", str(value)]
     return words
 
 

@@ -22,6 +22,7 @@ def update(
     webhook: str | None = None,
     keep_open: Flag = False,
     jobs: Whole | None = None,
+    cluster: str | None = None,
     abandon: Flag = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -61,7 +62,9 @@ def update(
     keep_open
         The last bin is not complete: keep its rows for the next update. Always so with -.
     jobs
-        Processes that learn many streams (fit --by); by default as many as there are cores.
+        Threads, or processes that learn many streams (fit --by); by default as many as pay.
+    cluster
+        A Dask cluster that shares the work on large slices: tcp://host:8786, or local:4.
     abandon
         Leave a source that many streams did not read to its end as it is, and go on to the next.
     json
@@ -102,6 +105,11 @@ def update(
                 quiet=quiet,
             )
     with Run.open(run) as opened:
+        known = opened.model.get_params(deep=False)
+        chosen = {"n_jobs": jobs, "cluster": cluster}
+        opened.model.set_params(
+            **{name: value for name, value in chosen.items() if value is not None and name in known}
+        )
         source = source_of(sources, query or last_query(opened, sources))
         stream = opened.stream(source, **of_the_source)
         return learn(

@@ -15,6 +15,7 @@ from onlinegcp.report.steady import SteadyNames
 from onlinegcp.report.thinning import point
 from onlinegcp.runlog import (
     CHECKPOINT,
+    STEPS,
     Position,
     Step,
     is_locked,
@@ -51,8 +52,17 @@ class Follower:
         self._stamp: tuple[int, ...] = ()
         self._status: dict[str, Any] = {}
         self._model_due = 0.0
+        self._length = self._read = 0  # bytes there are, lines read of them
+        self._per_line = 0.0  # bytes, about
         self._sent = 0  # rows since the pages were given all of them
         self._payload: dict[str, Any] | None = None  # of the run as it is, once it was built
+
+    @property
+    def share_read(self) -> float:
+        """About how much of the run has been read so far, 0 to 1."""
+        if self._digest is not None:
+            return 1.0
+        return min(0.99, self._read * self._per_line / max(self._length, 1))
 
     def look(self) -> list[Event]:
         """The events since the last look; the first look gives a snapshot of everything."""
@@ -109,7 +119,17 @@ class Follower:
     def _snapshot(self) -> dict[str, Any]:
         self._stamp = self._checkpoint()
         digest = Digest(read_head(self._path))
-        found = tail(self._path, each=digest.add, keep=False)
+        with contextlib.suppress(OSError), (self._path / STEPS).open("rb") as file:
+            start = file.read(1 << 16)
+            self._per_line = len(start) / max(start.count(b"\n"), 1)
+            self._length = os.fstat(file.fileno()).st_size
+        self._read = 0
+
+        def take(step: Step) -> None:
+            digest.add(step)
+            self._read += 1
+
+        found = tail(self._path, each=take, keep=False)
         digest.settle()
         self._names, self._sent = SteadyNames(), 0
         self._digest, self._position, self._payload = digest, found.position, None

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
+
 from onlinegcp.events import from_events
 from onlinegcp.events.modes import parse_mode
-from onlinegcp.planning.losses import Measured, choose_loss
+from onlinegcp.planning.losses import Measured, choose_loss, natural_bound
 from onlinegcp.planning.sample import Sample, read_sample
 from onlinegcp.planning.what import Modes, Values, choose_modes, choose_values, label_columns
 from onlinegcp.planning.when import Bins, When, choose_bins, choose_time
@@ -133,11 +135,12 @@ def make_plan(
     }
     slices, shape = _first_slices(source, format, sample, bins, {**extra, **events})
     rank = int(asked.get("rank") or _rank_for(shape, bins.n_slices))
-    measured = (
-        Measured(str(asked["loss"]), "as you said", asked.get("lower"))
-        if "loss" in asked
-        else choose_loss(values.agg, slices, min(rank, _TRIAL_RANK))
-    )
+    if "loss" in asked:
+        cells = np.concatenate([x.value for x in slices]) if slices else np.empty(0)
+        lower = asked.get("lower", natural_bound(str(asked["loss"]), cells))
+        measured = Measured(str(asked["loss"]), "as you said", lower)
+    else:
+        measured = choose_loss(values.agg, slices, min(rank, _TRIAL_RANK))
     warm = int(asked.get("init_slices") or min(10, max(2, bins.n_slices // 5)))
     model = {"rank": rank, "loss": measured.loss, "init_slices": warm, "lower": measured.lower}
     output = str(asked.get("output") or free_name(sample.stem))

@@ -105,7 +105,7 @@ def _grown(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
         way = "up" if gap > 0 else "down"
         text = (
             f"{pattern.headline}: {way} {size if ratio <= 3 else f'to {size}'} in the last {width} "
-            f"{noun}, from {number(was[r], 3)} to {number(is_now[r], 3)} a slice."
+            f"{noun}, from {number(was[r], 3)} to {number(is_now[r], 3)} {_each(digest)}."
         )
         found.append(Change(way, text, r))
     return found
@@ -130,11 +130,16 @@ def _over_all(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
             continue
         way = "up" if gap > 0 else "down"
         text = (
-            f"{pattern.headline}: {way} from {number(was[r], 3)} to {number(is_now[r], 3)} a slice "
-            "from the first fifth of the run to the last."
+            f"{pattern.headline}: {way} from {number(was[r], 3)} to {number(is_now[r], 3)} "
+            f"{_each(digest)} from the first fifth of the run to the last."
         )
         found.append(Change(way, text, r))
     return found
+
+
+def _each(digest: Digest) -> str:
+    noun = _WINDOWS.get(digest.interval, (0, 0, "slices"))[2].removesuffix("s")
+    return f"an {noun}" if noun == "hour" else f"a {noun}"
 
 
 def _regimes(digest: Digest, top: int) -> list[Change]:

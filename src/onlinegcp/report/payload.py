@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -133,7 +134,8 @@ def build_model(run: RunView | Digest, names: SteadyNames | None = None) -> Json
         found = names.keep(found, digest.view.factors)
     found = called(found, read_names(digest.view.path))
     calendar, fit, changed = digest.calendar, judge(digest), changes(digest, found)
-    told = _with_view(digest, readable)
+    told = copy.copy(digest)
+    told.view = readable
     return {
         "modes": [_mode(name, k, modes) for k, name in enumerate(readable.modes)],
         "components": [_component(pattern, modes) for pattern in found],
@@ -150,7 +152,7 @@ def build_model(run: RunView | Digest, names: SteadyNames | None = None) -> Json
             "sentence": fit.sentence,
         },
         "interval": digest.interval,
-        "about": data(told) if digest.count else "",
+        "about": data(told),
         "changes": [dataclasses.asdict(change) for change in changed],
         "forecast": drawn(outlook(digest)),
         "summary": summarize(told, found, fit, changed),
@@ -161,13 +163,6 @@ def _readable(view: RunView) -> RunView:
     """The run with names that can be shown."""
     labels = tuple(all_short(names) for names in view.labels)
     return dataclasses.replace(view, labels=labels, modes=all_short(shown_modes(view.modes)))
-
-
-def _with_view(digest: Digest, view: RunView) -> Digest:
-    """The same digest, under names that can be shown; nothing is copied."""
-    other = object.__new__(Digest)
-    other.__dict__.update(digest.__dict__, view=view)
-    return other
 
 
 def build_steps(digest: Digest) -> Json:
@@ -194,18 +189,11 @@ def counts(digest: Digest) -> Json:
         "flagged": digest.flagged,
         "scored": digest.scored,
         "first": digest.first_time,
-        "lately": [_alarm(step) for step in digest.alarms[:LATELY]],
-    }
-
-
-def _alarm(step: Step) -> Json:
-    anomaly = anomaly_of(step)
-    return {
-        "n": step.get("number"),
-        "t": step.get("time"),
-        "kind": anomaly.get("kind"),
-        "severity": anomaly.get("severity"),
-        "said": short(said(step), 600),
+        # Each whole: of several alarms in one point only the oddest is drawn.
+        "lately": [
+            row(point([step], digest.divisor), {step.get("number")})
+            for step in digest.alarms[:LATELY]
+        ],
     }
 
 

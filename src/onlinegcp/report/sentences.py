@@ -20,7 +20,7 @@ def said(step: Step) -> str:
     text, time = stored(step), step.get("time")
     when, colon, rest = text.partition(": ")
     known = {str(time), *(say_time(time, interval) for interval in _INTERVALS)}
-    return rest if colon and when in known else text
+    return rest[:1].upper() + rest[1:] if colon and when in known else text
 
 
 def sentence(step: Step, interval: str = "") -> str:
@@ -41,4 +41,5 @@ def sentence(step: Step, interval: str = "") -> str:
     """
     if step.get("time") is None:
         return said(step)
-    return f"{say_time(step['time'], interval)}: {said(step)}"
+    told = said(step)
+    return f"{say_time(step['time'], interval)}: {told[:1].lower()}{told[1:]}"

@@ -30,7 +30,7 @@ def summarize(
         What changed.
     """
     if not digest.count:
-        return [["Data", "No slice has been learned yet."]]
+        return [["Data", data(digest)]]
     quality = ". ".join(filter(None, [fit.sentence, say_means(digest)]))
     parts = [["Data", data(digest)], ["Model", model(digest)], ["Fit", f"{quality}."]]
     if patterns:
@@ -52,6 +52,10 @@ def unit_of(digest: Digest) -> str:
 def data(digest: Digest) -> str:
     """What the run is about."""
     view = digest.view
+    if not digest.count:
+        needed = ((view.info.get("model") or {}).get("parameters") or {}).get("init_slices")
+        after = f" when {needed} slices have come" if needed else ""
+        return f"The warm start is not over: slices and patterns appear{after}."
     lengths = " × ".join(f"{len(names):,}" for names in view.labels)
     shape = f"{' × '.join(view.modes)} ({lengths})" if lengths else ""
     slices = plural(digest.count, f"{digest.interval} slice".strip())

@@ -276,7 +276,8 @@ def _categories(mode: ModeProfile, column: FloatArray, others: FloatArray, plain
     if few or (present > 3 and held < 1.25 * len(order) / present):
         return _Words()
     # The most telling ones make the name, the largest lead the sentence.
-    kept = sorted(order[:2], key=lambda i: -size[i])
+    kept = [int(i) for i in order[:2] if telling[i] > 0.05 * telling.max()]
+    kept.sort(key=lambda i: -size[i])
     order = order[np.argsort(-size[order], kind="stable")]
     names = {int(i): str(mode.labels[i]) for i in order}
     brief = {i: name if len(name) <= 22 else f"{name[:21]}…" for i, name in names.items()}

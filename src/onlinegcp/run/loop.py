@@ -18,6 +18,7 @@ from typing import Any, Self, final
 
 from onlinegcp import __version__, runlog
 from onlinegcp.anomaly import AnomalyTracker
+from onlinegcp.drawing.text import shown_modes
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events.stream import EventStream
 from onlinegcp.losses import Loss
@@ -114,7 +115,7 @@ class Run:
         facts = f"{self.n_steps:,} slices up to {self.last_time}"
         if not self.n_steps:
             return card(f"Run {self.path}", facts)
-        found = self.model.components(self.labels, modes=self.info["modes"])
+        found = self.model.components(self.labels, modes=shown_modes(self.info["modes"]))
         return component_card(f"Run {self.path}", facts, found)
 
     # ---- making and opening

@@ -59,13 +59,16 @@ class Details:
         if not anomaly:
             return
         flagged = bool(anomaly.get("flagged"))
-        rank = (flagged, -smallest_p(step), -step.get("number", 0))
-        heapq.heappush(self._odd, (*rank, step))
+        number = step.get("number", 0)
+        rank = (flagged, -smallest_p(step), -number)
         self._last.append(step)
-        self._held[step.get("number", 0)] += 2
+        self._held[number] += 1
         if flagged:
             self._alarms.append(step)
-            self._held[step.get("number", 0)] += 1
+            self._held[number] += 1
+        if len(self._odd) < self._most or (self._odd and rank > self._odd[0][:3]):
+            heapq.heappush(self._odd, (*rank, step))
+            self._held[number] += 1
         if len(self._odd) > self._most:
             self._let_go(heapq.heappop(self._odd)[-1])
         for queue in (self._last, self._alarms):

@@ -152,8 +152,20 @@ def sealed(line: bytes) -> bytes:
     return seal(line.rstrip(b"\n")) + b"\n"
 
 
-def parse_file(stream: IO[bytes], folder: Path) -> Iterator[tuple[Step, bytes]]:
-    """The records of a file from where it stands, with their lines; one is held at a time."""
+def parse_file(
+    stream: IO[bytes], folder: Path, *, many: bool = True
+) -> Iterator[tuple[Step, bytes]]:
+    """The records of a file from where it stands, with their lines; one is held at a time.
+
+    Parameters
+    ----------
+    stream
+        The file.
+    folder
+        The run directory, for messages.
+    many
+        Whether the caller keeps many of them, which then share the names of their fields.
+    """
     for number, line in enumerate(stream, start=1):
         if not line.endswith(b"\n"):
             return
@@ -169,7 +181,7 @@ def parse_file(stream: IO[bytes], folder: Path) -> Iterator[tuple[Step, bytes]]:
                 f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
                 f"none of a run ({error}). The file is damaged; restore it from a copy."
             ) from error
-        yield cast(Step, _shared(step)), line
+        yield cast(Step, _shared(step) if many else step), line
 
 
 def _shared(record: dict[str, Any]) -> dict[str, Any]:

@@ -203,7 +203,7 @@ class StoredSteps:
         file = self._folder / STEPS
         try:
             with file.open("rb") as stream:
-                for step, _ in parse_file(stream, self._folder):
+                for step, _ in parse_file(stream, self._folder, many=False):
                     yield step
         except FileNotFoundError:
             return
@@ -293,7 +293,7 @@ def tail(
                 stream.seek(0)
             before = Position() if restarted else position
             end, last = before.offset, before.last
-            for step, line in parse_file(stream, Path(path)):
+            for step, line in parse_file(stream, Path(path), many=keep):
                 if each is not None:
                     each(step)
                 if keep:

@@ -29,5 +29,11 @@ def sentence(step: Step) -> str:
         return anomaly["sentence"]
     expected, total = anomaly.get("expected_total"), step.get("total") or 0.0
     if expected is None:
-        return f"{step.get('time')}: {total:,.6g}."
-    return f"{step.get('time')}: {total:,.6g} where {expected:,.6g} were expected."
+        return f"{step.get('time')}: {_plainly(total)}."
+    return f"{step.get('time')}: {_plainly(total)} where {_plainly(expected)} were expected."
+
+
+def _plainly(value: float) -> str:
+    """A number as people write it, whatever its size."""
+    whole = abs(value) >= 1000 or float(value).is_integer()
+    return f"{value:,.0f}" if whole else f"{value:.6g}"

@@ -100,10 +100,12 @@ def alive(found: ModelState, before: ModelState) -> ModelState:
 
 def is_finite(state: ModelState) -> bool:
     """Whether every number of a state is finite."""
-    arrays = [*state.factors, state.weights, state.mean_weights]
+    arrays = [state.weights, state.mean_weights]
     arrays += [array for array in state.arrays.values() if array.dtype.kind == "f"]
-    if state.live is not None:
-        _gather(state.live, arrays)
+    if state.live is None:
+        arrays += state.factors
+    else:
+        _gather(state.live, arrays)  # the factors are in it
     return all_finite(arrays)
 
 

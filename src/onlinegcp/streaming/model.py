@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,11 +25,14 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.objective import least_loss, slice_loss
 from onlinegcp.streaming.admission import admit, tell_rank
+from onlinegcp.streaming.cancelling import tell_cancelling
+from onlinegcp.streaming.contract import Contract
 from onlinegcp.streaming.inputs import is_stream, read_one, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import is_finite, learned, not_learned
 from onlinegcp.streaming.options import check_common
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
+from onlinegcp.streaming.scaling import tell_scale
 from onlinegcp.streaming.showing import Showing, remember
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.told import Telling, Told, check_told
@@ -50,9 +52,7 @@ class StreamingModel(
     Telling,  # before what shows the names it knows
     Showing,
     Keeping,
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
+    Contract,
 ):
     """A CP model that is kept up to date while slices arrive.
 
@@ -108,6 +108,10 @@ class StreamingModel(
     @abc.abstractmethod
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         """The state after the warm start."""
+
+    def _prepared(self, slices: tuple[Slice, ...]) -> tuple[Slice, ...]:
+        """The first slices as the method sees them."""
+        return slices
 
     @abc.abstractmethod
     def _learn(
@@ -264,7 +268,7 @@ class StreamingModel(
                 f"weights of {len(state.weights)} components were needed, shape (R,) or (n, R), "
                 f"but got shape {rows.shape}. Pass what `transform` returns."
             )
-        shape = tuple(len(a) for a in state.factors)
+        shape = state.shape
         if math.prod((*rows.shape[:-1], *shape)) > DENSE_CELLS:
             raise DataError(
                 f"dense slices of at most {DENSE_CELLS:,} cells can be built, but {len(rows)} of "
@@ -364,23 +368,6 @@ class StreamingModel(
         check_told(self.ndim, self.mode_names)
         self._check_parameters()
 
-    # ---- scikit-learn's contract
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return getattr(self, "n_slices_", 0) > 0
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.takes_missing
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        if not self.__sklearn_is_fitted__():
-            raise AttributeError("the columns of transform are known once the model is fitted")
-        return len(self._ready().weights) if self.changes_rank else int(self.rank)
-
     # ---- inner workings
 
     def _reset(self) -> None:
@@ -408,7 +395,7 @@ class StreamingModel(
         """What the next slice to learn is compared with: waiting slices may have grown."""
         if self._buffer:
             return self._buffer[-1].shape
-        return None if self._state is None else tuple(len(a) for a in self._state.factors)
+        return None if self._state is None else self._state.shape
 
     def _read(self, x: Any) -> tuple[list[Slice], bool]:
         check_is_fitted(self)
@@ -435,7 +422,7 @@ class StreamingModel(
         self._check_parameters()  # which may have been changed since the last slice
         shape = self._shape()
         if not may_grow and self._state is not None:  # slices that wait may have grown
-            shape = tuple(len(a) for a in self._state.factors)
+            shape = self._state.shape
         return admit(self, slices, shape, may_grow=may_grow)
 
     @with_workers
@@ -450,6 +437,7 @@ class StreamingModel(
                 self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
                 self.n_slices_ = number
                 self._past = remember(self._past, self._state)
+                tell_cancelling(self, self._state)
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
             self.n_slices_ += 1
@@ -471,6 +459,7 @@ class StreamingModel(
         if self._state is None and self._buffer:
             self._state = self._ready()
             tell_rank(self, self._buffer[0].size)
+            tell_scale(self, self._buffer)
             self._buffer = ()
             self._provisional = None
 
@@ -491,7 +480,8 @@ class StreamingModel(
         check_is_fitted(self)
         if self._provisional is None:
             how: dict[str, Any] = {"lower": self._get_lower(), "starts": self.init_starts}
-            start = static_start(self._buffer, self.rank, self.loss_, seed=self._seed, **how)
+            waiting = self._prepared(self._buffer)
+            start = static_start(waiting, self.rank, self.loss_, seed=self._seed, **how)
             found = self._begin(start, self._seed)
             if not is_finite(found):
                 raise not_learned(self._buffer)

@@ -11,14 +11,17 @@ from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.solver import is_bounded
+from onlinegcp.solvers.devices import engine_for
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_whole
 from onlinegcp.streaming.paper_solver import Surroundings
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.scaling import check_scale, in_units, units
 from onlinegcp.streaming.sgd import SGD
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
+from onlinegcp.streaming.workers import engine_of
 from onlinegcp.sums.local import engine
 
 
@@ -56,6 +59,10 @@ class OnlineGCP(StreamingModel):
     lower
         Bound on factors and weights (l); None takes the loss's own. "auto" takes 0, which makes
         any model nonnegative, with exact zeros.
+    scale
+        For squared losses: number or name of a mode whose rows have units of their own, such as
+        variables. Each counts in units of its usual size in the warm start; losses of step
+        records are those of the scaled data, factors and predictions keep the data's units.
     init
         Start from this model: d modes, or d + 1 with the weights of past slices as the last,
         which then fill the history. None: from a static fit.
@@ -67,8 +74,14 @@ class OnlineGCP(StreamingModel):
     n_jobs
         Threads; None takes every core where slices are large enough for that to pay. The result
         is the same for any number.
+    cluster
+        A `distributed.Client`, or the address of a Dask scheduler, whose workers do the passes over
+        the cells of large slices (solver "auto"; docs/cores-and-cluster.md), with the same result.
+        It is not stored with the model.
     device
-        Where to compute: "cpu", or, for `SGD` only, "reference": plain NumPy.
+        Where to compute: "cpu"; "cuda", an NVIDIA card (docs/gpu.md says what it takes over, all
+        else stays on the CPU); "auto", the card where there is one and slices are large enough
+        to gain; or, for `SGD` only, "reference": plain NumPy.
     ndim, mode_names
         How many modes slices have, or what these are called: with two, a bare matrix is a slice.
         Without either the first slice must say it.
@@ -107,11 +120,13 @@ class OnlineGCP(StreamingModel):
         solver: Literal["auto", "sgd"] | SGD = "auto",
         forget: float | Literal["auto"] = "auto",
         lower: float | None = None,
+        scale: int | str | None = None,
         init: KTensor | None = None,
         init_slices: int = 10,
         init_starts: int = 3,
         random_state: int | None = 0,
         n_jobs: int | None = None,
+        cluster: Any = None,
         device: str = "cpu",
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
@@ -121,11 +136,13 @@ class OnlineGCP(StreamingModel):
         self.solver = solver
         self.forget = forget
         self.lower = lower
+        self.scale = scale
         self.init = init
         self.init_slices = init_slices
         self.init_starts = init_starts
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.cluster = cluster
         self.device = device
         self.ndim = ndim
         self.mode_names = mode_names
@@ -153,25 +170,35 @@ class OnlineGCP(StreamingModel):
 
     def _check_parameters(self) -> None:
         loss, paper = self.loss_, self._paper()
-        if self.device not in ("cpu", "reference"):
+        if self.device not in ("cpu", "cuda", "auto", "reference"):
             raise BackendError(
-                f"device must be 'cpu' or 'reference', but got {self.device!r}. Choose one."
+                f"device must be 'cpu', 'cuda', 'auto' or 'reference', but got {self.device!r}. "
+                "Choose one."
             )
         if self.n_jobs is not None:
             check_whole("n_jobs", self.n_jobs, 1)
+        if self.cluster is not None:
+            engine_of(self)  # refuses a scheduler that does not answer
         forgetting.parse(self.forget)
+        check_scale(self.scale, loss, auto=paper is None, given=self.init is not None)
         if paper is None:
-            if self.device != "cpu":
+            if self.device == "reference":
                 raise BackendError(
-                    f"solver='auto' computes on device='cpu' only, but got {self.device!r}. Leave "
-                    f"it out, or pass solver='sgd'."
+                    "solver='auto' computes on device='cpu', 'cuda' or 'auto', but got "
+                    "'reference'. Leave it out, or pass solver='sgd'."
                 )
+            engine_for(self.device)  # refuses where there is no card
             is_bounded(loss, self.lower)  # refuses a bound this solver does not know
         else:
             if self.forget != "auto":
                 raise DataError(
                     f"forget belongs to solver='auto', but the paper's solver was chosen and "
                     f"forget={self.forget!r} given. Use SGD(history_decay=...), or leave it out."
+                )
+            if self.device not in ("cpu", "reference"):
+                raise BackendError(
+                    f"solver='sgd' computes on device='cpu' or 'reference', but got "
+                    f"{self.device!r}. Leave it out, or use the default solver."
                 )
             paper_solver.check_options(paper, loss, self.lower)
 
@@ -191,8 +218,28 @@ class OnlineGCP(StreamingModel):
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         paper = self._paper()
         if paper is None:
-            return auto_solver.begin(start, self.loss_, self.forget, self.lower, seed)
+            scale = self._units(self._buffer)
+            return auto_solver.begin(start, self.loss_, self.forget, self.lower, seed, scale)
         return paper_solver.begin(paper, start, self._get_lower(), seed)
+
+    def _prepared(self, slices: tuple[Slice, ...]) -> tuple[Slice, ...]:
+        scale = self._units(slices)
+        return slices if scale is None else tuple(in_units(x, *scale) for x in slices)
+
+    def _units(self, slices: tuple[Slice, ...]) -> auto_solver.Scale | None:
+        """The mode to scale and what its rows are divided by, from the first slices."""
+        if self.scale is None:
+            return None
+        mode, ndim = self.scale, slices[0].ndim
+        if isinstance(mode, str):
+            names = self.mode_names_ or ()
+            check_choice("scale", mode, names, " or the number of a mode")
+            mode = names.index(mode)
+        if mode >= ndim:
+            raise DataError(
+                f"scale must be a mode from 0 to {ndim - 1}, but is {mode}. Choose one of them."
+            )
+        return mode, units(slices, mode)
 
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
@@ -209,6 +256,7 @@ class OnlineGCP(StreamingModel):
                 lower=self.lower,
                 init_slices=self.init_slices,
                 init_starts=self.init_starts,
+                card=engine_for(self.device),
             )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)
 

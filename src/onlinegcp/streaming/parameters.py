@@ -32,7 +32,9 @@ def pack_parameters(
     prefix
         What names of arrays begin with.
     """
-    return {name: _pack(value, f"{prefix}.{name}", arrays) for name, value in parameters.items()}
+    # Who does the work is no part of a model: it goes on with whoever is there.
+    kept = {name: None if name == "cluster" else value for name, value in parameters.items()}
+    return {name: _pack(value, f"{prefix}.{name}", arrays) for name, value in kept.items()}
 
 
 def unpack_parameters(

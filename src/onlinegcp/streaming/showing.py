@@ -22,7 +22,7 @@ PAST = 256
 
 def remember(past: FloatArray, state: ModelState) -> FloatArray:
     """The past with what each component holds in the newest slice, whatever its columns' scale."""
-    row = state.weights * np.prod([np.abs(a).sum(axis=0) for a in state.factors], axis=0)
+    row = state.weights * state.magnitudes
     start = past[-(PAST - 1) :] if past.shape[1:] == row.shape else np.empty((0, len(row)))
     return np.concatenate([start, row[None, :]])
 

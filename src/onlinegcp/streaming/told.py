@@ -56,6 +56,9 @@ class Telling:
     def _shape(self) -> tuple[int, ...] | None:
         raise NotImplementedError
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "n_slices_", 0) > 0
+
     @property
     def row_labels_(self) -> Labels | None:
         """Names of the rows of each mode, where the data had any."""

@@ -44,6 +44,9 @@ class Local:
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
 
+    def ready(self) -> None:
+        """Refuse to begin if this cannot work."""
+
     def run(self, work: Callable[[int], object], count: int) -> None:
         """Call ``work(0)`` to ``work(count - 1)``, in any order; the first error is raised here."""
         helpers = min(self.jobs, count) - 1
@@ -233,6 +236,7 @@ def jobs(n_jobs: int | Local | None) -> Iterator[Local]:
         chosen = _engine.get() or Local(cores())
     else:
         chosen = n_jobs if isinstance(n_jobs, Local) else Local(n_jobs)
+    chosen.ready()
     token = _engine.set(chosen)
     try:
         yield chosen

@@ -7,16 +7,17 @@ import { clock, extent, frame, linePath, sayTime, swatch } from "./timeline.js";
 const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
 const SHOWN_PATTERNS = 6;
 const SHOWN_ALARMS = 3;
+export const MOST_MARKS = 80;
 
 export function renderHero() {
   const { run, model, steps } = page;
   byId("title").textContent = page.title;
   document.title = `${page.title} · onlinegcp`;
   byId("eyebrow").textContent = `${page.live ? "Live run" : "Run report"} · ${page.name}`;
-  byId("lede").textContent = model.about ? prose(model.about) : "Waiting for the first slices.";
+  byId("lede").textContent = prose(model.about);
   const figures = [
     [compact(steps.events), run.unit || "sum of all values"],
-    [steps.count.toLocaleString("en-US"), `${model.interval} slices`.trim()],
+    [compact(steps.count), `${model.interval} slices`.trim()],
     [String(model.components.length || run.parameters.rank || "–"), "patterns"],
     [
       steps.scored ? steps.flagged.toLocaleString("en-US") : "–",
@@ -34,7 +35,7 @@ export function renderHero() {
 // Total of every slice with what was expected, alarms, and what comes next.
 export function renderTotals(holder, { height, ahead }) {
   const rows = page.steps.rows,
-    forecast = ahead ? page.model.forecast : null;
+    forecast = ahead ? clock.forecast : null;
   if (!clock.x.length) {
     holder.replaceChildren(make("p", { class: "empty" }, "Nothing to draw yet."));
     return;
@@ -105,9 +106,8 @@ export function renderTotals(holder, { height, ahead }) {
   });
 }
 
-function paintForecast(group, X, Y, { t, total, low, high }) {
-  const x = t.map((time, i) => X(clock.place(time, i + 1))),
-    path = (values) => values.map((v, i) => `${x[i].toFixed(1)},${Y(v).toFixed(1)}`);
+function paintForecast(group, X, Y, { x, total, low, high }) {
+  const path = (values) => values.map((v, i) => `${X(x[i]).toFixed(1)},${Y(v).toFixed(1)}`);
   group.append(
     draw("path", {
       d: `M${[...path(high), ...path(low).reverse()].join("L")}Z`,
@@ -142,7 +142,13 @@ function paintChanges(group, X, Y) {
 
 function paintMarks(group, X, Y) {
   const [first, last] = clock.visible(),
-    [top, bottom] = Y.edges;
+    [top, bottom] = Y.edges,
+    // Of very many alarms the oddest are marked, the others hinted at.
+    limit = clock.rows
+      .slice(first, last + 1)
+      .filter((row) => row.a?.flagged)
+      .map((row) => row.a.p)
+      .sort((a, b) => a - b)[MOST_MARKS];
   for (let i = first; i <= last; i++) {
     const row = clock.rows[i],
       odd = row.a?.flagged;
@@ -152,13 +158,14 @@ function paintMarks(group, X, Y) {
     const mark = draw("circle", {
       cx: X(clock.x[i]),
       cy: Math.max(top + 4, Math.min(bottom - 4, Y(total))),
-      r: odd ? 4.5 : 4,
+      r: odd ? (row.a.p >= limit ? 1.5 : 4.5) : 4,
       class: odd ? "alarm" : "cut",
       style: odd
         ? `fill:var(--${row.a.kind === "volume" ? "volume" : "alert"});stroke:var(--card)`
         : "fill:var(--card);stroke:var(--faint);stroke-width:1.5",
     });
     if (odd && filter && !tells(row)) mark.style.opacity = 0.2;
+    if (odd && row.a.p >= limit) mark.style.cssText += ";stroke:none;opacity:.4";
     group.append(mark);
   }
 }
@@ -170,22 +177,39 @@ export function tells(row) {
   return (
     (a?.modes ?? []).some((entries) => entries.some(([label]) => matches(label))) ||
     (a?.cells ?? []).some(([labels]) => labels.some((label) => label && matches(label))) ||
-    matches(a?.said ?? row.said ?? "")
+    matches(a?.said ?? "")
   );
 }
 
 export function renderAnswers() {
-  const cards = [inside(), changed(), lately()];
-  byId("answers").replaceChildren(...(page.live ? cards.reverse() : cards));
+  const cards = [inside(), changed(), lately()],
+    box = byId("answers"),
+    parts = () => [...box.querySelectorAll("a, button")],
+    focused = parts().indexOf(document.activeElement);
+  box.replaceChildren(...(page.live ? cards.reverse() : cards));
+  // A reader who came here by keys stays where they are.
+  if (focused >= 0) parts()[focused]?.focus({ preventScroll: true });
+}
+
+// The strongest of a pattern's labels that the reader asked for, with its share.
+function part(component) {
+  if (!filter) return null;
+  const found = component.modes.flatMap((column) =>
+    (column.labels ?? []).map((label, i) => [label, column.values[i]]),
+  );
+  const fit = found.filter(([label]) => matches(label));
+  return fit.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]))[0] ?? null;
 }
 
 const card = (id, title, ...content) =>
   make("div", { class: "answer", id }, make("h2", {}, title), ...content);
 
 function inside() {
-  const all = page.model.components,
-    components = all.filter(concerns),
-    most = Math.max(...all.map((c) => c.share), 1e-12);
+  const found = page.model.components.filter(concerns).map((c) => ({ ...c, part: part(c) })),
+    // With a label asked for, the patterns that hold most of it come first.
+    size = (c) => c.share * (c.part ? Math.abs(c.part[1]) : filter ? 0 : 1),
+    components = filter ? found.sort((a, b) => size(b) - size(a)) : found,
+    most = Math.max(...components.map(size), 1e-12);
   if (!components.length)
     return card(
       "inside",
@@ -210,8 +234,14 @@ function inside() {
               { href: `#pattern-${component.id + 1}`, title: component.headline },
               `${component.id + 1} · ${component.headline}`,
             ),
-            make("em", {}, percent(component.share)),
-            make("i", { style: `width:${((component.share / most) * 100).toFixed(1)}%` }),
+            make(
+              "em",
+              {},
+              component.part
+                ? `${component.part[0]} ${percent(component.part[1])}`
+                : percent(component.share),
+            ),
+            make("i", { style: `width:${((size(component) / most) * 100).toFixed(1)}%` }),
           ),
         ),
     ),
@@ -248,15 +278,21 @@ function changed() {
             ),
           ),
         )
-      : make("p", { class: "note" }, "Nothing beyond the usual ups and downs."),
+      : make(
+          "p",
+          { class: "note" },
+          filter && page.model.changes.length
+            ? "Nothing that changed names such a label."
+            : "Nothing beyond the usual ups and downs.",
+        ),
   );
 }
 
 function lately() {
   const rows = page.steps.rows,
     newest = rows[rows.length - 1],
-    alarms = page.steps.lately.filter(tells),
-    forecast = page.model.forecast;
+    alarms = filter ? named() : page.steps.lately,
+    forecast = clock.forecast;
   if (!newest) return card("lately", "What happened lately", make("p", { class: "note" }, "–"));
   const parts = [
     make(
@@ -279,11 +315,11 @@ function lately() {
               "button",
               { type: "button", "data-number": alarm.n, onclick: () => clock.pick(null, alarm.n) },
               make("i", {
-                class: `swatch ${alarm.kind === "volume" ? "square" : "dot"}`,
-                style: `--c:var(--${alarm.kind === "volume" ? "volume" : "alert"})`,
+                class: `swatch ${alarm.a.kind === "volume" ? "square" : "dot"}`,
+                style: `--c:var(--${alarm.a.kind === "volume" ? "volume" : "alert"})`,
               }),
               make("span", {}, sayTime(alarm)),
-              make("small", {}, prose(alarm.said)),
+              make("small", {}, prose(alarm.a.said)),
             ),
           ),
         ),
@@ -295,7 +331,7 @@ function lately() {
         "p",
         { class: "note" },
         filter
-          ? "No alarm of late names such a label."
+          ? "No alarm that is kept here names such a label."
           : page.steps.scored
             ? "No slice was unusual."
             : "No slice has been scored yet.",
@@ -306,11 +342,21 @@ function lately() {
       make(
         "p",
         { class: "next" },
-        make("b", {}, `Next: ${sayTime({ t: forecast.t[0], n: newest.n + 1 })}`),
+        make(
+          "b",
+          {},
+          `${forecast.t[0] === newest.t ? "All of" : "Next:"} ${sayTime({ t: forecast.t[0], n: newest.n + 1 })}`,
+        ),
         ` about ${say(forecast.total[0])} ${page.run.unit} (${say(forecast.low[0])} to ${say(forecast.high[0])})`,
       ),
     );
   return card("lately", "What happened lately", ...parts);
+}
+
+// The newest alarms that name the label asked for.
+function named() {
+  const found = page.steps.rows.filter((row) => row.a?.flagged && row.a.said && tells(row));
+  return found.slice(-SHOWN_ALARMS).reverse();
 }
 
 function said(row) {

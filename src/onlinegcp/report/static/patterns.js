@@ -76,7 +76,7 @@ export function renderGrid() {
           make(
             "span",
             { class: "share" },
-            `Pattern ${component.id + 1} · ${percent(component.share)} of everything`,
+            `Pattern ${component.id + 1} · ${percent(component.share)} of ${page.run.unit ? `all ${page.run.unit}` : "everything"}`,
           ),
           make("h3", {}, component.headline),
           make("p", {}, prose(`${component.sentence}.`)),

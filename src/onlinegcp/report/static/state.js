@@ -40,7 +40,9 @@ export const matches = (label) => String(label).toLowerCase().includes(filter);
 export const concerns = (component) =>
   !filter ||
   matches(component.headline) ||
-  component.modes.some((column) => column.labels?.some(matches));
+  component.modes.some((column) =>
+    column.labels?.some((label, i) => Math.abs(column.values[i]) >= 0.005 && matches(label)),
+  );
 export const unit = () => page.run.unit || "total";
 export function saySmall(p) {
   if (!known(p)) return "–";

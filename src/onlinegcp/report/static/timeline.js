@@ -11,6 +11,7 @@ export const clock = {
   interval: "",
   domain: null,
   last: 0, // show that many of the newest slices; 0 for all
+  forecast: null, // of slices that are still to come
   ahead: null, // the end of what is forecast
   charts: new Set(),
   paper: 0,
@@ -34,8 +35,21 @@ export const clock = {
       this.kind = "order";
       this.x = rows.map((row) => row.n);
     }
-    const end = forecast ? this.place(forecast.t[forecast.t.length - 1], forecast.t.length) : NaN;
-    this.ahead = Number.isNaN(end) ? null : end;
+    this.foresee(forecast);
+  },
+  // A page that follows a run may have slices that were still to come when they were forecast.
+  foresee(forecast) {
+    const end = this.x[this.x.length - 1],
+      open = this.rows[this.rows.length - 1]?.partial,
+      places = forecast?.t.map((time, i) => this.place(time, i + 1)) ?? [],
+      from = places.findIndex((x) => (open ? x >= end : x > end));
+    this.forecast = null;
+    this.ahead = null;
+    if (from < 0) return;
+    this.ahead = places[places.length - 1];
+    this.forecast = { level: forecast.level, x: places.slice(from) };
+    for (const name of ["t", "total", "low", "high"])
+      this.forecast[name] = forecast[name].slice(from);
   },
   // Where a time that is no row's lies; `after` slices after the last where only their order is known.
   place(time, after) {

@@ -1,7 +1,7 @@
 // Odd slices: their chart, the list, and why one is odd.
 
 import { byId, draw, known, make, niceTicks, percent, prose, say, superscript } from "./charts.js";
-import { renderTotals, tells } from "./first.js";
+import { MOST_MARKS, renderTotals, tells } from "./first.js";
 import { page, picked, saySmall, setPicked } from "./state.js";
 import { clock, frame, sayTime, swatch } from "./timeline.js";
 
@@ -76,6 +76,7 @@ export function renderUnusual() {
           style: "stroke:var(--faint);stroke-width:4;stroke-linecap:round;opacity:.65",
         }),
       );
+      const size = flagged.length > MOST_MARKS ? 2.5 : 5;
       for (const i of flagged) {
         const row = rows[i],
           x = X(clock.x[i]),
@@ -83,13 +84,13 @@ export function renderUnusual() {
         const volume = row.a.kind === "volume";
         const mark = volume
           ? draw("rect", {
-              x: x - 4,
-              y: y - 4,
-              width: 8,
-              height: 8,
+              x: x - 0.8 * size,
+              y: y - 0.8 * size,
+              width: 1.6 * size,
+              height: 1.6 * size,
               transform: `rotate(45 ${x} ${y})`,
             })
-          : draw("circle", { cx: x, cy: y, r: 5 });
+          : draw("circle", { cx: x, cy: y, r: size });
         mark.setAttribute("class", "flag");
         if (!tells(row)) mark.setAttribute("opacity", 0.2);
         mark.setAttribute("data-number", row.n);
@@ -147,6 +148,11 @@ export function renderUnusual() {
   renderDetail();
 }
 
+// An alarm of late need not be a row of its own where rows stand for many slices.
+const chosenRow = () =>
+  page.steps.rows.find((row) => row.n === picked) ??
+  page.steps.lately.find((row) => row.n === picked);
+
 // A click near a flagged slice means that one.
 function nearbyPick(i) {
   const [low, high] = clock.range(),
@@ -179,7 +185,7 @@ clock.pick = (i, number = null) => (number === null ? nearbyPick(i) : pick(numbe
 // The slice chosen, in a line below the first chart.
 export function renderChosen() {
   const box = byId("chosen"),
-    row = page.steps.rows.find((r) => r.n === picked);
+    row = chosenRow();
   box.hidden = !row || !asked;
   if (box.hidden) return;
   const told = row.a
@@ -232,7 +238,7 @@ function standingOut(title, names, entries) {
 
 function renderDetail() {
   const box = byId("detail");
-  const row = page.steps.rows.find((r) => r.n === picked);
+  const row = chosenRow();
   if (!row) {
     box.replaceChildren();
     return;

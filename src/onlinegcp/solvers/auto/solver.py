@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,19 @@ from onlinegcp.solvers.auto.model import Model, Past, Step
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.quadratic import Square
 from onlinegcp.solvers.auto.state import AutoState, Trials
-from onlinegcp.sums.local import engine
+from onlinegcp.sums.local import ONE, engine
 
-__all__ = ["AutoState", "Step", "grow", "is_bounded", "solve", "solve_weights", "start", "step"]
+__all__ = [
+    "AutoState",
+    "Card",
+    "Step",
+    "grow",
+    "is_bounded",
+    "solve",
+    "solve_weights",
+    "start",
+    "step",
+]
 
 Array = NDArray[Any]
 
@@ -152,7 +162,16 @@ def _absorb_warm_start(
     model.past.settle(model, rows, slices)
 
 
-def step(state: AutoState, x: Slice, loss: Loss, *, seed: int = 0) -> tuple[AutoState, Step]:
+class Card(Protocol):
+    """Another place than the CPU where steps can be made."""
+
+    def take(self, state: AutoState, x: Slice, loss: Loss) -> AutoState:
+        """A state that a step may change, its models where this slice is best learned."""
+
+
+def step(
+    state: AutoState, x: Slice, loss: Loss, *, seed: int = 0, card: Card | None = None
+) -> tuple[AutoState, Step]:
     """Score a slice with the model so far, then learn it: the next state, and the account.
 
     Parameters
@@ -165,13 +184,16 @@ def step(state: AutoState, x: Slice, loss: Loss, *, seed: int = 0) -> tuple[Auto
         The loss the state was started with.
     seed
         Seed of the draws, where cells are sampled and where a component's trial begins.
+    card
+        Where the step is made; None: on the CPU.
     """
     _check_shape(state, x)
-    state = state.copy()
+    state = state.copy() if card is None else card.take(state, x, loss)
     models = [state.model]
     if state.reseed and state.trials.twin is not None:
         models.append(state.trials.twin)
-    done, *rest = engine().beside([partial(_learn, model, x, loss, seed) for model in models])
+    workers = engine() if card is None else ONE  # a card has one queue
+    done, *rest = workers.beside([partial(_learn, model, x, loss, seed) for model in models])
     rival = rest[0] if rest else None
     if state.reseed and done.informative:
         done = components.supervise(state, x, loss, done, rival, seed)
