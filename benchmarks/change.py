@@ -46,8 +46,8 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
         if only in (None, kind):
             yield from _changes(kind, seeds)
             yield _alternating(kind, seeds)
-    if only in (None, "starts"):
-        for kind in STARTED:
+    for kind in STARTED:
+        if only in (None, "starts", f"starts-{kind}"):
             for warm in (10, 20):
                 yield _starts(kind, warm, STARTS[:5] if quick else STARTS)
     if only in (None, "quiet"):

@@ -109,3 +109,30 @@ def test_compare_and_rank_plan_as_well(events, capsys):
     assert json.loads(capsys.readouterr().out)
     assert call(["rank", events, "--max", "2", "--slices", "20", "--json"]) is Exit.DONE
     assert json.loads(capsys.readouterr().out)["recommended"] in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("least", "words", "lower"),
+    [
+        (1.5, ["--loss", "gaussian"], 0),
+        (-1.5, ["--loss", "gaussian"], None),
+        (1.5, ["--loss", "gaussian", "--set", "lower=none"], None),
+        (1.5, ["--loss", "huber:delta=2"], 0),
+        (1.5, ["--loss", "gamma"], None),  # it has a bound of its own
+        (1.5, ["--loss", "gaussian", "--set", "solver=sgd"], None),
+    ],
+)
+def test_measurements_from_zero_on_get_a_bound_though_nothing_was_left_to_plan(
+    least, words, lower, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"2024-01-{day:02},{site},{least + (day + n) % 4}\n" for day in range(1, 15)
+            for n, site in enumerate("abc")]  # fmt: skip
+    (tmp_path / "prices.csv").write_text("day,site,price\n" + "".join(rows))
+    given = ["--time", "day", "--every", "1d", "--modes", "site", "--value", "price"]
+    given += ["--agg", "mean", "--rank", "1", "--warm-start", "4", "-o", "prices.run"]
+    assert call(["fit", "prices.csv", *given, *words]) is Exit.DONE
+    parameters = runlog.read_run_json("prices.run")["model"]["parameters"]
+    assert parameters["lower"] == lower
+    told = capsys.readouterr()
+    assert ("No value is negative" in told.out + told.err) == (lower == 0)

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.layout import Blocks
-from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 
@@ -77,7 +76,7 @@ class Misfit:
             return self, False
         views = factors.views()
         data = x.array if x.array is not None else x.to_dense()
-        fitted = KTensor(weights, views).full()
+        fitted = _full(weights, views)
         with np.errstate(all="ignore"):
             scores = loss.deriv(data, fitted) / np.sqrt(loss.fisher(data, fitted))
         scores = np.clip(np.nan_to_num(scores), -LARGEST, LARGEST).reshape(-1)
@@ -107,12 +106,12 @@ class Misfit:
 
     def _smallest(self, views: tuple[FloatArray, ...], data: FloatArray, loss: Loss) -> float:
         """Squared size of what the least component explains, in the units of the sum."""
-        mean = KTensor(self.weights / BLOCK, views).full()
+        mean = _full(self.weights / BLOCK, views)
         with np.errstate(all="ignore"):
             precision = np.nan_to_num(loss.fisher(data, mean))
         sizes = []
         for r, weight in enumerate(self.weights):
-            part = KTensor([weight], [a[:, r : r + 1] for a in views]).full()
+            part = _full(np.array([weight]), tuple(a[:, r : r + 1] for a in views))
             sizes.append(float(np.sum(part * part * precision)))
         return min(sizes)
 
@@ -124,3 +123,11 @@ class Misfit:
     def from_dict(flat: dict[str, Any]) -> Misfit:
         """The watch that `to_dict` described."""
         return Misfit(**{item.name: np.array(flat[item.name]) for item in fields(Misfit)})
+
+
+def _full(weights: FloatArray, views: tuple[FloatArray, ...]) -> FloatArray:
+    """The model as an array: no checks and no copies, as this is done for every slice."""
+    left = views[0] * weights
+    for a in views[1:-1]:
+        left = (left[:, None, :] * a[None, :, :]).reshape(-1, len(weights))
+    return np.asarray((left @ views[-1].T).reshape([len(a) for a in views]))

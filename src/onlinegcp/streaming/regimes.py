@@ -183,7 +183,9 @@ def learn(
     now.age += 1
     if now.age > now.rested_at + REST:
         now.rested = None
-    usual = now.surprise.usual_deviation * x.n_observed
+    usual = 0.0
+    if now.challenger is not None or now.rested is not None:  # else nobody asks
+        usual = now.surprise.usual_deviation * x.n_observed
     now.surprise.watch(done.prequential, done.local, x.n_observed)
     regime: Regime = ""
     if now.challenger is not None:

@@ -95,7 +95,7 @@ def static_start(
         first: dict[str, Any] = {"n_starts": starts, "seed": seed}
         found = _informed(x, determined, loss, lower, starts, seed)
         if found or starts > 1:
-            first["n_starts"] = max(1, starts - len(found))
+            first["n_starts"] = max(1, starts - 2 * len(found))
             found.append(_static(x, determined, loss, lower, SHORT, **first))
             first = {"init": min(found, key=lambda fit: fit.objective).ktensor}
         passes = ROUGH if rough else LONG
