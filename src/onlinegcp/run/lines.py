@@ -49,7 +49,7 @@ def learned_line(
         return line
     record = model.last_
     assert record is not None
-    moved = np.zeros(model.rank) if old is None else drift(old, model.factors_)
+    moved = np.zeros(model.rank_) if old is None else _drift(old, model)
     line = _line(x, number, record.prequential, record.local, model.weights_)
     line["forget"] = record.forget
     line["newton_steps"] = record.newton_steps

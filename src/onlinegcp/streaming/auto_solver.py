@@ -6,15 +6,20 @@ from typing import Any, Literal
 
 import numpy as np
 
+from onlinegcp.kernels.layout import padded_width
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.components import transplant
-from onlinegcp.solvers.auto.state import AutoState
+from onlinegcp.solvers.auto.fisher_rows import CURVATURE_BUDGET
+from onlinegcp.solvers.auto.model import Model
+from onlinegcp.solvers.auto.rank_state import RankTrials
+from onlinegcp.solvers.auto.state import AutoState, Trials
 from onlinegcp.solvers.objective import is_affordable
 from onlinegcp.streaming import regimes
 from onlinegcp.streaming.matching import SAME, match
+from onlinegcp.streaming.rank_growth import graft, larger, smaller
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.regimes import Regimes
 from onlinegcp.streaming.scoring import Stopwatch
@@ -26,12 +31,19 @@ PSEUDO_CELLS = 20_000_000
 
 
 def begin(
-    start: WarmStart, loss: Loss, forget: float | Literal["auto"], lower: float | None, seed: int
+    start: WarmStart,
+    loss: Loss,
+    forget: float | Literal["auto"],
+    lower: float | None,
+    seed: int,
+    most: int | None = None,
 ) -> ModelState:
-    """The state after the warm start."""
+    """The state after the warm start; the rank may change up to `most`, where that is given."""
     rows = start.rows if start.n_rows else start.mean[None, :]
     slices = start.slices or _pseudo_slices(start.factors, rows, loss)
-    live = auto.start(start.factors, rows, slices, loss, forget=forget, lower=lower, seed=seed)
+    live = auto.start(
+        start.factors, rows, slices, loss, forget=forget, most=most, lower=lower, seed=seed
+    )
     # Columns have the solver's size now, and so must the weights.
     return _wrap(Regimes(live), live.model.last_weights[: live.factors.rank])
 
@@ -48,6 +60,7 @@ def learn(
     init_slices: int,
     init_starts: int,
     n_jobs: int,
+    most: int | None = None,
 ) -> tuple[ModelState, StepRecord]:
     """The state after one slice, and the account of it."""
     watch = Stopwatch()
@@ -59,6 +72,15 @@ def learn(
             slices, old, loss, lower=lower, starts=starts, n_jobs=n_jobs, seed=seed + number
         )
 
+    bound = loss.lower if lower is None else lower
+
+    def resize(
+        slices: tuple[Slice, ...], old: AutoState, count: int, anew: bool
+    ) -> tuple[Model, list[int]] | None:
+        if count < 0:
+            return smaller(slices, old, -count, loss, seed=seed)
+        return larger(slices, old, count, loss, anew=anew, lower=bound, seed=seed + number)
+
     # Whoever fixes the forgetting wants that much of the past, changed or not.
     live, step, regime = regimes.learn(
         live,
@@ -68,6 +90,7 @@ def learn(
         full=init_slices,
         n_jobs=n_jobs,
         seed=seed,
+        resize=None if most is None else resize,
     )
     watch.lap("solver")
     record = StepRecord(
@@ -84,6 +107,8 @@ def learn(
         births=step.births,
         deaths=step.deaths,
         merges=step.merges,
+        rank=live.current.factors.rank,
+        order=step.order,
         regime=regime,
         regime_since=number - (live.age - live.surprised_at) if regime else None,
         seconds=watch.seconds,
@@ -109,7 +134,11 @@ def _challenger(
     factors, rows = [a[:, order] for a in start.factors], start.rows[:, order]
     fresh = np.flatnonzero(alike < SAME)
     if not 0 < len(fresh) < rank:
-        return auto.start(factors, rows, slices, loss, lower=lower, seed=seed)
+        most = None if old.ranks is None else old.ranks.most
+        return auto.start(factors, rows, slices, loss, most=most, lower=lower, seed=seed)
+    if old.ranks is not None:
+        model, _ = graft(old, start, slices, loss, seed)
+        return AutoState(model, Trials(), False, RankTrials(old.ranks.most))
     state = transplant(old, fresh.tolist(), factors, rows.mean(axis=0))
     for x in slices:
         state, _ = auto.step(state, x, loss, n_jobs=n_jobs, seed=seed)
@@ -125,6 +154,13 @@ def weigh(
         return np.asarray(auto.solve_weights(live, x, loss, seed=seed))
     solution = auto.solve(live, x, loss, tolerance=tolerance, seed=seed)
     return np.array(solution.weights[: live.factors.rank])
+
+
+def largest_model(shape: tuple[int, ...], rank: int) -> int:
+    """Bytes that a model of this rank may take, whatever its past."""
+    rows, width = sum(shape), padded_width(rank)
+    depth = width if rows * width * width <= CURVATURE_BUDGET else 1
+    return 8 * (rows * width * (depth + 4) + width * (width + 16)) + 1024
 
 
 def unpack(state: ModelState, flat: dict[str, Any]) -> ModelState:
@@ -144,7 +180,7 @@ def _wrap(live: Regimes, weights: FloatArray) -> ModelState:
         model.factors.views(),
         np.array(weights, dtype=np.float64),
         np.array(model.mean_weights[: model.factors.rank]),
-        slices=live.buffer,
+        slices=live.slices,
         live=live,
     )
 

@@ -60,13 +60,13 @@ class StreamingModel(
     # What a class declares about itself; the suite in `onlinegcp.testing` holds it to that.
     takes_missing: ClassVar[bool]  # it is defined on slices with missing cells
     dense_only: ClassVar[bool] = False  # complete slices are written out before it sees them
-    changes_rank: ClassVar[bool] = False  # components come and go; `rank` is where it starts
+    changes_rank: bool = False  # components come and go; `rank` is where it starts
     gathers: ClassVar[str | None] = None  # parameter: how many slices are learned together
     bounded_by: ClassVar[str | None] = None  # parameter: how far its state may grow
     most_models: ClassVar[int] = 2  # itself and rivals on trial, which it may hold for a while
 
     # Set by the constructors of the methods.
-    rank: int
+    rank: Any  # a whole number, or for some methods a word
     init: KTensor | None
     init_slices: int
     init_starts: int
@@ -115,6 +115,10 @@ class StreamingModel(
 
         No closer than to `tolerance` if one is given and the method can stop early.
         """
+
+    def _first_rank(self, slices: Sequence[Slice]) -> int:
+        """The rank of the model that these first slices get."""
+        return int(self.rank)
 
     def _learn_batch(
         self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
@@ -342,6 +346,11 @@ class StreamingModel(
         return self._ready().weights.copy()
 
     @property
+    def rank_(self) -> int:
+        """Number of components the model has now."""
+        return len(self._ready().weights)
+
+    @property
     def n_waiting_(self) -> int:
         """Slices of `n_slices_` that are not learned yet: a warm start, or a batch, fills up."""
         check_is_fitted(self)
@@ -436,7 +445,7 @@ class StreamingModel(
                 number = self.n_slices_ + 1
                 self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
                 self.n_slices_ = number
-                self._past = remember(self._past, self._state)
+                self._past = remember(self._past, self._state, self.last_.order)
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
             self.n_slices_ += 1
@@ -477,7 +486,7 @@ class StreamingModel(
         if self._provisional is None:
             start = static_start(
                 self._buffer,
-                self.rank,
+                self._first_rank(self._buffer),
                 self.loss_,
                 lower=self._get_lower(),
                 starts=self.init_starts,

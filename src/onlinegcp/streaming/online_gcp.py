@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, Literal, Self, final
 
 from onlinegcp.errors import BackendError, DataError
@@ -12,8 +14,9 @@ from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.solver import is_bounded
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
-from onlinegcp.streaming.options import check_choice, check_whole
+from onlinegcp.streaming.options import LARGEST_RANK, check_choice, check_whole
 from onlinegcp.streaming.paper_solver import Surroundings
+from onlinegcp.streaming.rank_study import study_path
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.sgd import SGD
 from onlinegcp.streaming.state import FloatArray, ModelState
@@ -42,7 +45,8 @@ class OnlineGCP(StreamingModel):
     Parameters
     ----------
     rank
-        Number of components (R).
+        Number of components (R), or "auto": found by a study of the first slices, then grown and
+        shrunk along the stream wherever that predicts better (docs/solver.md).
     loss
         Name of a loss, or a `Loss` (f).
     solver
@@ -54,6 +58,8 @@ class OnlineGCP(StreamingModel):
     lower
         Bound on factors and weights (l); None takes the loss's own. "auto" takes 0, which makes
         any model nonnegative, with exact zeros.
+    max_rank
+        Largest rank that "auto" may choose.
     init
         Start from this model: d modes, or d + 1 with the weights of past slices as the last,
         which then fill the history. None: from a static fit.
@@ -93,15 +99,17 @@ class OnlineGCP(StreamingModel):
 
     takes_missing = True
     most_models = 4  # in use, on trial, challenging, and resting after a change
+    state_limit = math.inf  # factors and their past alone: whoever has room for the data has it
 
     def __init__(
         self,
-        rank: int = 10,
+        rank: int | Literal["auto"] = 10,
         loss: str | Loss = "gaussian",
         *,
         solver: Literal["auto", "sgd"] | SGD = "auto",
         forget: float | Literal["auto"] = "auto",
         lower: float | None = None,
+        max_rank: int = 50,
         init: KTensor | None = None,
         init_slices: int = 10,
         init_starts: int = 3,
@@ -114,6 +122,7 @@ class OnlineGCP(StreamingModel):
         self.solver = solver
         self.forget = forget
         self.lower = lower
+        self.max_rank = max_rank
         self.init = init
         self.init_slices = init_slices
         self.init_starts = init_starts
@@ -138,6 +147,16 @@ class OnlineGCP(StreamingModel):
     # ---- hooks of the protocol
 
     @property
+    def changes_rank(self) -> bool:  # type: ignore[override]
+        """Whether components come and go."""
+        return bool(self.rank == "auto")
+
+    @property
+    def bounded_by(self) -> str | None:  # type: ignore[override]
+        """The parameter that says how far the state may grow."""
+        return "max_rank" if self.changes_rank else None
+
+    @property
     def loss_(self) -> Loss:
         """The loss the model minimises."""
         return get_loss(self.loss)
@@ -149,6 +168,12 @@ class OnlineGCP(StreamingModel):
                 f"device must be 'cpu' or 'reference', but got {self.device!r}. Choose one."
             )
         check_whole("n_jobs", self.n_jobs, 1)
+        check_whole("max_rank", self.max_rank, 1, LARGEST_RANK)
+        if self.changes_rank and paper is not None:
+            raise DataError(
+                "rank='auto' belongs to solver='auto', but the paper's solver was chosen. Give it "
+                "a number; the command `onlinegcp rank` helps to find one."
+            )
         forgetting.parse(self.forget)
         if paper is None:
             if self.device != "cpu":
@@ -172,6 +197,23 @@ class OnlineGCP(StreamingModel):
         check_choice("solver", self.solver, ("auto", "sgd"), " or SGD(...)")
         return SGD() if self.solver == "sgd" else None
 
+    def _most(self) -> int | None:
+        return int(self.max_rank) if self.changes_rank else None
+
+    def _largest_state(self, shape: tuple[int, ...]) -> int | None:
+        if not self.changes_rank:
+            return None
+        # Each of the models may have a twin on trial; slices are kept to make new ones from.
+        models = 2 * self.most_models * auto_solver.largest_model(shape, int(self.max_rank))
+        return models + 16 * int(self.init_slices) * math.prod(shape)
+
+    def _first_rank(self, slices: Sequence[Slice]) -> int:
+        if not self.changes_rank:
+            return int(self.rank)
+        return study_path(
+            slices, self.loss_, lower=self._get_lower(), most=int(self.max_rank), seed=self._seed
+        ).rank
+
     def _get_lower(self) -> float:
         return float(self.loss_.lower if self.lower is None else self.lower)
 
@@ -181,7 +223,9 @@ class OnlineGCP(StreamingModel):
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         paper = self._paper()
         if paper is None:
-            return auto_solver.begin(start, self.loss_, self.forget, self.lower, seed)
+            return auto_solver.begin(
+                start, self.loss_, self.forget, self.lower, seed, self._most()
+            )
         return paper_solver.begin(paper, start, self._get_lower(), seed)
 
     def _learn(
@@ -200,6 +244,7 @@ class OnlineGCP(StreamingModel):
                 init_slices=self.init_slices,
                 init_starts=self.init_starts,
                 n_jobs=self.n_jobs,
+                most=self._most(),
             )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)
 

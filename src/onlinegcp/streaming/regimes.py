@@ -22,14 +22,20 @@ from numpy.typing import NDArray
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, widen
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.auto.model import Step
+from onlinegcp.solvers.auto import rank_trials
+from onlinegcp.solvers.auto.model import Model, Step
 from onlinegcp.solvers.auto.state import AutoState
-from onlinegcp.streaming.matching import n_replaced
+from onlinegcp.streaming.matching import n_replaced, places
 from onlinegcp.streaming.surprise import Surprise
 
 FloatArray: TypeAlias = NDArray[np.float64]
 # Makes a state from a few slices; the second argument is the model whose patterns keep their place.
 Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState], AutoState]
+# Makes a model with so many components more, or fewer, from a few slices, and tells which are which.
+# The last argument says whether to fit them all anew.
+Resize: TypeAlias = Callable[
+    [tuple[Slice, ...], AutoState, int, bool], tuple[Model, list[int]] | None
+]
 Regime: TypeAlias = Literal["", "changed", "returned"]
 
 EARLY = 4  # slices the first challenger is made from
@@ -58,6 +64,8 @@ class Regimes:
         The detector.
     buffer, losses
         Slices that surprised, and the loss of the model in use on each before it learned it.
+    recent
+        The newest slices, where new components are to be made from them.
     gathering
         Whether slices are being collected for a challenger.
     changed
@@ -78,6 +86,7 @@ class Regimes:
     rested: AutoState | None = None
     surprise: Surprise = field(default_factory=Surprise)
     buffer: tuple[Slice, ...] = ()
+    recent: tuple[Slice, ...] = ()
     losses: FloatArray = field(default_factory=lambda: np.zeros(0))
     gathering: bool = False
     changed: bool = False
@@ -94,8 +103,8 @@ class Regimes:
         return self.current.factors
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the buffer as a flat mapping of names to arrays and scalars."""
-        flat: dict[str, Any] = {}
+        """Everything but the slices as a flat mapping of names to arrays and scalars."""
+        flat: dict[str, Any] = {"n_recent": len(self.recent)}
         for name in _PLAIN:
             value = getattr(self, name)
             flat[name] = value.copy() if isinstance(value, np.ndarray) else value
@@ -107,8 +116,9 @@ class Regimes:
         return flat
 
     @staticmethod
-    def from_dict(flat: dict[str, Any], buffer: tuple[Slice, ...]) -> Regimes:
+    def from_dict(flat: dict[str, Any], slices: tuple[Slice, ...]) -> Regimes:
         """Rebuild what `to_dict` gave; the next step is the same to the last bit."""
+        first = len(slices) - int(flat.get("n_recent", 0))
 
         def part(prefix: str) -> dict[str, Any]:
             found = f"{prefix}."
@@ -116,7 +126,17 @@ class Regimes:
 
         plain = {name: kind(flat[name]) for name, kind in _PLAIN.items()}
         plain |= {name: AutoState.from_dict(part(name)) for name in _MODELS if part(name)}
-        return Regimes(surprise=Surprise.from_dict(part("surprise")), buffer=buffer, **plain)
+        return Regimes(
+            surprise=Surprise.from_dict(part("surprise")),
+            buffer=slices[:first],
+            recent=slices[first:],
+            **plain,
+        )
+
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """All slices that are held."""
+        return self.buffer + self.recent
 
 
 _MODELS = ("current", "challenger", "before", "rested")
@@ -142,6 +162,7 @@ def learn(
     full: int,
     n_jobs: int,
     seed: int,
+    resize: Resize | None = None,
 ) -> tuple[Regimes, Step, Regime]:
     """Score a slice with the model in use, learn it, and decide who goes on.
 
@@ -157,15 +178,20 @@ def learn(
         Slices a whole warm start takes.
     n_jobs, seed
         As in the solver's `step`.
+    resize
+        Makes a model with more or fewer components, where the rank may change.
     """
     # A shallow copy: what follows puts new values in its place and changes no shared one.
     now = _grown(replace(regimes, surprise=regimes.surprise.copy()), x.shape)
     start = now.current
 
     def step(model: AutoState, one: Slice) -> tuple[AutoState, Step]:
-        return auto.step(model, one, loss, n_jobs=n_jobs, seed=seed)
+        judged = model.ranks is not None and now.challenger is not None
+        return auto.step(model, one, loss, n_jobs=n_jobs, seed=seed, judged=judged)
 
     now.current, done = step(now.current, x)
+    if resize is not None and done.informative:
+        _keep_recent(now, x, resize, full)
     if begin is None or not done.informative:
         return now, done, ""
     now.age += 1
@@ -176,22 +202,52 @@ def learn(
     regime: Regime = ""
     if now.challenger is not None:
         now.challenger, rival = step(now.challenger, x)
-        verdict = _judge(now, done.prequential - rival.prequential, usual)
+        verdict = _judge(now, _gain(done, rival), usual)
         if verdict > 0:
-            done, regime = _take_over(now, done, rival)
+            done, regime = _take_over(now, start, done, rival)
         elif verdict < 0:
             _drop(now)
     if now.gathering:
         now.buffer = (*now.buffer, x)
         _build(now, begin, full)
     elif now.challenger is None and now.age >= now.next_alarm:
+        if now.surprise.suspects and now.current.ranks is not None:
+            now.current.ranks.urge(now.current.model.n_slices)
         _suspect(now, x, start, done.prequential, full)
         if now.surprise.alarmed:
             if _rested_knows(now, loss, seed, usual):
-                return now, _come_back(now, done, step), "returned"
+                return now, _come_back(now, start, done, step), "returned"
             now.gathering, now.changed = True, False
             _build(now, begin, full)
     return now, done, regime
+
+
+def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
+    """Gather slices for a model with more or fewer components, and put it on trial."""
+    state = regimes.current
+    ranks = state.ranks
+    assert ranks is not None
+    size = rank_trials.wanted(ranks, state.model, full)
+    regimes.recent = (*regimes.recent, x)[-size:] if size else ()
+    kind = rank_trials.due(ranks, state.model)
+    if kind is None or not 0 < size <= len(regimes.recent):
+        return
+    rank, larger = state.factors.rank, kind is ranks.growing
+    count, anew = rank_trials.next_growth(ranks)
+    count = min(count, ranks.most - rank) if larger else -min(kind.count, rank - 1)
+    found = resize(regimes.recent, state, count, anew)
+    ranks.window = 0
+    if found is None:
+        kind.fail(state.model.n_slices + 1, 1)
+    else:
+        ranks.begin(*found)
+
+
+def _gain(done: Step, rival: Step) -> float:
+    """By how much a challenger predicts better: by halves, where it may have more components."""
+    if done.held_out is not None and rival.held_out is not None:
+        return done.held_out - rival.held_out
+    return done.prequential - rival.prequential
 
 
 def _suspect(regimes: Regimes, x: Slice, start: AutoState, prequential: float, full: int) -> None:
@@ -221,8 +277,10 @@ def _judge(regimes: Regimes, gain: float, usual: float) -> int:
     return 1 if mean > error and mean > 0.0 else -1
 
 
-def _take_over(regimes: Regimes, done: Step, rival: Step) -> tuple[Step, Regime]:
-    old, new = regimes.current, regimes.challenger
+def _take_over(
+    regimes: Regimes, old: AutoState, done: Step, rival: Step
+) -> tuple[Step, Regime]:
+    new = regimes.challenger
     assert new is not None
     regime: Regime = "" if regimes.changed else "changed"
     if not regimes.changed:
@@ -272,10 +330,13 @@ def _build(regimes: Regimes, begin: Begin, full: int) -> None:
 
 
 def _come_back(
-    regimes: Regimes, done: Step, step: Callable[[AutoState, Slice], tuple[AutoState, Step]]
+    regimes: Regimes,
+    old: AutoState,
+    done: Step,
+    step: Callable[[AutoState, Slice], tuple[AutoState, Step]],
 ) -> Step:
     """Let the model that rests take over again, and learn what it has missed."""
-    old, new = regimes.current, regimes.rested
+    new = regimes.rested
     assert new is not None
     _rest(regimes)
     last = done
@@ -299,6 +360,17 @@ def _rested_knows(regimes: Regimes, loss: Loss, seed: int, usual: float) -> bool
 
 def _account(done: Step, after: Step, old: AutoState, new: AutoState) -> Step:
     """The step of a model that was replaced in it: its prediction, its successor's weights."""
+    if new.ranks is not None:
+        order = tuple(places(old.factors.views(), new.factors.views()))
+        kept = len(order) - order.count(-1)
+        return replace(
+            after,
+            prequential=done.prequential,
+            births=len(order) - kept,
+            deaths=old.factors.rank - kept,
+            merges=0,
+            order=order,
+        )
     count = n_replaced(old.factors.views(), new.factors.views())
     return replace(after, prequential=done.prequential, births=count, deaths=count, merges=0)
 
@@ -312,4 +384,5 @@ def _grown(regimes: Regimes, shape: tuple[int, ...]) -> Regimes:
         if model is not None:
             setattr(regimes, name, auto.grow(model, shape))
     regimes.buffer = tuple(widen(x, shape) for x in regimes.buffer)
+    regimes.recent = tuple(widen(x, shape) for x in regimes.recent)
     return regimes

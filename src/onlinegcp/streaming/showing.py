@@ -20,8 +20,16 @@ from onlinegcp.streaming.state import FloatArray, ModelState
 PAST = 256
 
 
-def remember(past: FloatArray, state: ModelState) -> FloatArray:
-    """The past with what each component holds in the newest slice, whatever its columns' scale."""
+def remember(
+    past: FloatArray, state: ModelState, order: Sequence[int] | None = None
+) -> FloatArray:
+    """The past with what each component holds in the newest slice, whatever its columns' scale.
+
+    `order` says where components were before; new ones (-1) held nothing.
+    """
+    if order is not None and past.size:
+        at = np.array(order)
+        past = np.where(at >= 0, past[:, at], 0.0)
     row = state.weights * np.prod([np.abs(a).sum(axis=0) for a in state.factors], axis=0)
     start = past[-(PAST - 1) :] if past.shape[1:] == row.shape else np.empty((0, len(row)))
     return np.concatenate([start, row[None, :]])
@@ -31,7 +39,7 @@ class Showing(abc.ABC):
     """What a model can show, given what it must have."""
 
     gathers: ClassVar[str | None]
-    rank: int
+    rank: Any
     n_slices_: int
     _past: FloatArray
 
@@ -106,7 +114,9 @@ class Showing(abc.ABC):
         )
 
     def _repr_html_(self) -> str:
-        facts = f"rank {self.rank}, loss {self.loss_.name}"
+        fitted = self.__sklearn_is_fitted__()
+        rank = len(self._ready().weights) if fitted and self.rank == "auto" else self.rank
+        facts = f"rank {rank}, loss {self.loss_.name}"
         if not self.__sklearn_is_fitted__():
             return card(type(self).__name__, f"{facts}, not fitted")
         return component_card(

@@ -14,6 +14,7 @@ from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, stack
+from onlinegcp.solvers.auto.whole import sweep_odds
 from onlinegcp.static.algebraic import algebraic_start
 from onlinegcp.static.cp_als import cp_als
 from onlinegcp.static.cp_apr import cp_apr
@@ -27,6 +28,9 @@ FloatArray: TypeAlias = NDArray[np.float64]
 # fit leaves open: solving every start to the end costs ten times as much and predicts no better.
 SHORT = {"als": 20, "apr": 10, "lbfgsb": 20, "epochs": 10}
 LONG = {"als": 200, "apr": 100, "lbfgsb": 150, "epochs": 100}
+# Passes of every rank of a study, which starts from the rank below.
+STUDY = {"als": 20, "apr": 10, "lbfgsb": 20, "epochs": 10}
+ODDS_SWEEPS = 30
 # Nonzeros times R^2 up to which rows of counts get Newton steps; above, multiplicative ones.
 NEWTON_WORK = 3e7
 
@@ -51,6 +55,13 @@ class WarmStart:
     rows: FloatArray
     mean: FloatArray
     slices: tuple[Slice, ...] = ()
+
+    @classmethod
+    def of(cls, model: KTensor, slices: Sequence[Slice] = ()) -> WarmStart:
+        """The start that a model with a last mode of time is."""
+        *factors, rows = model.factors
+        rows = rows * model.weights
+        return cls(tuple(factors), rows, rows.mean(axis=0), tuple(slices))
 
     @property
     def n_rows(self) -> int:
@@ -105,13 +116,10 @@ def _algebraic(
     x: Slice, rank: int, loss: Loss, lower: float, starts: int, seed: int
 ) -> list[StaticFit]:
     """Short fits from algebraic starts, for half of the starts, where the loss has such."""
-    if not loss.traits.quadratic or lower > -np.inf or x.n_observed < x.size:
-        return []
     found = []
     for number in range((starts + 1) // 2):
-        begin = algebraic_start(x, rank, start_generator(seed, number))
-        if begin is not None and all(np.isfinite(a).all() for a in begin):
-            init = KTensor(np.ones(rank), begin)
+        init = algebraic_model(x, rank, loss, lower, seed, number)
+        if init is not None:
             found.append(_static(x, rank, loss, lower, SHORT, init=init))
     return found
 
@@ -128,6 +136,48 @@ def _static(
         return cp_apr(x, rank, **steps, **start)
     most: dict[str, Any] = {"max_iterations": passes["lbfgsb"], "epochs": passes["epochs"]}
     return gcp(x, rank, loss, lower=lower, **most, **start)
+
+
+def short_fit(
+    x: Slice, rank: int, loss: Loss, lower: float, *, init: KTensor | None = None, seed: int = 0
+) -> KTensor:
+    """A few passes of the method that matches the loss, for a study of ranks.
+
+    Parameters
+    ----------
+    x
+        Stacked slices.
+    rank, loss, lower
+        As for `static_start`.
+    init
+        Where to start; by default at an algebraic start where the loss has one, else at random.
+    seed
+        Seed of the start.
+    """
+    form = loss.traits.odds_form
+    if form is not None and not form.linear:
+        begin = random_model(x, rank, seed) if init is None else init
+        return sweep_odds(x, begin, form, ODDS_SWEEPS)
+    start: dict[str, Any] = {"seed": seed} if init is None else {"init": init}
+    return _static(x, rank, loss, lower, STUDY, **start).ktensor
+
+
+def algebraic_model(
+    x: Slice, rank: int, loss: Loss, lower: float, seed: int, number: int = 0
+) -> KTensor | None:
+    """A model from eigenvectors, for least squares on complete data; None where there is none."""
+    if not loss.traits.quadratic or lower > -np.inf or x.n_observed < x.size:
+        return None
+    begin = algebraic_start(x, rank, start_generator(seed, number))
+    if begin is None or not all(np.isfinite(a).all() for a in begin):
+        return None
+    return KTensor(np.ones(rank), begin)
+
+
+def random_model(x: Slice, rank: int, seed: int) -> KTensor:
+    """Nonnegative random columns that share the total of the data evenly."""
+    columns = random_start(x.shape, rank, start_generator(seed, 0), nonnegative=True)
+    return KTensor(np.full(rank, x.total / rank), [a / a.sum(axis=0) for a in columns])
 
 
 def given_start(
