@@ -123,7 +123,8 @@ class RiverAdapter:
     def transform_one(self, x: Any) -> dict[int, float]:
         """Weights of an observation by component; zeros before anything was learned."""
         if not self.model.__sklearn_is_fitted__():
-            return dict.fromkeys(range(self.model.rank), 0.0)
+            rank = self.model.rank
+            return {} if rank == "auto" else dict.fromkeys(range(rank), 0.0)
         weights = self.model.transform(self._slice(x, self._places))
         return {r: float(weight) for r, weight in enumerate(weights)}
 

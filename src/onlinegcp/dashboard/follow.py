@@ -16,6 +16,7 @@ from onlinegcp.runlog import (
     Details,
     Position,
     RunView,
+    align,
     anomaly_of,
     is_locked,
     read_model,
@@ -89,7 +90,8 @@ class Follower:
         if self._view is None:
             return [("snapshot", self._snapshot())]
         new = tail(self._path, self._position)
-        if new.restarted:
+        if new.restarted or any(step.get("order") for step in new.steps):
+            # Components came or went: every line is told in those there are now.
             return [("snapshot", self._snapshot())]
         stamp = self._checkpoint()
         moved = stamp != self._stamp and time.monotonic() >= self._model_due
@@ -106,6 +108,7 @@ class Follower:
         self._stamp = self._checkpoint()
         self._details = Details(MOST_DETAILS)
         found = tail(self._path, each=self._details.take)
+        align(found.steps)
         factors, weights, labels = read_model(self._path)
         modes = tuple(str(name) for name in info.get("modes") or ())
         modes += tuple(f"mode {k + 1}" for k in range(len(modes), len(factors)))

@@ -22,7 +22,7 @@ from onlinegcp.planning.what import Modes, Values, choose_modes, choose_values, 
 from onlinegcp.planning.when import Bins, When, choose_bins, choose_time
 from onlinegcp.slices import Slice
 
-RANK = 10
+_RANK = 10  # of the models that losses are tried with, at most
 _TRIAL_SLICES, _TRIAL_ROWS, _TRIAL_RANK = 24, 2_000_000, 5
 
 
@@ -36,7 +36,8 @@ class Plan:
     events : dict
         Arguments of `from_events`, without the source.
     model : dict
-        Parameters of the model: rank, loss as text, init_slices, and lower where there is one.
+        Parameters of the model: rank (a number or "auto"), loss as text, init_slices, and lower
+        where there is one.
     output : str
         Name for the run directory.
     lines : tuple of (str, str, str)
@@ -132,11 +133,12 @@ def make_plan(
         "share": [tuple(group) for group in share],
     }
     slices, shape = _first_slices(source, format, sample, bins, {**extra, **events})
-    rank = int(asked.get("rank") or _rank_for(shape, bins.n_slices))
+    rank = asked.get("rank") or "auto"
+    usual = _rank_for(shape, bins.n_slices) if rank == "auto" else int(rank)
     measured = (
         Measured(str(asked["loss"]), "as you said", asked.get("lower"))
         if "loss" in asked
-        else choose_loss(values.agg, slices, min(rank, _TRIAL_RANK))
+        else choose_loss(values.agg, slices, min(usual, _TRIAL_RANK))
     )
     warm = int(asked.get("init_slices") or min(10, max(2, bins.n_slices // 5)))
     model = {"rank": rank, "loss": measured.loss, "init_slices": warm, "lower": measured.lower}
@@ -188,7 +190,7 @@ def _events_per_row(sample: Sample, values: Values) -> float:
 
 def _rank_for(shape: Sequence[int], n_slices: int) -> int:
     """Ten patterns, but at most half as many as cells of a slice, a third as many as slices."""
-    return max(1, min(RANK, math.prod(shape) // 2, n_slices // 3))
+    return max(1, min(_RANK, math.prod(shape) // 2, n_slices // 3))
 
 
 def _free_name(sample: Sample) -> str:
@@ -235,9 +237,7 @@ def _lines(
     held = (
         f"{values.agg} of {', '.join(values.columns)}" if values.columns else "events are counted"
     )
-    rank = "as you said" if "rank" in asked else "a usual number; `onlinegcp rank` studies it"
-    if "rank" not in asked and model["rank"] < RANK:
-        rank = "slices are small or few"
+    rank = "as you said" if "rank" in asked else "as many patterns as predict best"
     bound = "" if measured.lower is None else f" from {measured.lower:g} on"
     return (
         time,

@@ -18,6 +18,7 @@ checkpoint; `recover` puts it back.
 
 from __future__ import annotations
 
+from onlinegcp.runlog.aligning import align
 from onlinegcp.runlog.details import Details
 from onlinegcp.runlog.files import CHECKPOINT, CHECKPOINT_KIND, FORMAT, RUN, STEPS, SYNCED
 from onlinegcp.runlog.line import (
@@ -58,7 +59,7 @@ from onlinegcp.runlog.writing import (
 __all__ = [
     "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED",
     "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "Row", "RunView", "Step", "Tail",
-    "Vector", "Verdict", "anomaly_of", "append_lines", "append_step", "check_new", "encode_step",
+    "Vector", "Verdict", "align", "anomaly_of", "append_lines", "append_step", "check_new", "encode_step",
     "environment", "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json",
     "recover", "sealed", "smallest_p", "tail", "upgrade_run_json", "verify", "write_run_json",
 ]  # fmt: skip

@@ -22,6 +22,7 @@ from onlinegcp.runlog.files import (
     PathLike,
 )
 from onlinegcp.runlog.labels import read_labels
+from onlinegcp.runlog.aligning import align
 from onlinegcp.runlog.line import Step, parse_file
 from onlinegcp.runlog.shapes import check_info
 from onlinegcp.storage.appending import unreadable
@@ -151,6 +152,7 @@ def read_run(path: PathLike, *, details: int | None = None) -> RunView:
     folder = Path(path)
     info = read_run_json(folder)
     steps = tail(folder, each=None if details is None else Details(details).take).steps
+    align(steps)
     factors, weights, labels = read_model(folder)
     names = [str(name) for name in info.get("modes") or ()]
     names += [f"mode {k + 1}" for k in range(len(names), len(factors))]

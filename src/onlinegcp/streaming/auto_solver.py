@@ -10,9 +10,11 @@ from onlinegcp.kernels.layout import padded_width
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto import held_out
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.components import transplant
 from onlinegcp.solvers.auto.fisher_rows import CURVATURE_BUDGET
+from onlinegcp.solvers.auto.held_out import Halves
 from onlinegcp.solvers.auto.model import Model
 from onlinegcp.solvers.auto.rank_state import RankTrials
 from onlinegcp.solvers.auto.state import AutoState, Trials
@@ -154,6 +156,12 @@ def weigh(
         return np.asarray(auto.solve_weights(live, x, loss, seed=seed))
     solution = auto.solve(live, x, loss, tolerance=tolerance, seed=seed)
     return np.array(solution.weights[: live.factors.rank])
+
+
+def predict_halves(state: ModelState, x: Slice, loss: Loss, seed: int, number: int) -> Halves:
+    """Either half of the cells of a slice from the other; changes nothing."""
+    model = _live(state).current.model
+    return held_out.predict_halves(model, x, loss, seed=seed, number=number)
 
 
 def largest_model(shape: tuple[int, ...], rank: int) -> int:

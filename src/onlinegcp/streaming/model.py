@@ -61,6 +61,7 @@ class StreamingModel(
     takes_missing: ClassVar[bool]  # it is defined on slices with missing cells
     dense_only: ClassVar[bool] = False  # complete slices are written out before it sees them
     changes_rank: bool = False  # components come and go; `rank` is where it starts
+    tells_order: ClassVar[bool] = False  # and its records say which went where
     gathers: ClassVar[str | None] = None  # parameter: how many slices are learned together
     bounded_by: ClassVar[str | None] = None  # parameter: how far its state may grow
     most_models: ClassVar[int] = 2  # itself and rivals on trial, which it may hold for a while

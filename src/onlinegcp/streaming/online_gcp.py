@@ -11,6 +11,7 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting
+from onlinegcp.solvers.auto.held_out import Halves
 from onlinegcp.solvers.auto.solver import is_bounded
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
@@ -98,6 +99,7 @@ class OnlineGCP(StreamingModel):
     """
 
     takes_missing = True
+    tells_order = True
     most_models = 4  # in use, on trial, challenging, and resting after a change
     state_limit = math.inf  # factors and their past alone: whoever has room for the data has it
 
@@ -143,6 +145,26 @@ class OnlineGCP(StreamingModel):
             parameters["solver"] = SGD()
         super().set_params(**parameters)
         return self
+
+    def predict_halves(self, x: Any, *, number: int = 0) -> Halves:
+        """Predict either half of the cells of a slice from the other: what more weights cannot fake.
+
+        Only the default solver can; nothing is changed.
+
+        Parameters
+        ----------
+        x
+            The slice.
+        number
+            Says how its cells are halved, so that several models can face the same task.
+        """
+        if self._paper() is not None:
+            raise DataError(
+                "halves of a slice are predicted by solver='auto', but the paper's solver was "
+                "chosen. Leave it out."
+            )
+        part = self._one(x)
+        return auto_solver.predict_halves(self._ready(), part, self.loss_, self._seed, number)
 
     # ---- hooks of the protocol
 

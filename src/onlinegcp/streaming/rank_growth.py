@@ -22,7 +22,7 @@ from onlinegcp.solvers.auto.resizing import with_components
 from onlinegcp.solvers.auto.state import AutoState, Trials
 from onlinegcp.streaming.matching import places
 from onlinegcp.streaming.rank_study import grown
-from onlinegcp.streaming.warm_start import WarmStart, algebraic_model, short_fit
+from onlinegcp.streaming.warm_start import WarmStart, algebraic_model, most_components, short_fit
 
 
 def larger(
@@ -56,7 +56,10 @@ def larger(
     model, order
         The rival, and for each of its components its place in the old model, -1 for a new one.
     """
-    x, rank = stack(slices), old.factors.rank + count
+    x = stack(slices)
+    rank = min(old.factors.rank + count, most_components(x))
+    if rank <= old.factors.rank:
+        return None
     if anew:
         begin = algebraic_model(x, rank, loss, lower, seed)
     else:

@@ -27,7 +27,7 @@ from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.cells import cells_of, weighted_cells
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
 from onlinegcp.solvers.auto.held_out import predict_halves
-from onlinegcp.streaming.warm_start import WarmStart, algebraic_model, short_fit
+from onlinegcp.streaming.warm_start import WarmStart, algebraic_model, most_components, short_fit
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ def study_path(
     if not learned or not any(x.nnz for x in learned) or not any(x.nnz for x in unseen):
         return RankPath(1, (1,), np.zeros((1, 1)))
     x = stack(learned)
-    most = max(1, min(most, math.prod(x.shape) // max(x.shape)))
+    most = max(1, min(most, most_components(x)))
     model = short_fit(x, 1, loss, lower, seed=seed)
     ranks, losses, since = [1], [_judged(model, learned, unseen, loss, lower, seed)], 0
     while ranks[-1] < most and since < PATIENCE:

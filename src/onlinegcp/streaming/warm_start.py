@@ -90,7 +90,7 @@ def static_start(
     columns and no weight.
     """
     x = stack(slices)
-    determined = 0 if x.nnz == 0 else min(rank, math.prod(x.shape) // max(x.shape))
+    determined = 0 if x.nnz == 0 else min(rank, most_components(x))
     parts = []
     if determined:
         first: dict[str, Any] = {"n_starts": starts, "seed": seed}
@@ -136,6 +136,11 @@ def _static(
         return cp_apr(x, rank, **steps, **start)
     most: dict[str, Any] = {"max_iterations": passes["lbfgsb"], "epochs": passes["epochs"]}
     return gcp(x, rank, loss, lower=lower, **most, **start)
+
+
+def most_components(x: Slice) -> int:
+    """How many components a tensor can determine: so many fit it exactly."""
+    return math.prod(x.shape) // max(x.shape)
 
 
 def short_fit(
