@@ -20,7 +20,7 @@ from onlinegcp.solvers.auto.rank_state import RankTrials
 from onlinegcp.solvers.auto.state import AutoState, Trials
 from onlinegcp.solvers.objective import is_affordable
 from onlinegcp.streaming import regimes
-from onlinegcp.streaming.matching import SAME, match
+from onlinegcp.streaming.matching import SAME, match, places
 from onlinegcp.streaming.rank_growth import graft, larger, smaller
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.regimes import Regimes
@@ -131,16 +131,23 @@ def _challenger(
     """A model of these slices; patterns it shares with the old one keep their places and past."""
     bound = loss.lower if lower is None else lower
     rank = old.factors.rank
+    if old.ranks is not None:
+        # Room for one that came besides those that changed.
+        rank = min(rank + 1, max(rank, old.ranks.most))
+        start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed)
+        known = [place for place in places(old.factors.views(), start.factors) if place >= 0]
+        if known:
+            model, _ = graft(old, start, slices, loss, seed)
+            return AutoState(model, Trials(), False, RankTrials(old.ranks.most))
+        return auto.start(
+            start.factors, start.rows, slices, loss, most=old.ranks.most, lower=lower, seed=seed
+        )
     start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed)
     order, alike = match(old.factors.views(), start.factors)
     factors, rows = [a[:, order] for a in start.factors], start.rows[:, order]
     fresh = np.flatnonzero(alike < SAME)
     if not 0 < len(fresh) < rank:
-        most = None if old.ranks is None else old.ranks.most
-        return auto.start(factors, rows, slices, loss, most=most, lower=lower, seed=seed)
-    if old.ranks is not None:
-        model, _ = graft(old, start, slices, loss, seed)
-        return AutoState(model, Trials(), False, RankTrials(old.ranks.most))
+        return auto.start(factors, rows, slices, loss, lower=lower, seed=seed)
     state = transplant(old, fresh.tolist(), factors, rows.mean(axis=0))
     for x in slices:
         state, _ = auto.step(state, x, loss, n_jobs=n_jobs, seed=seed)

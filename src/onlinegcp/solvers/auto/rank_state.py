@@ -47,6 +47,13 @@ class Direction:
         self.failures += 1
         self.next = soon + pause_after(self.failures - ways + 1)
 
+    def retreat(self, soon: int) -> None:
+        """Try half as many; wait, once it was one that failed."""
+        if self.count > 1:
+            self.next, self.count = soon, self.count // 2
+        else:
+            self.fail(soon, 1)
+
 
 def pause_after(failures: int) -> int:
     """Slices until the next trial."""

@@ -3,7 +3,7 @@
 Now and then a few slices are kept, and a twin of the model is made from them with components added or
 taken away. Both then see the same slices. What counts is how well either predicts half of a slice
 from the other half, so that more components do not win by fitting more: the larger one must be better
-by two standard errors, the smaller one as good within half of one. A change that worked is tried again soon and
+by two standard errors, the smaller one as good. A change that worked is tried again soon and
 twice as boldly; after one that failed the pause and the next trial are twice as long.
 """
 
@@ -22,7 +22,7 @@ LONGEST_TRIAL = 48
 EARLIEST = 5  # slices after which a clear verdict may come
 CLEAR = 3.0  # standard errors that are clear
 LIKELY = 2.0  # standard errors that a larger model must gain in the end
-BETTER, AS_GOOD = 1.0, -0.5  # the same for a smaller one: after a few slices, and in the end
+BETTER, AS_GOOD = 1.5, 0.0  # the same for a smaller one: after a few slices, and in the end
 RECENT = 0.95  # what a slice counts after the next
 
 
@@ -89,12 +89,16 @@ def supervise(
     trials.end()
     soon = model.n_slices + 1
     if verdict < 0:
-        direction.fail(soon, len(WAYS) if larger else 1)
+        if larger:
+            direction.fail(soon, len(WAYS))
+        else:
+            direction.retreat(soon)
         return model, done
     direction.succeed(soon)
-    if larger:
-        trials.shrinking = Direction(soon)
     kept = int((order >= 0).sum())
+    if larger:
+        # Perhaps one of them was needed, and the others came with it.
+        trials.shrinking = Direction(soon, count=max(1, len(order) - kept - 1))
     changed = replace(
         rival,
         prequential=done.prequential,
@@ -118,6 +122,8 @@ def _verdict(trials: RankTrials, gain: float) -> int:
         rounds, clear, enough = trials.shrinking.failures, BETTER, AS_GOOD
     if trials.judged >= EARLIEST and not -CLEAR * error <= mean <= clear * error:
         return 1 if mean > 0.0 else -1
-    if trials.judged < min(TRIAL * 2.0**rounds, LONGEST_TRIAL):
+    # A larger model that seems better may take its time to make sure.
+    doubtful = trials.larger and 0.0 < mean <= enough * error
+    if trials.judged < (LONGEST_TRIAL if doubtful else min(TRIAL * 2.0**rounds, LONGEST_TRIAL)):
         return 0
     return 1 if mean > enough * error else -1
