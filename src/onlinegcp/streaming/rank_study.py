@@ -141,7 +141,7 @@ def grown(
         factors, weights = stack_factors(found.factors), pad_vector(found.weights)
         key = stream_key(seed, found.rank, TRIAL_COLUMNS)
         form, bounded = loss.traits.odds_form, lower > -np.inf
-        if form is not None and form.linear:
+        if form is not None:
             born = seeds.seed_counts(factors, cells_of(x), form, weights)
         elif loss.traits.quadratic and x.n_observed == x.size:
             born = seeds.seed_residual(factors, x, weights, key, bounded=bounded)
