@@ -30,7 +30,7 @@ def _read_whole(kind: Any, tokens: Sequence[Any]) -> int:
 
 
 def _read_rank(kind: Any, tokens: Sequence[Any]) -> int | str:
-    text = tokens[0].value.strip()
+    text = str(tokens[0].value).strip()
     if text == "auto":
         return text
     try:

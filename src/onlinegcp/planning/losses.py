@@ -145,9 +145,7 @@ def _predicted(
         mean = np.where(halves.board.full(), second, first)
         # A cell expected to be exactly empty would settle everything by itself.
         usual = max(float(cells.mean()), 1e-9)
-        found.append(
-            (cells.reshape(-1), (0.99 * mean + 0.01 * usual).reshape(-1))
-        )
+        found.append((cells.reshape(-1), (0.99 * mean + 0.01 * usual).reshape(-1)))
     return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import StateError
+from onlinegcp.runlog.aligning import align
 from onlinegcp.runlog.details import Details
 from onlinegcp.runlog.files import (
     CHECKPOINT,
@@ -22,7 +23,6 @@ from onlinegcp.runlog.files import (
     PathLike,
 )
 from onlinegcp.runlog.labels import read_labels
-from onlinegcp.runlog.aligning import align
 from onlinegcp.runlog.line import Step, parse_file
 from onlinegcp.runlog.shapes import check_info
 from onlinegcp.storage.appending import unreadable

@@ -67,7 +67,7 @@ class StreamingModel(
     most_models: ClassVar[int] = 2  # itself and rivals on trial, which it may hold for a while
 
     # Set by the constructors of the methods.
-    rank: Any  # a whole number, or for some methods a word
+    rank: int
     init: KTensor | None
     init_slices: int
     init_starts: int

@@ -98,6 +98,8 @@ class OnlineGCP(StreamingModel):
     (8, [(8, 2), (7, 2)])
     """
 
+    rank: int | Literal["auto"]  # type: ignore[assignment]
+
     takes_missing = True
     tells_order = True
     most_models = 4  # in use, on trial, challenging, and resting after a change
@@ -147,7 +149,7 @@ class OnlineGCP(StreamingModel):
         return self
 
     def predict_halves(self, x: Any, *, number: int = 0) -> Halves:
-        """Predict either half of the cells of a slice from the other: what more weights cannot fake.
+        """Predict either half of the cells of a slice from the other; more weights cannot fake it.
 
         Only the default solver can; nothing is changed.
 
@@ -245,9 +247,7 @@ class OnlineGCP(StreamingModel):
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         paper = self._paper()
         if paper is None:
-            return auto_solver.begin(
-                start, self.loss_, self.forget, self.lower, seed, self._most()
-            )
+            return auto_solver.begin(start, self.loss_, self.forget, self.lower, seed, self._most())
         return paper_solver.begin(paper, start, self._get_lower(), seed)
 
     def _learn(

@@ -1,10 +1,10 @@
 """How many components the first slices need: one nested path of models, judged on held-out halves.
 
 The model of the earlier slices grows component by component, each fitted to what the others leave
-unexplained and then all of them for a few passes, so that every rank costs little once the one below
-is known. Later slices judge: their weights come from one half of the cells, their loss from the other.
-The path ends when more components stop predicting better, and the smallest rank is chosen that one
-standard error cannot tell from the best.
+unexplained and then all of them for a few passes, so that every rank costs little once the one
+below is known. Later slices judge: their weights come from one half of the cells, their loss from
+the other. The path ends when more components stop predicting better, and the smallest rank is
+chosen that one standard error cannot tell from the best.
 """
 
 from __future__ import annotations

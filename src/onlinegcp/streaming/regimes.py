@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, widen
-from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto import rank_trials
+from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.model import Model, Step
 from onlinegcp.solvers.auto.state import AutoState
 from onlinegcp.streaming.matching import n_replaced, places
@@ -31,8 +31,8 @@ from onlinegcp.streaming.surprise import Surprise
 FloatArray: TypeAlias = NDArray[np.float64]
 # Makes a state from a few slices; the second argument is the model whose patterns keep their place.
 Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState], AutoState]
-# Makes a model with so many components more, or fewer, from a few slices, and tells which are which.
-# The last argument says whether to fit them all anew.
+# Makes a model with so many components more, or fewer, from a few slices, and tells which went
+# where; the last argument says whether to fit them all anew.
 Resize: TypeAlias = Callable[
     [tuple[Slice, ...], AutoState, int, bool], tuple[Model, list[int]] | None
 ]
@@ -277,9 +277,7 @@ def _judge(regimes: Regimes, gain: float, usual: float) -> int:
     return 1 if mean > error and mean > 0.0 else -1
 
 
-def _take_over(
-    regimes: Regimes, old: AutoState, done: Step, rival: Step
-) -> tuple[Step, Regime]:
+def _take_over(regimes: Regimes, old: AutoState, done: Step, rival: Step) -> tuple[Step, Regime]:
     new = regimes.challenger
     assert new is not None
     regime: Regime = "" if regimes.changed else "changed"

@@ -20,9 +20,7 @@ from onlinegcp.streaming.state import FloatArray, ModelState
 PAST = 256
 
 
-def remember(
-    past: FloatArray, state: ModelState, order: Sequence[int] | None = None
-) -> FloatArray:
+def remember(past: FloatArray, state: ModelState, order: Sequence[int] | None = None) -> FloatArray:
     """The past with what each component holds in the newest slice, whatever its columns' scale.
 
     `order` says where components were before; new ones (-1) held nothing.
@@ -39,7 +37,7 @@ class Showing(abc.ABC):
     """What a model can show, given what it must have."""
 
     gathers: ClassVar[str | None]
-    rank: Any
+    rank: int
     n_slices_: int
     _past: FloatArray
 
@@ -115,9 +113,9 @@ class Showing(abc.ABC):
 
     def _repr_html_(self) -> str:
         fitted = self.__sklearn_is_fitted__()
-        rank = len(self._ready().weights) if fitted and self.rank == "auto" else self.rank
+        rank = len(self._ready().weights) if fitted else self.rank
         facts = f"rank {rank}, loss {self.loss_.name}"
-        if not self.__sklearn_is_fitted__():
+        if not fitted:
             return card(type(self).__name__, f"{facts}, not fitted")
         return component_card(
             type(self).__name__, f"{facts}, {self.n_slices_:,} slices", self.components()

@@ -1,9 +1,9 @@
 """Two halves of the cells of a slice, each of which knows enough of every row to predict the other.
 
 Every row of every mode gets a sign, and the product of the signs of a cell says to which half it
-belongs. So each half holds about half of the cells of each row, patterns that live in a few rows are
-seen by both, and a sum over half of all cells needs no visit: it is half the sum over all, plus or
-minus half of the sum with signs, and both are products of sums over rows.
+belongs. So each half holds about half of the cells of each row, patterns that live in a few rows
+are seen by both, and a sum over half of all cells needs no visit: it is half the sum over all, plus
+or minus half of the sum with signs, and both are products of sums over rows.
 """
 
 from __future__ import annotations

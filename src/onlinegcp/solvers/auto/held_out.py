@@ -1,8 +1,9 @@
-"""How well a model predicts cells it did not see: weights from half a slice, loss of the other half.
+"""How well a model predicts cells it did not see: weights from half a slice, loss of the other.
 
 Loss with weights fitted to the whole slice falls with every component, useful or not. Here more
-components do not win by fitting more. A pattern that lies in one half alone has nothing in the other
-to learn its weight from: a weak prior, as wide as weights usually are, then keeps it near its mean.
+components do not win by fitting more. A pattern that lies in one half alone has nothing in the
+other to learn its weight from: a weak prior, as wide as weights usually are, then keeps it near its
+mean.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-# Cells visited one by one; of the zeros of larger slices a sample is taken, the same for all models.
+# Cells visited one by one; of the zeros of larger slices a sample is taken, the same for all
+# models.
 MOST_CELLS = 1 << 14
 TOLERANCE = 1e-5
 

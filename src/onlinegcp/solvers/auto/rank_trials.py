@@ -1,10 +1,10 @@
 """Growing and shrinking along the stream: a twin with more or fewer components, on trial.
 
-Now and then a few slices are kept, and a twin of the model is made from them with components added or
-taken away. Both then see the same slices. What counts is how well either predicts half of a slice
-from the other half, so that more components do not win by fitting more: the larger one must be better
-by two standard errors, the smaller one as good. A change that worked is tried again soon and
-twice as boldly; after one that failed the pause and the next trial are twice as long.
+Now and then a few slices are kept, and a twin of the model is made from them with components added
+or taken away. Both then see the same slices. What counts is how well either predicts half of a
+slice from the other half, so that more components do not win by fitting more: the larger one must
+be better by two standard errors, the smaller one as good. A change that worked is tried again soon
+and twice as boldly; after one that failed the pause and the next trial are twice as long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which component a model could do without: the one that the others can imitate best.
 
-The pattern of each is approximated by the others' (under the bound, where there is one). What is left
-over, as large as the component usually is, would be missed; the rest the others would take over.
+The pattern of each is approximated by the others' (under the bound, where there is one). What is
+left over, as large as the component usually is, would be missed; the rest the others would take
+over.
 """
 
 from __future__ import annotations

@@ -229,9 +229,7 @@ def _learn(model: Model, x: Slice, loss: Loss, seed: int) -> Step:
     return done
 
 
-def held_out(
-    model: Model, x: Slice, loss: Loss, seed: int = 0, number: int | None = None
-) -> float:
+def held_out(model: Model, x: Slice, loss: Loss, seed: int = 0, number: int | None = None) -> float:
     """Loss of a slice, either half of its cells predicted with weights from the other.
 
     `number` says how it is halved; by default the number of slices the model has learned.
