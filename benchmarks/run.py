@@ -39,6 +39,7 @@ NAMES = [
     "least_squares",
     "methods",
     "forecast",
+    "ranks",
 ]
 
 

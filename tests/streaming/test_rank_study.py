@@ -51,9 +51,9 @@ def test_slices_without_data_get_one_component():
 
 def test_the_smallest_rank_within_one_standard_error_is_taken():
     noise = np.random.default_rng(0).normal(0.0, 0.2, (3, 40))
-    losses = np.array([2.0, 1.01, 1.0])[:, None] + noise
+    losses = np.array([2.0, 1.01, 1.0])[:, None] + noise - noise.mean(axis=1, keepdims=True)
     assert smallest_as_good([1, 4, 9], losses) == 4
-    assert smallest_as_good([1, 4, 9], losses - noise) == 9
+    assert smallest_as_good([1, 4, 9], np.array([[2.0] * 5, [1.1] * 5, [1.0] * 5])) == 9
 
 
 def test_new_components_explain_what_is_left():

@@ -60,6 +60,7 @@ __all__ = [
     "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED",
     "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "Row", "RunView", "Step", "Tail",
     "Vector", "Verdict", "align", "anomaly_of", "append_lines", "append_step", "check_new",
-    "encode_step", "environment", "is_locked", "read_checkpoint", "read_model", "read_run", "read_run_json",
-    "recover", "sealed", "smallest_p", "tail", "upgrade_run_json", "verify", "write_run_json",
+    "encode_step", "environment", "is_locked", "read_checkpoint", "read_model", "read_run",
+    "read_run_json", "recover", "sealed", "smallest_p", "tail", "upgrade_run_json", "verify",
+    "write_run_json",
 ]  # fmt: skip

@@ -236,8 +236,8 @@ def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
     count, anew = rank_trials.next_growth(ranks)
     count = min(count, ranks.most - rank) if larger else -min(kind.count, rank - 1)
     found = resize(regimes.recent, state, count, anew)
-    ranks.window = 0
     if found is None:
+        ranks.window = 0
         kind.fail(state.model.n_slices + 1, 1)
     else:
         ranks.begin(*found)

@@ -73,7 +73,8 @@ class RankTrials:
     order
         For every component of the twin its place in the model, -1 for a new one.
     gains
-        Number, sum and sum of squares of its gains on held-out halves, recent ones counting more.
+        Number, sum and sum of squares of its gains on held-out halves, recent ones counting more;
+        then how many more were positive than negative.
     judged
         Slices it was judged on.
     window
@@ -85,7 +86,7 @@ class RankTrials:
     most: int
     twin: Model | None = None
     order: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    gains: Array = field(default_factory=lambda: np.zeros(3))
+    gains: Array = field(default_factory=lambda: np.zeros(4))
     judged: int = 0
     window: int = 0
     growing: Direction = field(default_factory=Direction)
@@ -110,16 +111,17 @@ class RankTrials:
     def begin(self, twin: Model, order: list[int]) -> None:
         """Put a twin on trial."""
         self.twin, self.order = twin, np.array(order, dtype=np.int64)
-        self.gains, self.judged = np.zeros(3), 0
+        self.gains, self.judged = np.zeros(4), 0
 
     def end(self) -> None:
         """Give up the trial that is running, if any."""
         self.twin, self.order = None, np.zeros(0, dtype=np.int64)
-        self.gains, self.judged = np.zeros(3), 0
+        self.gains, self.judged, self.window = np.zeros(4), 0, 0
 
     def urge(self, now: int) -> None:
         """Look for new components soon, because slices surprise."""
-        if self.window == URGENT or (self.twin is not None and self.larger):
+        wins = self.twin is not None and self.larger and self.gains[1] > 0.0
+        if self.window == URGENT or wins:
             return
         self.end()
         # One new pattern, most likely, besides those that are known.

@@ -21,6 +21,7 @@ TRIAL = 12  # slices that are judged, doubled with every failure
 LONGEST_TRIAL = 48
 EARLIEST = 5  # slices after which a clear verdict may come
 CLEAR = 3.0  # standard errors that are clear
+UNANIMOUS = 6  # slices that are clear if all of them agree
 LIKELY = 2.0  # standard errors that a larger model must gain in the end
 BETTER, AS_GOOD = 1.5, 0.0  # the same for a smaller one: after a few slices, and in the end
 RECENT = 0.95  # what a slice counts after the next
@@ -111,9 +112,10 @@ def supervise(
 
 def _verdict(trials: RankTrials, gain: float) -> int:
     """1 if the twin takes over, -1 if it is dropped, 0 if more slices must tell."""
-    trials.gains = RECENT * trials.gains + np.array([1.0, gain, gain * gain])
+    decay = np.array([RECENT, RECENT, RECENT, 1.0])
+    trials.gains = decay * trials.gains + np.array([1.0, gain, gain * gain, np.sign(gain)])
     trials.judged += 1
-    count, total, squares = trials.gains
+    count, total, squares, signs = trials.gains
     mean = total / count
     error = math.sqrt(max(squares / count - mean * mean, 0.0) / max(count - 1.0, 1.0))
     if trials.larger:
@@ -121,6 +123,9 @@ def _verdict(trials: RankTrials, gain: float) -> int:
     else:
         rounds, clear, enough = trials.shrinking.failures, BETTER, AS_GOOD
     if trials.judged >= EARLIEST and not -CLEAR * error <= mean <= clear * error:
+        return 1 if mean > 0.0 else -1
+    # One loud slice may blur the mean, but not that all agree.
+    if trials.judged >= UNANIMOUS and abs(signs) == trials.judged and abs(mean) > error:
         return 1 if mean > 0.0 else -1
     # A larger model that seems better may take its time to make sure.
     doubtful = trials.larger and 0.0 < mean <= enough * error
