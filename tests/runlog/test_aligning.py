@@ -1,0 +1,49 @@
+"""Lines of a run told in the components of the last one."""
+
+from __future__ import annotations
+
+from onlinegcp.runlog import align
+from onlinegcp.runlog.names import read_names, renumber, write_name
+
+
+def test_weights_follow_their_components_through_several_changes():
+    steps = [
+        {"weights": [1.0, 2.0, 3.0], "drift": [0.1, 0.2, 0.3]},
+        {"weights": [1.5, 3.5], "drift": [0.0, 0.0], "order": [0, 2]},
+        {"weights": [1.6, 3.6], "drift": [0.0, 0.0]},
+        {"weights": [9.0, 3.7, 1.7], "drift": [1.0, 0.0, 0.0], "order": [-1, 1, 0]},
+        {"weights": [9.1, 3.8, 1.8], "drift": [0.0, 0.0, 0.0]},
+    ]
+    align(steps)
+    assert [step["weights"] for step in steps] == [
+        [0.0, 3.0, 1.0],
+        [0.0, 3.5, 1.5],
+        [0.0, 3.6, 1.6],
+        [9.0, 3.7, 1.7],
+        [9.1, 3.8, 1.8],
+    ]
+    assert steps[0]["drift"] == [0.0, 0.3, 0.1]
+    again = [dict(step) for step in steps]
+    align(again)
+    assert again == steps
+
+
+def test_lines_without_changes_stay_as_they_are():
+    steps = [{"weights": [1.0]}, {"weights": [2.0], "order": None}, {"number": 3}]
+    before = [dict(step) for step in steps]
+    align(steps)
+    assert steps == before
+
+
+def test_names_follow_their_patterns(tmp_path):
+    for number, name in ((1, "one"), (2, "two"), (4, "four")):
+        write_name(tmp_path, number, name, 4)
+    renumber(tmp_path, [3, 0, -1])
+    assert read_names(tmp_path) == {1: "four", 2: "one"}
+    renumber(tmp_path, [-1])
+    assert read_names(tmp_path) == {}
+
+
+def test_runs_without_names_get_no_file(tmp_path):
+    renumber(tmp_path, [1, 0])
+    assert list(tmp_path.iterdir()) == []
