@@ -42,7 +42,7 @@ def test_planted_ranks_are_found_along_the_stream(name, rank):
 def test_a_component_born_in_mid_stream_is_found_within_15_slices(name):
     late = 0
     for seed in range(3):
-        _, ranks = learn(planted(name, 4, 56, seed, born=40), loss=name)
+        _, ranks = learn(planted(name, 4, 60, seed, born=40), loss=name)
         assert abs(ranks[39] - 4) <= 1
         late += not max(ranks[40:56]) > ranks[39]
     assert late == 0
