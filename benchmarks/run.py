@@ -34,12 +34,16 @@ NAMES = [
     "rivals",
     "alarms",
     "stream_memory",
+    "many_streams",
     "huge_slice",
     "chicago_full",
     "least_squares",
     "methods",
     "forecast",
     "ranks",
+    "pages",
+    "cores",
+    "gpu",
 ]
 
 

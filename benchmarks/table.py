@@ -29,9 +29,11 @@ HEADINGS = {
     "forgetting": "Learned forgetting, against one fixed factor and a bank of five",
     "rivals": "Methods of the related work, on their authors' demos",
     "stream_memory": "Memory and time along a stream of 10,000 slices",
+    "pages": "The report of very long runs",
     "huge_slice": "One slice of 10^13 cells",
     "chicago_full": "The whole Chicago stream",
     "least_squares": "OnlineCP and CP-Stream, against pygenten's least-squares solvers",
+    "cores": "Two threads against one, and one against before there were two",
 }
 
 

@@ -1,16 +1,26 @@
-"""Sphinx settings: Markdown pages through MyST, API pages from the docstrings."""
+"""Sphinx settings: Markdown and notebooks through MyST, names and commands from the code itself."""
 
 import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import commands
 
 from onlinegcp import __version__
 
 project = "onlinegcp"
 author = "The onlinegcp developers"
 release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+nb_execution_mode = "off"  # notebooks hold their outputs; a test runs them
 html_theme = "furo"
 html_title = f"onlinegcp {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 exclude_patterns = ["_build"]
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
@@ -24,5 +34,12 @@ def escape_bars(app, what, name, obj, options, lines):
             lines[i] = re.sub(r"(``.*?``)|\|", lambda found: found[1] or r"\|", line)
 
 
+def write_commands(app, name, source):
+    """Put every command and option where the page of commands asks for them."""
+    if name == "commands":
+        source[0] = source[0].replace("<!-- commands -->", commands.reference())
+
+
 def setup(app):
+    app.connect("source-read", write_commands)
     app.connect("autodoc-process-docstring", escape_bars)

@@ -3,13 +3,16 @@
     python -m reliability.soak --slices 1000000 --kills 100
 
 Each slice is small, so that a million of them take an hour or two rather than a week; what is
-tested is the run, not the solver. The result is told as a table: time per slice and memory in each
-tenth of the stream, and whether both runs are equal to the last bit.
+tested is the run, not the solver. The run that is disturbed lies in a file system of its own, which
+is filled to the last byte while it learns (where none can be mounted, files that may not grow stand
+for it, and that is said). The result is told as a table: time per slice and memory in each tenth of
+the stream, and whether both runs are equal to the last bit.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -20,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +37,7 @@ from onlinegcp.storage.archive import read_archive
 from onlinegcp.streaming import OnlineGCP
 
 SHAPE = (4, 3)
+Act = Callable[[subprocess.Popen[bytes]], None]  # done to a process that is learning
 FLAT = 1.25  # how much more the last tenth may take than the third
 
 
@@ -47,7 +52,7 @@ def slices(first: int, last: int) -> Iterator[Slice]:
 def learn(folder: Path, n_slices: int, limit: int | None) -> None:
     """What the process does that is killed: begin a run or go on with it."""
     if limit is not None:
-        # A disk that is full refuses to make a file longer; so does this.
+        # A disk that is full refuses to make a file longer; so does this, if less of it.
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     if (folder / runlog.RUN).exists():
@@ -109,42 +114,100 @@ def _soak(folder: Path, given: argparse.Namespace) -> int:
     # All over the stream, by how long its file of lines has become.
     length = (folder / "whole" / runlog.STEPS).stat().st_size
     places = sorted(rng.randrange(length) for _ in events)
-    target = folder / "touched"
-    for number, (event, place) in enumerate(zip(events, places, strict=True), 1):
-        if event == "kill":
-            code, _ = _child(target, given.slices, place=place, after=rng.uniform(0.0, 0.05))
-            assert code in (0, -signal.SIGKILL), f"a run that was killed ended with {code}"
-        else:
-            # Room for a checkpoint, but for no line after that place.
-            code, _ = _child(target, given.slices, limit=max(place, 65_536))
-            assert code in (0, 3), f"a run with a full disk ended with {code}"
-        print(f"{number:>4} {event}: {_n_steps(target):,} slices are kept", flush=True)
-    code, _ = _child(folder / "touched", given.slices)
-    assert code == 0, f"the last run ended with {code}"
-    damaged = [v for v in runlog.verify(folder / "touched") if not v.whole]
-    assert not damaged, damaged
-    _compare(folder / "touched", folder / "whole")
+    with _own_disk(folder / "disk", 2 * length + 64_000_000) as disk:
+        print("full disks are", "real" if disk.real else "limits on files: nothing can be mounted")
+        target = disk.folder / "touched"
+        for number, (event, place) in enumerate(zip(events, places, strict=True), 1):
+            if event == "kill":
+                after = rng.uniform(0.0, 0.05)
+                code, _ = _child(target, given.slices, place, _kill_after(after))
+                assert code in (0, -signal.SIGKILL), f"a run that was killed ended with {code}"
+            elif disk.real:
+                room = rng.randrange(20_000)
+                code, _ = _child(target, given.slices, place, disk.filler(room))
+                assert code in (0, 3), f"a run with a full disk ended with {code}"
+                disk.empty()
+            else:
+                # Room for a checkpoint, but for no line after that place.
+                code, _ = _child(target, given.slices, limit=max(place, 65_536))
+                assert code in (0, 3), f"a run with a full disk ended with {code}"
+            kept = f"{_n_steps(target):,} slices are kept"
+            print(f"{number:>4} {event}: ended with {code}, {kept}", flush=True)
+        code, _ = _child(target, given.slices)
+        assert code == 0, f"the last run ended with {code}"
+        damaged = [v for v in runlog.verify(target) if not v.whole]
+        assert not damaged, damaged
+        _compare(target, folder / "whole")
     print(f"{given.kills} kills and {given.full} full disks later: equal to the last bit")
     return _flat(marks)
+
+
+@dataclass
+class Disk:
+    """A file system of its own, which can be filled to the last byte."""
+
+    folder: Path
+    real: bool
+
+    def filler(self, room: int) -> Act:
+        """What leaves this many bytes free, while a process writes."""
+
+        def fill(process: subprocess.Popen[bytes]) -> None:
+            with contextlib.suppress(OSError), (self.folder / "filler").open("wb") as file:
+                piece = bytes(1 << 20)
+                while (free := shutil.disk_usage(self.folder).free - room) > 0:
+                    file.write(piece[:free])
+                    file.flush()
+
+        return fill
+
+    def empty(self) -> None:
+        """Make room again."""
+        (self.folder / "filler").unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _own_disk(folder: Path, n_bytes: int) -> Iterator[Disk]:
+    """A file system in memory, if one may be mounted."""
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"size={n_bytes}", "soak", str(folder)]
+    mounted = (
+        shutil.which("mount") is not None
+        and not subprocess.run(
+            words, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ).returncode
+    )
+    try:
+        yield Disk(folder, mounted)
+    finally:
+        if mounted:
+            subprocess.run(["umount", str(folder)], check=True)
+
+
+def _kill_after(seconds: float) -> Act:
+    def act(process: subprocess.Popen[bytes]) -> None:
+        time.sleep(seconds)
+        process.kill()
+
+    return act
 
 
 def _child(
     folder: Path,
     n_slices: int,
-    *,
     place: int | None = None,
-    after: float = 0.0,
+    act: Act | None = None,
+    *,
     limit: int | None = None,
 ) -> tuple[int, list[list[float]]]:
-    """Start a run or go on with it; kill it `after` seconds once its lines reach `place`."""
+    """Start a run or go on with it; do something once its lines reach `place`."""
     words = [sys.executable, "-m", "reliability.soak", "--child", str(folder)]
     words += ["--slices", str(n_slices), *([] if limit is None else ["--limit", str(limit)])]
     with tempfile.TemporaryFile("w+") as told:
         process = subprocess.Popen(words, stdout=told, stderr=subprocess.DEVNULL, env=os.environ)
-        while place is not None and process.poll() is None:
+        while place is not None and act is not None and process.poll() is None:
             if _length(folder) > place:
-                time.sleep(after)
-                process.kill()
+                act(process)
                 break
             time.sleep(0.005)
         process.wait()

@@ -53,6 +53,7 @@ def make_steps(n_days=365, rank=6, n_iterations=25, seed=0, modes=("dest", "carr
             "drift": 0.3 * rng.random(rank) ** 6 * (1 + 2 * (np.arange(rank) == 2) * (t > 150)),
             "seconds": 0.002 + 0.001 * rng.random(),
             "held": False,
+            "partial": False,
             "anomaly": None,
             "regime": "",
             "regime_since": None,

@@ -2,11 +2,14 @@
 
 - ``python`` blocks share one namespace. An ``output`` block right after one is what it printed.
 - ``console`` blocks hold commands after ``$``; lines without it are what the command printed.
-- ``sh`` blocks are commands alone.
+- ``sh`` blocks are commands alone. A shell runs what needs one; a plain ``onlinegcp`` with its
+  words is called in this process, which spares it a second of imports.
 - A comment ``<!-- setup: ... -->`` holds Python that readers need not see: files to work on.
 - A comment ``<!-- not run: why -->`` right before a block says why it cannot be run here.
 
 In expected output ``...`` stands for anything, and white space is folded.
+
+``python tests/pages.py docs/tutorial.md`` writes what was printed into the page, where it differs.
 """
 
 from __future__ import annotations
@@ -16,12 +19,21 @@ import doctest
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tempfile
+import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
+
+from onlinegcp.cli import call
 
 ROOT = Path(__file__).parents[1]
+# A terminal that is narrow enough for a page.
+PLAIN = {"NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb"}
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 _PIECE = re.compile(
@@ -30,6 +42,16 @@ _PIECE = re.compile(
     r"|^```(?P<kind>[\w{}-]*)\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
+
+# What is different each time a page is run: written as ... when outputs are written anew.
+_CHANGING = [
+    (re.compile(r"\bin [\d.]+ (ms|s|min)( \([\d.]+ slices/s\))?"), "in ... s"),
+    (re.compile(r"\d+ ms\b"), "... ms"),
+    (re.compile(r"/tmp/\S+"), "..."),
+]
+
+# A block, where in it output is shown, that output, and what was printed instead.
+Told = Callable[["Block", int, str, str], None]
 
 
 @dataclass
@@ -59,10 +81,18 @@ def blocks_of(page: Path) -> list[Block]:
     return found
 
 
-def run_page(page: Path, folder: Path) -> None:
-    """Run every block of a page; raises AssertionError where output differs."""
+def run_page(page: Path, folder: Path, told: Told | None = None) -> None:
+    """Run every block of a page; raises AssertionError where output differs, unless `told` is."""
     names: dict[str, object] = {"__name__": "__main__"}
     printed, before = "", Path.cwd()
+
+    def refuse(block: Block, _: int, wanted: str, found: str) -> None:
+        raise AssertionError(
+            f"{page.name}:{block.line} shows\n{wanted}\nbut this was printed:\n{found}\n"
+            f"If that is right, `python tests/pages.py {page.relative_to(ROOT)}` writes it there."
+        )
+
+    differs = told or refuse
     os.chdir(folder)
     try:
         for block in blocks_of(page):
@@ -71,11 +101,36 @@ def run_page(page: Path, folder: Path) -> None:
             elif block.kind in ("python", "setup"):
                 printed = _run_python(block, page, names)
             elif block.kind == "output":
-                _compare(block.code, printed, page, block.line)
+                _compare(block, 0, block.code, printed, differs)
             elif block.kind in ("console", "sh"):
-                _run_shell(block, page)
+                _run_shell(block, page, differs)
     finally:
         os.chdir(before)
+
+
+def rewrite(page: Path) -> int:
+    """Write what the blocks of a page print into it; returns how many outputs were new."""
+    changes: list[tuple[Block, int, str, str]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        run_page(page, Path(folder), lambda *change: changes.append(change))
+    lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
+    text = "".join(lines)
+    for block, place, wanted, printed in reversed(changes):
+        for pattern, instead in _CHANGING:
+            printed = pattern.sub(instead, printed)
+        printed = "".join(map(_fitted, printed.strip("\n").splitlines()))
+        start = sum(map(len, lines[: block.line])) + place  # after the line of the fence
+        text = text[:start] + printed + text[start + len(wanted) :]
+    page.write_text(text, encoding="utf-8")
+    return len(changes)
+
+
+def _fitted(line: str) -> str:
+    """A line of a page; the terminal has broken tables, and breaks nothing else."""
+    line = line.rstrip()
+    if len(line) > 100:
+        line = textwrap.fill(line, 100, subsequent_indent="    ", break_on_hyphens=False)
+    return f"{line}\n"
 
 
 def _run_python(block: Block, page: Path, names: dict[str, object]) -> str:
@@ -93,39 +148,77 @@ def _run_python(block: Block, page: Path, names: dict[str, object]) -> str:
     return said.getvalue()
 
 
-def _run_shell(block: Block, page: Path) -> None:
+def _run_shell(block: Block, page: Path, differs: Told) -> None:
     if block.kind == "sh":
-        commands = [(block.code, "")]
+        lines = [line for line in block.code.replace("\\\n", " ").splitlines() if line.strip()]
+        alone = all(_plain_words(line) is not None for line in lines)
+        commands = [(0, line, "") for line in (lines if alone else [block.code])]
     else:
-        parts = re.split(r"^\$ ", block.code, flags=re.MULTILINE)[1:]
-        commands = [_split(part) for part in parts]
-    place = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    plain = {"NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb"}
-    for command, wanted in commands:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", command],
-            env={**os.environ, **place, **plain},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        told = f"{page.name}:{block.line}: {command}\n{done.stdout}{done.stderr}"
-        assert done.returncode == 0, told
+        found = re.finditer(r"^\$ (?:.*\\\n)*.*\n", block.code, re.MULTILINE)
+        spans = [(one.start() + 2, one.end()) for one in found]
+        ends = [start - 2 for start, _ in spans[1:]] + [len(block.code)]
+        commands = [
+            (middle, block.code[start:middle], block.code[middle:end])
+            for (start, middle), end in zip(spans, ends, strict=True)
+        ]
+    for place, command, wanted in commands:
+        words = _plain_words(command)
+        code, printed, told = _in_shell(command) if words is None else _in_process(words)
+        assert code == 0, f"{page.name}:{block.line}: {command}\n{printed}{told}"
         if wanted.strip():
-            _compare(wanted, done.stdout, page, block.line)
+            _compare(block, place, wanted, printed, differs)
 
 
-def _split(part: str) -> tuple[str, str]:
-    """A command, which goes on after a backslash, and what it printed."""
-    lines = part.splitlines(keepends=True)
-    end = 1
-    while lines[end - 1].endswith("\\\n"):
-        end += 1
-    return "".join(lines[:end]), "".join(lines[end:])
+def _plain_words(command: str) -> list[str] | None:
+    """The words after `onlinegcp`, patterns expanded; None for what a shell must run."""
+    lexer = shlex.shlex(command.replace("\\\n", " "), posix=False, punctuation_chars=True)
+    lexer.whitespace_split = True
+    raw = list(lexer)
+    if raw[:1] != ["onlinegcp"] or any(set(word) & set("$`;|&<>()") for word in raw):
+        return None
+    words: list[str] = []
+    for word in raw[1:]:
+        if word[0] in "'\"":
+            words.append(word[1:-1])
+        else:
+            words += sorted(map(str, Path().glob(word))) if set(word) & set("*?[") else [word]
+    return words
 
 
-def _compare(wanted: str, printed: str, page: Path, line: int) -> None:
-    same = doctest.OutputChecker().check_output(wanted, printed, LOOSE)
-    assert same, f"{page.name}:{line} shows\n{wanted}\nbut this was printed:\n{printed}"
+def _in_process(words: list[str]) -> tuple[int, str, str]:
+    said, told, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["onlinegcp", *words]
+    try:
+        with (
+            mock.patch.dict(os.environ, PLAIN),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(told),
+        ):
+            code = call(words)
+    finally:
+        sys.argv = before
+    return int(code), said.getvalue(), told.getvalue()
+
+
+def _in_shell(command: str) -> tuple[int, str, str]:
+    place = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        env={**os.environ, **place, **PLAIN},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def _compare(block: Block, place: int, wanted: str, printed: str, differs: Told) -> None:
+    if not doctest.OutputChecker().check_output(wanted, printed, LOOSE):
+        differs(block, place, wanted, printed)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print(f"{name}: {rewrite(Path(name).resolve())} outputs written")

@@ -213,7 +213,9 @@ def test_xarray_dimensions_can_be_named_and_selected_by_label():
     dataset = model.to_xarray(["letter", "word", "day"])
     found = dataset["factor_letter"].sel(letter="b").values
     np.testing.assert_array_equal(found, model.factors[0][1])
-    assert same(KTensor.from_xarray(dataset), model)
+    again = KTensor.from_xarray(dataset)
+    assert again.mode_names == ("letter", "word", "day")
+    assert same(KTensor(again.weights, again.factors, again.labels), model)
     for names in (["a", "b"], ["a", "a", "b"], ["a", "b", "component"]):
         with pytest.raises(DataError, match="names needs 3 different"):
             model.to_xarray(names)
@@ -231,15 +233,22 @@ def test_data_frame_round_trip_in_any_row_order(model, library):
     assert same(KTensor.from_dataframe(shuffled), model)
 
 
+def test_tables_of_older_versions_count_components_from_0():
+    model = random_ktensor()
+    older = model.to_dataframe().with_columns(polars.col("component") - 1)
+    assert same(KTensor.from_dataframe(older), model)
+
+
 def test_a_data_frame_is_tidy():
     model = random_ktensor(labels=[("a", "b", "c"), None, None])
     frame = model.to_dataframe()
-    row = frame.filter(polars.col("label") == "b", polars.col("component") == 1)
+    row = frame.filter(polars.col("label") == "b", polars.col("component") == 2)
     assert row.row(0, named=True) == {
         "mode": 0,
+        "mode_name": None,
         "index": 1,
         "label": "b",
-        "component": 1,
+        "component": 2,
         "weight": model.weights[1],
         "value": model.factors[0][1, 1],
     }
@@ -263,3 +272,22 @@ def test_a_damaged_data_frame_is_refused(change, message):
 def test_an_unknown_library_is_refused():
     with pytest.raises(DataError, match="'dask'"):
         random_ktensor().to_dataframe("dask")
+
+
+def test_names_of_modes_travel(tmp_path):
+    plain = random_ktensor(labels=[("a", "b", "c"), None, None])
+    model = KTensor(plain.weights, plain.factors, plain.labels, ("letter", "word", "day"))
+    model.save(tmp_path / "model")
+    assert KTensor.load(tmp_path / "model").isclose(model)
+    assert not KTensor.load(tmp_path / "model").isclose(plain)
+    frame = model.to_dataframe()
+    assert frame.filter(polars.col("mode") == 2)["mode_name"].unique().to_list() == ["day"]
+    assert KTensor.from_dataframe(frame).mode_names == model.mode_names
+    assert KTensor.from_dataframe(frame.drop("mode_name")).mode_names is None
+    assert KTensor.from_xarray(model.to_xarray()).mode_names == model.mode_names
+    assert model.components().modes == model.mode_names
+    assert model.permute([2, 0, 1]).mode_names == ("day", "letter", "word")
+    assert model.normalize().arrange([1, 0]).mode_names == model.mode_names
+    for names in (["a", "b"], ["a", "a", "b"], ["a", "b", 3], "abc"):
+        with pytest.raises(DataError, match="mode_names needs 3 different names"):
+            KTensor(plain.weights, plain.factors, mode_names=names)

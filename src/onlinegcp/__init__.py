@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onlinegcp.errors import BackendError as BackendError
+    from onlinegcp.errors import CancellingWarning as CancellingWarning
     from onlinegcp.errors import DataError as DataError
     from onlinegcp.errors import DivergenceWarning as DivergenceWarning
     from onlinegcp.errors import MissingFileError as MissingFileError
     from onlinegcp.errors import OnlineGCPError as OnlineGCPError
     from onlinegcp.errors import RankWarning as RankWarning
+    from onlinegcp.errors import ScaleWarning as ScaleWarning
     from onlinegcp.errors import StateError as StateError
     from onlinegcp.events import from_events as from_events
     from onlinegcp.events.modes import bins as bins
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from onlinegcp.ktensor import KTensor as KTensor
     from onlinegcp.losses import Loss as Loss
     from onlinegcp.losses import get_loss as get_loss
+    from onlinegcp.many.fitting import fit_many as fit_many
+    from onlinegcp.many.streams import ManyStreams as ManyStreams
     from onlinegcp.problems import load_flights as load_flights
     from onlinegcp.slices import Slice as Slice
     from onlinegcp.slices import as_slice as as_slice
@@ -73,6 +77,8 @@ _HOMES = {
     "DataError": "errors",
     "DivergenceWarning": "errors",
     "RankWarning": "errors",
+    "ScaleWarning": "errors",
+    "CancellingWarning": "errors",
     "MissingFileError": "errors",
     "OnlineGCPError": "errors",
     "StateError": "errors",
@@ -96,6 +102,8 @@ _HOMES = {
     "month": "events.modes",
     "bins": "events.modes",
     "column": "events.modes",
+    "ManyStreams": "many.streams",
+    "fit_many": "many.fitting",
     "load_flights": "problems",
     "cp_als": "static.cp_als",
     "auto_ten": "static.auto_ten",
@@ -132,6 +140,7 @@ __all__ = [
     "VBI",
     "BackendError",
     "CPStream",
+    "CancellingWarning",
     "DataError",
     "DivergenceWarning",
     "Ensign",
@@ -140,6 +149,7 @@ __all__ = [
     "KTensor",
     "LogBatch",
     "Loss",
+    "ManyStreams",
     "MissingFileError",
     "OnlineCP",
     "OnlineGCP",
@@ -147,6 +157,7 @@ __all__ = [
     "OnlineSGD",
     "RankWarning",
     "SamBaTen",
+    "ScaleWarning",
     "SeekAndDestroy",
     "Slice",
     "StateError",
@@ -159,6 +170,7 @@ __all__ = [
     "cp_als",
     "cp_apr",
     "database",
+    "fit_many",
     "from_events",
     "gcp",
     "get_loss",

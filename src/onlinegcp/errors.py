@@ -36,6 +36,14 @@ class RankWarning(UserWarning):
     """More components were asked for than slices of this shape can tell apart."""
 
 
+class ScaleWarning(UserWarning):
+    """One row is so much larger than the others that squared errors see little else."""
+
+
+class CancellingWarning(UserWarning):
+    """Two components are huge and almost the same, with opposite signs."""
+
+
 def closest(name: object, known: Iterable[str]) -> str:
     """A sentence that suggests the most similar of the known names, or nothing.
 

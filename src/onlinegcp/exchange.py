@@ -32,6 +32,7 @@ class Exchange(ABC):
         weights: ArrayLike | None,
         factors: Sequence[ArrayLike],
         labels: Sequence[Sequence[str] | None] | None = None,
+        mode_names: Sequence[str] | None = None,
     ) -> None: ...
 
     @property
@@ -49,10 +50,17 @@ class Exchange(ABC):
     def labels(self) -> tuple[tuple[str, ...] | None, ...] | None:
         """Row names of each mode."""
 
+    @property
+    @abstractmethod
+    def mode_names(self) -> tuple[str, ...] | None:
+        """What the modes are called."""
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a file (npz without pickle); an older file is replaced in one step."""
         arrays = {f"factor_{k}": a for k, a in enumerate(self.factors)}
-        record = {"n_modes": len(self.factors), "labels": self.labels}
+        record: dict[str, Any] = {"n_modes": len(self.factors), "labels": self.labels}
+        if self.mode_names is not None:
+            record["mode_names"] = self.mode_names
         write_archive(path, _KIND, {"weights": self.weights, **arrays}, record)
 
     @classmethod
@@ -61,7 +69,7 @@ class Exchange(ABC):
         try:
             arrays, record = read_archive(path, _KIND)
             factors = [arrays[f"factor_{k}"] for k in range(record["n_modes"])]
-            return cls(arrays["weights"], factors, record["labels"])
+            return cls(arrays["weights"], factors, record["labels"], record.get("mode_names"))
         except StateError:
             raise
         except Exception as problem:  # which of a dozen it is depends on the damaged byte
@@ -125,12 +133,13 @@ class Exchange(ABC):
         Parameters
         ----------
         names
-            One dimension name per mode; mode_0, mode_1, ... if not given.
+            One dimension name per mode; by default what they are called, else mode_0, mode_1, ...
         """
         import xarray
 
         n_modes = len(self.factors)
-        names = [f"mode_{k}" for k in range(n_modes)] if names is None else list(names)
+        named = self.mode_names if names is None else names
+        names = [f"mode_{k}" for k in range(n_modes)] if named is None else list(named)
         if len(names) != n_modes or len({*names, "component"}) != n_modes + 1:
             raise DataError(
                 f'names needs {n_modes} different names other than "component", but is '
@@ -156,12 +165,15 @@ class Exchange(ABC):
             [str(label) for label in v.coords[v.dims[0]].values] if v.dims[0] in v.coords else None
             for v in factors
         ]
-        return cls(dataset["weights"].values, [v.values for v in factors], labels)
+        dims = [str(v.dims[0]) for v in factors]
+        names = None if dims == [f"mode_{k}" for k in range(len(dims))] else dims
+        return cls(dataset["weights"].values, [v.values for v in factors], labels, names)
 
     def to_dataframe(self, library: Literal["polars", "pandas"] = "polars") -> Any:
         """A tidy table: one row per entry of a factor matrix.
 
-        Columns: mode, index, label (null where a mode has no names), component, weight, value.
+        Columns: mode, mode_name and label (null where there are no names), index, component
+        (counted from 1, as everywhere a person reads it), weight, value.
 
         Parameters
         ----------
@@ -175,11 +187,13 @@ class Exchange(ABC):
         shape, rank = [len(a) for a in self.factors], len(self.weights)
         labels = self.labels or (None,) * len(shape)
         names = [n or (None,) * size for n, size in zip(labels, shape, strict=True)]
+        called = zip(self.mode_names or (None,) * len(shape), shape, strict=True)
         columns = {
             "mode": np.repeat(np.arange(len(shape)), [size * rank for size in shape]),
+            "mode_name": [name for name, size in called for _ in range(size * rank)],
             "index": np.concatenate([np.repeat(np.arange(size), rank) for size in shape]),
             "label": [name for mode in names for name in mode for _ in range(rank)],
-            "component": np.tile(np.arange(rank), sum(shape)),
+            "component": np.tile(np.arange(1, rank + 1), sum(shape)),
             "weight": np.tile(self.weights, sum(shape)),
             "value": np.concatenate([a.ravel() for a in self.factors]),
         }
@@ -189,7 +203,9 @@ class Exchange(ABC):
             return pandas.DataFrame(columns)
         import polars
 
-        return polars.DataFrame(columns, schema_overrides={"label": polars.String})
+        return polars.DataFrame(
+            columns, schema_overrides=dict.fromkeys(("mode_name", "label"), polars.String)
+        )
 
     @classmethod
     def from_dataframe(cls, frame: Any) -> Self:
@@ -201,8 +217,10 @@ class Exchange(ABC):
                 f"{sorted(missing)} are missing. Add them, or build KTensor(weights, factors)."
             )
         mode, index, component = (_numbers(frame, n) for n in ("mode", "index", "component"))
+        if len(component) and component.min() > 0:  # tables of older versions count from 0
+            component = component - 1
         n_modes, rank = int(mode.max(initial=-1)) + 1, int(component.max(initial=-1)) + 1
-        weights, factors, labels = np.full(rank, np.nan), [], []
+        weights, factors, labels, called = np.full(rank, np.nan), [], [], []
         weights[component] = frame["weight"].to_numpy()
         for k in range(n_modes):
             rows = np.flatnonzero(mode == k)
@@ -213,7 +231,16 @@ class Exchange(ABC):
             named = [names.get(i) for i in range(len(factor))]
             labels.append([n for n in named if isinstance(n, str)] or None)
             factors.append(factor)
-        return cls(weights, factors, labels)
+            called.append(_called(frame, rows))
+        return cls(weights, factors, labels, None if None in called else called)
+
+
+def _called(frame: Any, rows: NDArray[np.intp]) -> Any:
+    """The name of a mode in the rows of a tidy table that tell of it; tables may lack it."""
+    if "mode_name" not in set(frame.columns) or not rows.size:
+        return None
+    name = frame["mode_name"].to_numpy()[rows[0]]
+    return name if isinstance(name, str) else None
 
 
 def _numbers(frame: Any, name: str) -> NDArray[np.int64]:

@@ -63,6 +63,8 @@ class KTensor(Exchange):
         One (I_k, R) matrix per mode, at least one.
     labels
         For each mode the names of its I_k rows, or None; None alone when no mode has names.
+    mode_names
+        What the modes are called; None if they are only numbered.
 
     Examples
     --------
@@ -76,13 +78,14 @@ class KTensor(Exchange):
     array([88.])
     """
 
-    __slots__ = ("_factors", "_labels", "_weights")
+    __slots__ = ("_factors", "_labels", "_mode_names", "_weights")
 
     def __init__(
         self,
         weights: ArrayLike | None,
         factors: Sequence[ArrayLike],
         labels: Sequence[Sequence[str] | None] | None = None,
+        mode_names: Sequence[str] | None = None,
     ) -> None:
         matrices = tuple(_real(a, f"factors[{k}]", 2) for k, a in enumerate(factors))
         if not matrices:
@@ -114,6 +117,7 @@ class KTensor(Exchange):
         self._weights = vector
         self._factors = matrices
         self._labels = _checked_labels(labels, self.shape)
+        self._mode_names = _checked_names(mode_names, len(matrices))
 
     @property
     def weights(self) -> FloatArray:
@@ -129,6 +133,11 @@ class KTensor(Exchange):
     def labels(self) -> Labels | None:
         """Row names of each mode, or None where a mode has none."""
         return self._labels
+
+    @property
+    def mode_names(self) -> tuple[str, ...] | None:
+        """What the modes are called, None if they are only numbered."""
+        return self._mode_names
 
     @property
     def rank(self) -> int:
@@ -164,11 +173,12 @@ class KTensor(Exchange):
         Parameters
         ----------
         modes
-            Names of the modes.
+            Names of the modes; `mode_names` by default.
         top
             Labels per mode.
         """
-        return component_table(self._weights, self._factors, self._labels, modes=modes, top=top)
+        named = self._mode_names if modes is None else modes
+        return component_table(self._weights, self._factors, self._labels, modes=named, top=top)
 
     def _repr_html_(self) -> str:
         facts = f"rank {self.rank}, shape {' x '.join(f'{n:,}' for n in self.shape)}"
@@ -176,7 +186,7 @@ class KTensor(Exchange):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor, so that unpickled arrays are read-only too.
-        return KTensor, (self._weights, self._factors, self._labels)
+        return KTensor, (self._weights, self._factors, self._labels, self._mode_names)
 
     def values(self, index: ArrayLike) -> FloatArray:
         """Entries of the tensor at the rows of an (n, d) integer array."""
@@ -264,7 +274,7 @@ class KTensor(Exchange):
         if into != "weights":
             factors[into] = factors[into] * weights
             weights = np.ones(self.rank)
-        return KTensor(weights, factors, self._labels)
+        return KTensor(weights, factors, self._labels, self._mode_names)
 
     def arrange(self, order: ArrayLike) -> KTensor:
         """The components `order[0]`, `order[1]`, ..., some of which may be left out."""
@@ -279,7 +289,8 @@ class KTensor(Exchange):
                 f"arrange needs different component numbers from 0 to {self.rank - 1}, but got "
                 f"{chosen.tolist()}. Leave out what is repeated or out of range."
             )
-        return KTensor(self._weights[chosen], [a[:, chosen] for a in self._factors], self._labels)
+        factors = [a[:, chosen] for a in self._factors]
+        return KTensor(self._weights[chosen], factors, self._labels, self._mode_names)
 
     def permute(self, order: Sequence[int]) -> KTensor:
         """The tensor with its modes in another order, as `numpy.transpose` of `full()`."""
@@ -289,14 +300,16 @@ class KTensor(Exchange):
                 f"{list(order)}. Give the modes in the order wanted."
             )
         labels = None if self._labels is None else [self._labels[k] for k in order]
-        return KTensor(self._weights, [self._factors[k] for k in order], labels)
+        names = None if self._mode_names is None else [self._mode_names[k] for k in order]
+        return KTensor(self._weights, [self._factors[k] for k in order], labels, names)
 
     def isclose(self, other: KTensor, *, rtol: float = 1e-9, atol: float = 1e-12) -> bool:
-        """Whether weights, factors and labels agree; `normalize` both first to compare tensors."""
+        """Whether weights, factors and names agree; `normalize` both first to compare tensors."""
         return (
             self.shape == other.shape
             and self.rank == other.rank
             and self._labels == other._labels
+            and self._mode_names == other._mode_names
             and all(
                 np.allclose(a, b, rtol=rtol, atol=atol)
                 for a, b in zip(
@@ -414,6 +427,19 @@ def _checked_labels(
                 )
     # All None is the same as no labels: one way to say it, so that isclose compares them.
     return checked if any(names is not None for names in checked) else None
+
+
+def _checked_names(names: Sequence[str] | None, ndim: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    found = () if isinstance(names, str) else tuple(names)
+    texts = all(isinstance(name, str) for name in found)
+    if len(found) != ndim or len(set(found)) < ndim or not texts:
+        raise DataError(
+            f"mode_names needs {ndim} different names, one per mode, but is {names!r}. Give all of "
+            "them, or None."
+        )
+    return found
 
 
 def _checked_index(index: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.integer[Any]]:

@@ -7,34 +7,38 @@ import pytest
 from scipy import stats
 
 from onlinegcp.anomaly.tails import (
-    EXPONENTIAL,
     LOWEST_LOG,
+    NO_TAIL,
+    RARE,
+    after_one_more,
     largest_of,
     log_tail,
     marks,
     normal_quantile,
+    settled,
     smallest_of,
+    surprise_of_largest,
 )
 
 
 def test_a_past_of_another_scale_is_learned():
     (past,) = marks(7.0 * np.random.default_rng(0).exponential(size=(1, 5000)))
     for p in (0.2, 0.05, 0.01, 0.001):
-        found = log_tail(past, 7.0 * -math.log(p), EXPONENTIAL)
+        found = log_tail(past, 7.0 * -math.log(p))
         assert found == pytest.approx(math.log(p), rel=0.1)
 
 
 def test_a_few_odd_slices_do_not_move_it_and_a_young_past_leans_on_theory():
     calm = np.random.default_rng(1).exponential(size=300)
     odd = np.concatenate([calm, [500.0, 600.0, 700.0, 800.0]])
-    found = [log_tail(marks(past[None, :])[0], 5.0, EXPONENTIAL) for past in (odd, calm)]
+    found = [log_tail(marks(past[None, :])[0], 5.0) for past in (odd, calm)]
     assert found[0] == pytest.approx(found[1], abs=0.3)
-    assert log_tail(marks(np.zeros((1, 3)))[0], 5.0, EXPONENTIAL) == pytest.approx(-5.0)
+    assert log_tail(marks(np.zeros((1, 3)))[0], 5.0) == pytest.approx(-5.0)
 
 
 def test_tails_fall_and_end():
     (past,) = marks(np.random.default_rng(2).exponential(size=(1, 100)))
-    values = [log_tail(past, v, EXPONENTIAL) for v in (-1.0, 0.0, 0.5, 1.0, 2.0, 5.0, 1e9)]
+    values = [log_tail(past, v) for v in (-1.0, 0.0, 0.5, 1.0, 2.0, 5.0, 1e9)]
     assert values == sorted(values, reverse=True)
     assert values[0] == 0.0
     assert values[-1] == LOWEST_LOG
@@ -61,3 +65,36 @@ def test_quantiles_and_normal_quantiles_agree_with_others():
         assert n == 37
         assert (low, high) == pytest.approx(tuple(np.quantile(past, [0.75, 0.95])))
     assert normal_quantile(math.log(0.01)) == pytest.approx(stats.norm.isf(0.01))
+
+
+@pytest.mark.parametrize("rate", [0.6, 0.8, 1.0])
+def test_p_values_of_a_heavier_tail_become_true(rate):
+    # Said p = u ** (1 / rate) beyond one in twenty: rarer than it is, unless the rate is 1.
+    rng = np.random.default_rng(4)
+    log_u = np.log(rng.random(20_000))
+    said = np.where(log_u < RARE, RARE + (log_u - RARE) / rate, log_u)
+    tail, found = NO_TAIL, []
+    for log_p in said:
+        found.append(settled(tail, log_p))
+        tail = after_one_more(tail, log_p)
+    for level, factor in ((0.01, 1.3), (0.001, 2.0)):
+        share = np.mean(np.array(found[5000:]) < math.log(level))
+        assert level / factor < share < factor * level
+
+
+def test_one_wild_slice_does_not_make_a_tail_heavy():
+    tail = NO_TAIL
+    for beyond in [0.3, 1.0, 2.0] * 7:
+        tail = after_one_more(tail, RARE - beyond)
+    wild = after_one_more(tail, LOWEST_LOG)
+    assert settled(wild, RARE - 5.0) == pytest.approx(settled(tail, RARE - 5.0), abs=0.5)
+    assert settled(wild, LOWEST_LOG) >= LOWEST_LOG
+    assert after_one_more(wild, RARE + 0.1) is wild
+
+
+@pytest.mark.parametrize("n", [1, 24, 500])
+def test_the_surprise_of_the_largest_of_some_normal_values(n):
+    for z in (-1.0, 0.0, 2.0, 4.0):
+        exact = -math.log1p(-(stats.norm.cdf(z) ** n))
+        assert surprise_of_largest(z, n) == pytest.approx(exact, rel=1e-6, abs=1e-9)
+    assert surprise_of_largest(30.0, n) == pytest.approx(-stats.norm.logsf(30.0) - math.log(n))

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 
 from cli_tools import MODEL, PROGRAM, TABLE, event_lines
-from onlinegcp import runlog
 from onlinegcp.cli import Exit, call
 from onlinegcp.cli.terminal import say, say_table
 from onlinegcp.storage.printable import printable, short
@@ -176,6 +175,36 @@ def test_memory_that_is_not_there_is_no_bug(monkeypatch, capsys):
     def greedy(*_, **__):
         raise MemoryError("Unable to allocate 8 TiB")
 
-    monkeypatch.setattr(runlog, "read_run", greedy)
+    monkeypatch.setattr("onlinegcp.report.digest.read_digest", greedy)
     assert call(["components", os.devnull]) is Exit.BAD_INPUT
     assert "more memory than there is" in " ".join(capsys.readouterr().err.split())
+
+
+def test_hooks_reach_neither_the_run_nor_the_terminal(events, tmp_path, capsys, monkeypatch):
+    run = tmp_path / "r"
+    hooks = ["--webhook", "http://localhost:9/geheim", "--on-alarm", "true --key geheim"]
+    fit = ["fit", str(events), *TABLE, *MODEL, "-o", str(run), *hooks]
+    monkeypatch.setattr("sys.argv", ["onlinegcp", *fit])
+    assert call(fit) is Exit.DONE
+    update = ["update", str(run), str(events), *hooks]
+    monkeypatch.setattr("sys.argv", ["onlinegcp", *update])
+    assert call(update) is Exit.DONE
+    assert call(["inspect", str(run)]) is Exit.DONE
+    assert call(["report", str(run), "--no-global"]) is Exit.DONE
+    told = "".join(capsys.readouterr())
+    assert "http://localhost:9/***" in told
+    assert "geheim" not in told
+    assert all(b"geheim" not in content for content in files_of(run).values())
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        ["--webhook", "htps://example.com/geheim"],
+        ["--on-alarm", "no-such-program geheim"],
+        ["--on-alarm", "true 'geheim"],
+    ],
+)
+def test_errors_about_hooks_do_not_tell_them(events, tmp_path, capsys, hook):
+    assert call(["fit", str(events), *TABLE, *MODEL, "-o", str(tmp_path), *hook]) is Exit.BAD_INPUT
+    assert "geheim" not in capsys.readouterr().err

@@ -51,6 +51,17 @@ def test_options_are_kept_in_the_command(events, capsys):
         assert f"{name} {value}" in told
 
 
+def test_options_of_the_run_are_in_the_command_as_well(events, capsys):
+    words = ["--level", "0.02", "--season", "7", "--unit", "trips"]
+    assert call(["fit", events, "--plan", "--json", "--hold-flagged", *words]) is Exit.DONE
+    command = shlex.split(json.loads(capsys.readouterr().out)["command"])
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        assert command[command.index(option) + 1] == value
+    assert "--hold-flagged" in command
+    assert call(["fit", events, "--plan", "--json"]) is Exit.DONE
+    assert "--level" not in json.loads(capsys.readouterr().out)["command"]
+
+
 def test_whole_values_get_a_loss_for_counts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rows = [f"2024-01-{day:02},{site},{3 + (day + n) % 4}\n" for day in range(1, 29) for n, site in

@@ -24,6 +24,7 @@ from onlinegcp.dashboard import create_app, serve
 from onlinegcp.dashboard.follow import Follower
 from onlinegcp.dashboard.hub import Hub
 from onlinegcp.errors import BackendError, StateError
+from onlinegcp.runlog.names import write_name
 
 HERE = Path(__file__).parent
 
@@ -81,6 +82,65 @@ def test_a_follower_of_an_empty_run_sees_it_begin(writer, monkeypatch):
     update = dict(follower.look())["update"]
     assert len(update["model"]["components"]) == 2
     assert len(update["rows"]) == 11
+
+
+def test_a_page_is_given_all_rows_anew_before_it_grows_without_end(writer, monkeypatch):
+    monkeypatch.setattr("onlinegcp.dashboard.follow.NEWEST", 5)
+    writer.write(12)
+    follower = Follower(writer.path)
+    follower.look()
+    writer.write(4)
+    assert len(dict(follower.look())["update"]["rows"]) == 4
+    writer.write(3)
+    update = dict(follower.look())["update"]
+    assert update["fresh"] == 3
+    assert update["all"]["count"] == len(update["all"]["rows"]) == 19
+    writer.write(1)
+    assert len(dict(follower.look())["update"]["rows"]) == 1
+
+
+def test_names_given_while_a_page_is_open_are_shown(writer, monkeypatch):
+    monkeypatch.setattr("onlinegcp.dashboard.follow.MODEL_EVERY", 0.0)
+    writer.write(12)
+    follower = Follower(writer.path)
+    follower.look()
+    write_name(writer.path, 2, "Evening leisure", 2)
+    model = dict(follower.look())["update"]["model"]
+    assert {one["id"]: one["headline"] for one in model["components"]}[1] == "Evening leisure"
+
+
+def test_readers_are_told_how_far_a_long_run_has_been_read(writer, monkeypatch):
+    writer.write(12)
+    hub = Hub(writer.path, 0.05)
+    go = threading.Event()
+    look = hub._follower.look
+    monkeypatch.setattr(hub._follower, "look", lambda: (go.wait(20), look())[1])
+
+    async def first():
+        told = []
+        messages = hub.messages()
+        async for message in messages:
+            told.append(message.split(b"\n")[0])
+            if message.startswith(b"event: reading"):
+                go.set()
+            if message.startswith(b"event: snapshot"):
+                break
+        await messages.aclose()
+        # One that leaves while the run is read is not kept.
+        go.clear()
+        other = hub.messages()
+        await anext(other)
+        assert (await anext(other)).startswith(b"event: reading")
+        await other.aclose()
+        go.set()
+        await asyncio.sleep(1.0)
+        return told
+
+    told = asyncio.run(first())
+    assert told[1:] == [b"event: reading"] * (len(told) - 2) + [b"event: snapshot"]
+    assert len(told) > 2
+    assert not hub._queues
+    assert hub.n_readers == 0
 
 
 def test_a_follower_survives_a_kill_and_a_resume(writer):
@@ -215,7 +275,7 @@ def test_the_live_page_moves_while_a_run_is_written(writer):
             real_browser.open_browser() as browser,
             real_browser.open_page(browser, server.address) as (page, problems),
         ):
-            count = page.locator("#figures dd").first
+            count = page.locator("#figures dd").nth(1)
             status = page.locator("#status")
             expect(count).to_have_text("5")
             expect(status).to_have_text("Nobody is writing")
@@ -230,7 +290,8 @@ def test_the_live_page_moves_while_a_run_is_written(writer):
                 before = line.get_attribute("d")
                 writer.write(5)
                 expect(line).not_to_have_attribute("d", before)
-                page.locator("#settings").scroll_into_view_if_needed()
+                expect(page.locator("#lately .newest")).to_contain_text("Newest: 20 Jan 2013")
+                # Out of sight, and drawn a moment later: whoever captures the page has all of it.
                 expect(page.locator("#ranking button")).to_have_count(10)
             # Killed, and resumed with one slice less.
             expect(status).to_have_text("Nobody is writing")

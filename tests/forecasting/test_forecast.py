@@ -155,7 +155,7 @@ def test_the_command_tells_totals_and_cells(tmp_path, capsys):
     capsys.readouterr()
     assert call(["forecast", run, "--ahead", "3"]) is Exit.DONE
     told = capsys.readouterr().out
-    assert "2018-01-31" in told
+    assert "31 January 2018" in told
     assert "80% interval" in told
     assert call(["forecast", run, "--ahead", "2", "--top", "1", "--json"]) is Exit.DONE
     found = json.loads(capsys.readouterr().out)

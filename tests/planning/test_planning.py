@@ -87,7 +87,7 @@ def test_what_is_given_is_kept_and_the_rest_planned_around_it():
     assert {name: plan.events[name] for name in ("time", "every", "modes")} == {
         name: given[name] for name in ("time", "every", "modes")
     }
-    assert plan.model == {"rank": 3, "loss": "gaussian", "init_slices": 2, "lower": None}
+    assert plan.model == {"rank": 3, "loss": "gaussian", "init_slices": 2, "lower": 0.0}
     assert plan.output == "x.run"
     assert [reason.split(";")[0] for _, _, reason in plan.lines] == [
         *("as you said", "as you said", "rows are events", "as you said", "as you said")

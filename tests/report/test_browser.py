@@ -6,13 +6,17 @@ import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fake_run
 import real_browser
 from onlinegcp import runlog
+from onlinegcp.cli import Exit, call
 from onlinegcp.report import write_report
 from onlinegcp.report.global_loss import CACHE
+from onlinegcp.report.ranks import render_ranks
+from run_views import view
 
 HERE = Path(__file__).parent
 
@@ -45,7 +49,7 @@ def page(browser, url):
 
 
 def test_every_view_is_drawn(page):
-    assert page.inner_text("h1") == "flights"
+    assert page.inner_text("h1") == "Flights"
     assert page.locator(".row").count() == 3
     assert page.locator(".row svg.mini").count() >= 6
     assert page.locator("#activations path.series").count() == 3
@@ -57,7 +61,11 @@ def test_every_view_is_drawn(page):
     assert page.locator("#heat image").count() == 1
     assert page.locator("#timeline .flag").count() >= 1
     assert "200" in page.inner_text("#figures")
-    assert page.locator("#prose p").count() >= 5
+    assert page.locator("#overall path.series").count() == 3  # total, expected, forecast
+    assert page.locator("#overall circle.alarm").count() == page.locator("#timeline .flag").count()
+    assert page.locator("#inside li").count() == 3
+    assert page.inner_text("#lately .newest").startswith("Newest: 19 Jul 2013")
+    assert "Next: 20 Jul 2013" in page.inner_text("#lately")
     assert "onlinegcp fit flights2013.parquet" in page.inner_text("#reproduce")
     for path in page.locator("path.series").all():
         assert "NaN" not in path.get_attribute("d")
@@ -176,8 +184,8 @@ def test_lines_can_be_told_from_what_is_behind_them(browser, url, scheme):
       const probe = document.createElement('i'); document.body.append(probe);
       const of = (name) => { probe.style.color = `var(${name})`;
         return light(getComputedStyle(probe).color.match(/[\\d.]+/g).map(Number)); };
-      const names = [...Array(8).keys()].map((k) => `--c${k}`);
-      names.push('--alert', '--volume', '--accent');
+      const names = [...Array(12).keys()].map((k) => `--c${k}`);
+      names.push('--alert', '--volume', '--accent', '--total');
       const card = of('--card');
       return names.map((name) => [name, of(name)])
         .map(([name, v]) => [name, (Math.max(v, card) + 0.05) / (Math.min(v, card) + 0.05)])
@@ -212,3 +220,151 @@ def test_all_text_has_enough_contrast(browser, url, scheme):
     }"""
     with real_browser.open_page(browser, url, color_scheme=scheme) as (page, _):
         assert page.evaluate(script) == []
+
+
+def test_a_label_filters_patterns_and_alarms(page):
+    total = page.locator("#ranking button").count()
+    page.locator("#overall svg").wait_for()
+    label = page.locator("#detail td.name").first.inner_text().split(",")[0]
+    page.fill("#filter", label)
+    kept = page.locator("#ranking button").count()
+    assert 1 <= kept <= total
+    assert page.locator("#grid .match").count() >= 1
+    for name in page.locator("#grid .match").all_inner_texts():
+        assert label.lower() in name.lower()
+    page.fill("#filter", "no label is called so")
+    assert page.locator("#ranking button").count() == 0
+    assert "such a label" in page.inner_text("#grid")
+    page.fill("#filter", "")
+    assert page.locator("#ranking button").count() == total
+
+
+def test_the_newest_slices_can_be_looked_at_alone(page):
+    before = page.locator("#losses path.series").first.get_attribute("d")
+    page.click("#spans button:has-text('Last 30')")
+    pressed = page.locator("#spans [aria-pressed='true']").all_inner_texts()
+    assert pressed == ["Last 30"]
+    path = page.locator("#losses path.series").first.get_attribute("d")
+    assert 25 <= path.count("L") + path.count("M") <= 33
+    page.click("#spans button:has-text('All')")
+    assert page.locator("#losses path.series").first.get_attribute("d") == before
+
+
+@pytest.mark.parametrize("chart", ["#overall", "#activations", "#losses", "#heat"])
+def test_a_click_on_a_time_chooses_the_slice(page, chart):
+    assert page.locator("#chosen").is_hidden()
+    box = page.locator(f"{chart} svg")
+    box.scroll_into_view_if_needed()
+    box.hover()
+    day = page.locator("#tip b").inner_text()
+    box.click()
+    if page.inner_text("#chosen b") != day:  # an alarm nearby is what was meant
+        assert "Unusual" in page.inner_text("#detail .tag")
+    assert page.inner_text("#chosen b") == page.inner_text("#detail h3")
+
+
+def test_an_alarm_of_late_is_explained_by_a_click(page):
+    alarm = page.locator("#lately .alarms button").first
+    number = alarm.get_attribute("data-number")
+    day = alarm.locator("span").inner_text()
+    alarm.click()
+    assert day in page.inner_text("#detail h3")
+    current = page.locator("#ranking [aria-current='true']")
+    assert current.count() == 0 or current.get_attribute("data-number") == number
+
+
+def write_odd_run(path):
+    """A run of months whose last slice was cut off, with more patterns than colours."""
+    run = view(60, rank=14, shape=(20, 5))
+    for t, step in enumerate(run.steps):
+        step["time"] = f"{2000 + t // 12}-{t % 12 + 1:02}-01"
+        step["partial"] = t == 59
+        step["prequential"] = None if t < 5 else 4000.0 if t == 59 else -50.0
+        step["anomaly"] = None if t == 59 else step["anomaly"]
+    fake_run.start(path, run.modes, 14)
+    lines = b"".join(map(runlog.encode_step, run.steps))
+    (path / runlog.STEPS).write_bytes(lines)
+    fake_run.store(path, run.factors, run.labels, run.steps[-1])
+    return path
+
+
+def test_a_month_that_was_cut_off_is_marked_and_does_not_flatten_the_rest(browser, tmp_path):
+    path = write_odd_run(tmp_path / "odd.run")
+    with real_browser.open_page(browser, write_report(path).as_uri()) as (page, problems):
+        assert page.locator("#overall circle.cut").count() == 1
+        assert page.inner_text("#lately .newest").startswith("Newest: Dec 2004")
+        assert "cut off" in page.inner_text("#lately .newest")
+        assert page.inner_text("#detail h3") == "July 2002"  # and not its first day
+        # It lost 40 per event where all others gained a half.
+        ticks = page.locator("#losses svg text").all_text_contents()
+        heights = [float(text.replace("−", "-")) for text in ticks if text[0] in "−0123456789"]
+        assert max(height for height in heights if height < 1000) < 1
+        colors = page.evaluate(
+            "[...document.querySelectorAll('.row')].map((n) => n.style.getPropertyValue('--c'))"
+        )
+        assert len(colors) == 14
+        assert len(set(colors)) == 12
+        scale = page.locator("#heat .legend").inner_text()
+        assert "0.0001" in scale
+        assert "1, tenfold" in scale
+    assert problems == []
+
+
+def test_the_pages_of_ranks_and_differences_are_drawn(browser, url, tmp_path):
+    losses = np.random.default_rng(0).gamma(9, 1, (4, 30))
+    text = render_ranks(
+        [1, 2, 3, 5], losses, np.array([1, 0.9, 0.8, 0.4]), best=2, recommended=2, stable=0.8,
+        advice="Use rank 2: it predicts best.", source="e.csv", command="onlinegcp fit e.csv",
+    )  # fmt: skip
+    (tmp_path / "rank.html").write_text(text)
+    run = Path(url.removeprefix("file://")).parent
+    words = ["diff", str(run), "--before", "2013-04-01", "-o", str(tmp_path / "diff.html")]
+    assert call(words) is Exit.DONE
+    for name, circles in (("rank", 8), ("diff", 6)):
+        for width, scheme in ((1280, "light"), (360, "dark")):
+            options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
+            address = (tmp_path / f"{name}.html").as_uri()
+            with real_browser.open_page(browser, address, **options) as (page, problems):
+                assert page.evaluate("document.documentElement.scrollWidth") <= width
+                assert page.locator("svg circle").count() >= circles
+                assert page.inner_text("h1")
+                page.locator("svg").first.hover()
+            assert problems == []
+
+
+def test_slices_that_have_come_are_no_longer_forecast(page):
+    script = """(days) => {
+      const rows = page.steps.rows, last = rows[rows.length - 1];
+      const start = parseTime(last.t);
+      for (let d = 1; d <= days; d++)
+        rows.push({ ...last, n: last.n + d,
+          t: new Date(start + d * 864e5).toISOString().slice(0, 10) });
+      renderAll();
+      return [document.querySelectorAll("#overall .forecast").length,
+        document.querySelector("#lately .next b")?.textContent ?? ""];
+    }"""
+    assert page.evaluate(script, 3) == [1, "Next: 23 Jul 2013"]
+    assert page.evaluate(script, 30) == [0, ""]
+
+
+def test_an_alarm_within_a_point_of_many_slices_is_explained_all_the_same(
+    browser, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("onlinegcp.report.digest.MOST_POINTS", 4)
+    monkeypatch.setattr("onlinegcp.report.digest.NEWEST", 3)
+    run = view(120, rank=2, shape=(20, 5))
+    for t in (52, 54):  # besides the one in the middle
+        run.steps[t]["anomaly"] |= {"flagged": True, "p": 1e-6}
+    path = tmp_path / "long.run"
+    fake_run.start(path, run.modes, 2)
+    (path / runlog.STEPS).write_bytes(b"".join(map(runlog.encode_step, run.steps)))
+    fake_run.store(path, run.factors, run.labels, run.steps[-1])
+    with real_browser.open_page(browser, write_report(path).as_uri()) as (page, problems):
+        days = page.locator("#lately .alarms span").all_inner_texts()
+        assert days == ["2 Mar 2013", "24 Feb 2013", "22 Feb 2013"]
+        assert page.locator("#timeline .flag").count() == 1  # they are in one point
+        for place, day in enumerate(days):
+            page.locator("#lately .alarms button").nth(place).click()
+            assert day in page.inner_text("#detail h3")
+            assert page.locator("#detail tbody tr").count() >= 1
+    assert problems == []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ import fake_run
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.report import write_report
+from onlinegcp.report.digest import Digest
 from onlinegcp.report.fit import judge
 from onlinegcp.report.page import render
 from onlinegcp.report.payload import _parameters, build
@@ -20,51 +21,7 @@ from onlinegcp.run.settings import model_settings
 from onlinegcp.runlog import RunView
 from onlinegcp.solvers.sgd.steps import Step
 from onlinegcp.streaming import SGD, CPStream, OnlineGCP
-
-
-def view(n_steps=30, rank=2, shape=(5, 24), loss="poisson", labels=None, seed=0, **fields):
-    rng = np.random.default_rng(seed)
-    factors = tuple(rng.random((length, rank)) for length in shape)
-    names = labels or tuple(tuple(f"m{k}-{i}" for i in range(n)) for k, n in enumerate(shape))
-    steps = []
-    for t in range(n_steps):
-        odd = t == n_steps // 2
-        cells = [
-            {"labels": [n[0] for n in names], "observed": 9, "expected": 1, "p": 0, "share": 1}
-        ]
-        anomaly = {
-            "p": 1e-9 if odd else 0.5,
-            "z": 5.0,
-            "volume_p": 0.4,
-            "volume_z": 0.1,
-            "expected_total": 100.0,
-            "flagged": odd,
-            "kind": "pattern" if odd else None,
-            "cells": cells,
-            "modes": [[{"label": n[0], "share": 1.0}] for n in names],
-            "components": [1.0] * rank,
-        }
-        steps.append(
-            {
-                "number": t + 1,
-                "time": str(np.datetime64("2013-01-01") + t),
-                "warm": t < 5,
-                "nnz": 50,
-                "n_observed": int(np.prod(shape)),
-                "total": 100.0,
-                "norm_squared": 400.0,
-                "prequential": None if t < 5 else -50.0,
-                "local": -60.0,
-                "weights": rng.random(rank).tolist(),
-                "drift": rng.random(rank).tolist(),
-                "seconds": 0.01,
-                "anomaly": None if t < 5 else anomaly,
-                **fields,
-            }
-        )
-    info = {"format": 1, "model": {"method": "OnlineGCP", "parameters": {"loss": loss}}}
-    modes = tuple(f"mode{k}" for k in range(len(shape)))
-    return RunView(Path("x.run"), info, steps, factors, rng.random(rank), names, modes)
+from run_views import view
 
 
 def settings(model):
@@ -114,12 +71,12 @@ def test_long_runs_are_drawn_by_groups_and_keep_their_odd_slices():
     run = view(13_001, rank=3)
     payload = build(run)
     rows = payload["steps"]["rows"]
-    assert payload["steps"]["stride"] == 3
+    assert payload["steps"]["stride"] == 4
     assert len(rows) <= 6000
     (flagged,) = [row for row in rows if row.get("a", {}).get("flagged")]
     assert flagged["n"] == 13_001 // 2 + 1
     assert flagged["a"]["cells"][0][0] == ["m0-0", "m1-0"]
-    third = np.mean([step["weights"] for step in run.steps[6:9]], axis=0)
+    third = np.mean([step["weights"] for step in run.steps[8:12]], axis=0)
     np.testing.assert_allclose(rows[2]["w"], third, rtol=1e-3)
 
 
@@ -210,14 +167,19 @@ def test_a_fit_that_gets_worse_is_called_so():
 
 
 def test_the_oddest_slices_are_named():
-    steps = view().steps
-    assert anomalies(steps) == (
-        "1 of 25 scored slices (4 %) was flagged. It is: 2013-01-16: 100 where 100 were expected."
+    run = view()
+
+    def told(steps):
+        return anomalies(Digest(dataclasses.replace(run, steps=steps)))
+
+    assert told(run.steps) == (
+        "1 of 25 scored slices (4 %) was flagged. "
+        "It is: 16 January 2013: 100 where 100 were expected."
     )
-    steps[15]["anomaly"]["sentence"] = "16 January 2013: all is new."
-    assert anomalies(steps).endswith("It is: 16 January 2013: all is new.")
-    assert anomalies(steps[:5]) == "No slice has been scored yet."
-    assert "None of 5" in anomalies(steps[5:10])
+    run.steps[15]["anomaly"]["sentence"] = "16 January 2013: all is new."
+    assert told(run.steps).endswith("It is: 16 January 2013: all is new.")
+    assert told(run.steps[:5]) == "No slice has been scored yet."
+    assert "None of 5" in told(run.steps[5:10])
 
 
 def test_a_report_is_written_whole_where_it_was_asked_for(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onlinegcp.cli import Exit, call
-from onlinegcp.storage.secrets import redacted
+from onlinegcp.storage.secrets import hidden_address, redacted, redacted_words
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,28 @@ def test_no_command_shows_a_secret(capfd, tmp_path):
     told = capfd.readouterr()
     assert "***" in told.err
     assert "geheim" not in told.err + told.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--webhook", "https://hooks.example.com/services/geheim"],
+        ["--webhook=https://hooks.example.com/services/geheim"],
+        ["--webhook", "https://hooks.example.com?key=geheim"],
+        ["--webhook", "https://geheim:geheim@hooks.example.com/"],
+        ["--on-alarm", "curl -H 'Authorization: Bearer geheim' https://example.com/geheim"],
+        ["--on-alarm=mail --key geheim"],
+        ["--on-alarm", "https://example.com/geheim"],
+    ],
+)
+def test_hooks_are_secrets_themselves(words):
+    found = redacted_words(["fit", "a.csv", *words, "-o", "a.run"])
+    assert "geheim" not in " ".join(found)
+    assert found[:2] + found[-2:] == ["fit", "a.csv", "-o", "a.run"]
+    assert len(found) == len(words) + 4
+    assert redacted_words(found) == found
+
+
+def test_hosts_of_hooks_stay():
+    assert hidden_address("http://localhost:8000") == "http://localhost:8000"
+    assert hidden_address("http://localhost:8000/x/y") == "http://localhost:8000/***"

@@ -7,6 +7,7 @@ import pytest
 
 from onlinegcp import OnlineGCP, RankWarning
 from onlinegcp.slices import Slice
+from onlinegcp.streaming import METHODS
 
 LOSSES = [("gaussian", None), ("gaussian", 0.0), ("poisson", None), ("bernoulli_odds", None)]
 
@@ -89,3 +90,23 @@ def test_weights_agree_with_transform_while_the_warm_start_gathers(loss, count):
     newest = model.inverse_transform(model.weights_)
     assert np.linalg.norm(newest - expected) < 0.1 * np.linalg.norm(expected)
     np.testing.assert_allclose(model.predict([[1, 2]]), newest[1, 2])
+
+
+# Those that match components of samples with what they have match them with the random columns a
+# start without data has: they learn, but badly.
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"seek_and_destroy", "sambaten"}))
+@pytest.mark.parametrize("n_zeros", [4, 9], ids=["the warm start", "and more"])
+def test_zeros_at_the_start_do_not_end_all_learning(name, n_zeros):
+    rng = np.random.default_rng(0)
+    a, b = rng.random((6, 2)), rng.random((5, 2))
+    model = METHODS[name](2, init_slices=4)
+    for time in range(n_zeros):
+        model.partial_fit(Slice.dense(np.zeros((6, 5)), time=time))
+    assert not model.weights_.any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for time in range(30):
+            weights = rng.random(2) + 0.2
+            m = a * weights @ b.T + 0.01 * rng.standard_normal((6, 5))
+            model.partial_fit(Slice.dense(m, time=n_zeros + time))
+    assert model.last_.local < 0.1 * model.last_.norm_squared

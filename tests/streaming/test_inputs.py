@@ -14,12 +14,13 @@ from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import OnlineCP
 from onlinegcp.streaming.inputs import is_stream, read_slices
+from onlinegcp.streaming.told import Told
 
 TABLE = np.arange(12.0).reshape(4, 3)
 
 
 def shapes(x, ndim=None):
-    slices, single = read_slices(OnlineCP(2), x, ndim=ndim)
+    slices, single, _ = read_slices(OnlineCP(2), x, told=Told(ndim))
     return [part.shape for part in slices], single
 
 
@@ -37,9 +38,9 @@ def shapes(x, ndim=None):
     ],
     ids=["array", "lists", "integers", "fortran", "csr", "coo", "lil", "frame"],
 )
-@pytest.mark.parametrize("ndim", [None, 1])
-def test_a_table_is_rows(table, ndim):
-    slices, single = read_slices(OnlineCP(2), table, ndim=ndim)
+@pytest.mark.parametrize("told", [Told(1), Told(table=True)], ids=["one mode", "scikit-learn"])
+def test_a_table_is_rows(table, told):
+    slices, single, _ = read_slices(OnlineCP(2), table, told=told)
     assert not single
     assert [x.shape for x in slices] == [(3,)] * 4
     for x, row in zip(slices, TABLE, strict=True):
@@ -48,14 +49,80 @@ def test_a_table_is_rows(table, ndim):
 
 @pytest.mark.parametrize("table", [TABLE, scipy.sparse.csr_array(TABLE), pd.DataFrame(TABLE)])
 def test_a_model_of_matrices_reads_a_table_as_one_slice(table):
-    slices, single = read_slices(OnlineCP(2), table, ndim=2)
+    slices, single, _ = read_slices(OnlineCP(2), table, told=Told(2))
     assert single
     np.testing.assert_array_equal(slices[0].to_dense(), TABLE)
 
 
+@pytest.mark.parametrize(
+    "matrix",
+    [TABLE, TABLE.tolist(), scipy.sparse.csr_array(TABLE), pd.DataFrame(TABLE)],
+    ids=["array", "lists", "csr", "frame"],
+)
+def test_a_matrix_nobody_spoke_of_is_refused_with_the_ways_to_say_it(matrix):
+    with pytest.raises(DataError, match=r"4 x 3 may be one slice or a table of 4.*ndim=2.*ndim=1"):
+        shapes(matrix)
+    model = OnlineCP(1, init_slices=2)
+    with pytest.raises(DataError, match="not told which"):
+        model.partial_fit(matrix)
+    assert not hasattr(model, "n_slices_")
+    # Each way the message names works, for this model and any container.
+    ways = (
+        OnlineCP(1, init_slices=2, ndim=2),
+        OnlineCP(1, init_slices=2, mode_names=("row", "column")),
+        OnlineCP(1, init_slices=2).partial_fit([matrix]),
+    )
+    for told in ways:
+        seen = getattr(told, "n_slices_", 0)
+        told.partial_fit(matrix)
+        told.partial_fit(matrix)
+        assert (told.n_slices_ - seen, told.factors_[0].shape) == (2, (4, 1))
+    tables = (
+        OnlineCP(1, init_slices=2, ndim=1).partial_fit(matrix),
+        OnlineCP(1, init_slices=2).fit(matrix),
+        OnlineCP(1, init_slices=2).partial_fit(matrix, np.zeros(4)),
+    )
+    for told in tables:
+        assert told.n_slices_ == 4
+        assert told.partial_fit(matrix).n_slices_ == 8
+
+
+def test_vectors_are_slices_of_one_mode():
+    model = OnlineCP(1, init_slices=2)
+    for _ in range(3):
+        model.partial_fit(TABLE[0] + 1.0)
+    assert model.n_slices_ == 3
+    assert model.partial_fit(TABLE + 1.0).n_slices_ == 7  # which can only be rows now
+    assert model.transform(TABLE).shape == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"ndim": 0}, "ndim must be a whole number >= 1"),
+        ({"ndim": 2.0}, "ndim must be a whole number"),
+        ({"mode_names": "ab"}, "sequence of names"),
+        ({"mode_names": ()}, "sequence of names"),
+        ({"mode_names": ("a", "a")}, "must differ"),
+        ({"mode_names": ("a", "b"), "ndim": 3}, "must agree, but ndim is 3 and 2 names"),
+        ({"ndim": 3}, "slices of 3 modes were needed, as ndim or mode_names say"),
+    ],
+)
+def test_what_models_are_told_must_make_sense(parameters, message):
+    with pytest.raises(DataError, match=message):
+        OnlineCP(1, **parameters).partial_fit([TABLE])
+
+
+def test_a_model_of_matrices_does_not_take_a_matrix_for_a_stream():
+    model = OnlineCP(1, init_slices=2, ndim=2)
+    with pytest.raises(DataError, match=r"stream of 2-way slices.*\[matrix\]"):
+        model.fit(TABLE)
+    assert model.fit([TABLE, TABLE]).n_slices_ == 2
+
+
 def test_a_model_of_larger_slices_refuses_a_table():
     with pytest.raises(
-        DataError, match=r"works on 3-way slices, but got a table of shape \(4, 3\)"
+        DataError, match=r"works on 3-way slices, but got a matrix of shape \(4, 3\)"
     ):
         shapes(TABLE, ndim=3)
 
@@ -84,11 +151,11 @@ def test_what_is_no_data_is_refused(bad):
 
 
 def test_times_go_to_their_slices():
-    one, _ = read_slices(OnlineCP(2), Slice.dense(TABLE), "noon")
+    one, *_ = read_slices(OnlineCP(2), Slice.dense(TABLE), "noon")
     assert one[0].time == "noon"
-    two, _ = read_slices(OnlineCP(2), [TABLE, TABLE], ["noon", "night"])
+    two, *_ = read_slices(OnlineCP(2), [TABLE, TABLE], ["noon", "night"])
     assert [x.time for x in two] == ["noon", "night"]
-    rows, _ = read_slices(OnlineCP(2), TABLE, np.arange(4))
+    rows, *_ = read_slices(OnlineCP(2), TABLE, np.arange(4), told=Told(1))
     assert [x.time for x in rows] == [0, 1, 2, 3]
     for times in ("noon", 3, ["noon"], range(5)):
         with pytest.raises(DataError, match="a sequence of 2 times"):

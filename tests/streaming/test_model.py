@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -11,9 +13,10 @@ from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import components, quadratic
+from onlinegcp.solvers.auto import components
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
 from onlinegcp.solvers.auto.odds_sums import OddsSums
+from onlinegcp.solvers.auto.slice_products import SliceProducts
 from onlinegcp.streaming import (
     ACP,
     GOCPTE,
@@ -343,7 +346,7 @@ def test_wherever_the_default_solver_is_interrupted_nothing_has_happened(loss, m
     places = [
         *((FisherSums, name) for name in ("value", "slopes", "row_sums", "dispersion")),
         *((OddsSums, name) for name in ("loss", "slopes", "responsibilities", "rates")),
-        (quadratic, "slice_products"),
+        (SliceProducts, "__call__"),
         (components, "supervise"),
     ]
     raised = 0
@@ -371,6 +374,41 @@ def test_wherever_the_default_solver_is_interrupted_nothing_has_happened(loss, m
             assert fresh.n_slices_ == 8
     assert raised >= 3
     assert same(fresh.partial_fit(data[8]), after)
+
+
+@pytest.mark.parametrize("loss", ["gaussian", "poisson", "bernoulli_odds"])
+@pytest.mark.parametrize("at", [2, 8, 17], ids=["warm-up", "streaming", "in a challenge"])
+def test_refitted_after_an_interrupt_pickled_or_resumed_it_gives_the_same_numbers(
+    loss, at, tmp_path
+):
+    """Wherever it was left: while slices are gathered, later, and while a challenger is made."""
+    rng = np.random.default_rng(0)
+    regimes = [[rng.gamma(0.3, 1.0, (n, 2)) + 0.01 for n in (9, 7)] for _ in range(2)]
+    means = [(30.0 * a * rng.uniform(0.5, 1.5, 2)) @ b.T for a, b in regimes for _ in range(14)]
+    slices = [Slice.dense(rng.poisson(m).astype(float)) for m in means]
+    if loss == "bernoulli_odds":
+        slices = [Slice.dense((x.array > 0).astype(float)) for x in slices]
+    fresh = OnlineGCP(2, loss, init_slices=5, init_starts=2, random_state=7)
+    straight = clone(fresh).fit(slices)
+
+    def broken():
+        yield from slices[:at]
+        raise KeyboardInterrupt
+
+    stopped = clone(fresh)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.fit(broken())
+    assert stopped.n_slices_ == at
+    stopped.transform(slices[0])  # asking, which makes a provisional model, changes nothing
+    stopped.save(tmp_path / "model")
+    resumed = [
+        pickle.loads(pickle.dumps(stopped)),
+        OnlineGCP.load(tmp_path / "model"),
+        clone(fresh).set_state(stopped.get_state()),
+    ]
+    for found in resumed:
+        assert same(found.partial_fit(slices[at:]), straight)
+    assert same(stopped.fit(slices), straight)  # and the one that was stopped, from the start
 
 
 def test_a_refused_slice_does_not_tear_the_default_solver():

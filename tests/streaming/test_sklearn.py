@@ -110,16 +110,18 @@ def test_fit_transform_is_fit_then_transform(model):
 
 
 def test_partial_fit_in_pieces_is_fit(model):
+    """With ndim=1, and as scikit-learn calls it: with a target for every row."""
     data = table()
-    pieces = clone(model)
-    for start, stop in ((0, 1), (1, 12), (12, 30)):
-        pieces.partial_fit(data[start:stop])
-    np.testing.assert_array_equal(pieces.factors_[0], clone(model).fit(data).factors_[0])
+    for pieces, target in ((clone(model).set_params(ndim=1), None), (clone(model), np.zeros(30))):
+        for start, stop in ((0, 1), (1, 12), (12, 30)):
+            y = None if target is None else target[start:stop]
+            pieces.partial_fit(data[start:stop], y)
+        np.testing.assert_array_equal(pieces.factors_[0], clone(model).fit(data).factors_[0])
 
 
 def test_pickle_goes_on_bit_for_bit(model):
     data = table()
-    model.partial_fit(data[:17])
+    model.set_params(ndim=1).partial_fit(data[:17])
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(
         model.partial_fit(data[17:]).factors_[0], again.partial_fit(data[17:]).factors_[0]
@@ -175,7 +177,7 @@ def test_feature_names_are_kept_and_checked(model):
 
 
 def test_a_refused_first_table_leaves_no_trace():
-    model = OnlineGCP(2, "poisson")
+    model = OnlineGCP(2, "poisson", ndim=1)
     with pytest.raises(DataError, match="poisson"):
         model.partial_fit(-table())
     assert not hasattr(model, "n_features_in_")

@@ -132,7 +132,7 @@ def test_times_survive(when, tmp_path):
 def test_start_features_and_seed_survive(tmp_path):
     rng = np.random.default_rng(0)
     init = KTensor([1.0, 2.0], [rng.random((5, 2))])
-    model = OnlineSGD(2, init=init, random_state=None).partial_fit(rng.random((3, 5)))
+    model = OnlineSGD(2, init=init, random_state=None, ndim=1).partial_fit(rng.random((3, 5)))
     model.save(tmp_path / "model")
     again = OnlineSGD.load(tmp_path / "model")
     assert again.n_features_in_ == 5
@@ -165,6 +165,19 @@ def test_what_a_file_cannot_hold_is_named(tmp_path):
     with pytest.raises(NotFittedError):
         OnlineCP(2).save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_method_outside_the_registry_is_loaded_by_its_own_class(tmp_path):
+    class OwnMethod(type(MODELS["online_cp"])):
+        pass
+
+    kept = OwnMethod(2, init_slices=2).fit(SLICES[:3])
+    kept.save(tmp_path / "model")
+    again = OwnMethod.load(tmp_path / "model")
+    assert type(again) is OwnMethod
+    np.testing.assert_array_equal(again.weights_, kept.weights_)
+    with pytest.raises(StateError, match="load it with its own class"):
+        CPStream.load(tmp_path / "model")
 
 
 def test_files_of_other_classes_kinds_and_versions_are_named(tmp_path):

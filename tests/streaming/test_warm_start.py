@@ -197,3 +197,61 @@ def test_counts_too_many_for_newton_steps_are_fitted_by_multiplicative_ones(monk
         )
     assert not np.array_equal(newton.rows, cheap.rows)
     assert values[1] == pytest.approx(values[0], rel=0.02)
+
+
+PLANTED = {  # kind: loss, bound, seeds of which several were stuck before starts were informed
+    "gaussian": ("gaussian", None, (3002, 3026)),
+    "bounded": ("gaussian", 0.0, (3015, 3027)),
+    "poisson": ("poisson", None, (3024, 3028)),
+    "bernoulli": ("bernoulli_odds", None, (3000, 3007, 3012, 3023)),
+    "logit": ("bernoulli_logit", None, (3002, 3021)),
+}
+
+
+def planted(kind, seed, count):
+    """Means and slices of 40 x 30 with five patterns; factors and rows of weights."""
+    rng = np.random.default_rng([seed, 17])
+    signed = kind in ("gaussian", "logit")
+    if signed:
+        factors = [rng.standard_normal((n, 5)) for n in (40, 30)]
+    else:
+        factors = [rng.gamma(0.3, 1.0, (n, 5)) + 1e-3 for n in (40, 30)]
+        factors = [a / a.sum(axis=0) for a in factors]
+    size = {"poisson": 600.0, "bernoulli": 150.0, "bounded": 300.0}.get(kind, 1.0)
+    rows = size * rng.uniform(0.5, 1.5, (count, 5))
+    means = [np.einsum("ir,jr,r->ij", *factors, row) for row in rows]
+    if kind in ("bernoulli", "logit"):
+        means = [m / (1.0 + m) if kind == "bernoulli" else 1.0 / (1.0 + np.exp(-m)) for m in means]
+        data = [(rng.random((40, 30)) < m).astype(float) for m in means]
+    elif kind == "poisson":
+        data = [rng.poisson(m).astype(float) for m in means]
+    else:
+        data = [m + 0.1 * rng.standard_normal((40, 30)) for m in means]
+    return means, [Slice.dense(x) for x in data], factors, rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("warm", [10, 20])
+@pytest.mark.parametrize("kind", PLANTED)
+def test_no_pattern_is_missed(kind, warm):
+    """After 60 slices the error is at most twice that of a model that began at the truth."""
+    loss, lower, seeds = PLANTED[kind]
+
+    def error(model, means, slices):
+        found = [model.inverse_transform(row) for row in model.transform(slices)]
+        return np.mean(
+            [np.linalg.norm(f - m) / np.linalg.norm(m) for f, m in zip(found, means, strict=True)]
+        )
+
+    for seed in seeds:
+        means, slices, factors, rows = planted(kind, seed, 62)
+        options = {"lower": lower, "init_slices": warm, "random_state": seed}
+        ours = OnlineGCP(5, loss, **options).fit(slices[:60])
+        truth = KTensor(None, [*factors, rows[:warm]])
+        ideal = OnlineGCP(5, loss, **options).start_from(truth, slices[:warm])
+        ideal.partial_fit(slices[warm:60])
+        assert error(ours, means[60:], slices[60:]) < 2.0 * error(ideal, means[60:], slices[60:]), (
+            seed
+        )
+        if kind in ("gaussian", "bounded"):
+            assert error(ours, means[60:], slices[60:]) < 0.01

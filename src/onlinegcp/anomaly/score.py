@@ -124,6 +124,7 @@ def score_slice(
     top: int = 10,
     modes: Sequence[str] = (),
     noun: str = "events",
+    interval: str = "",
 ) -> Anomaly:
     """Say how odd a slice is, given the past; neither model nor past is changed.
 
@@ -148,6 +149,8 @@ def score_slice(
         Names of the modes.
     noun
         What the total counts.
+    interval
+        How far apart slices are, such as "monthly", for the sentence.
     """
     if not 0.0 < level < 1.0:
         raise DataError(f"level must lie between 0 and 1, but got {level!r}. Usual is 0.01.")
@@ -160,7 +163,7 @@ def score_slice(
             usual = _usual_weights(history.weights, model.weights_)
             misfit = misfit_of(model, whole, usual)
     verdict = history.judge(whole, counted=counted, misfit=misfit, weights=usual)
-    return _told(verdict, whole, labels, history, math.log(level), top, modes, noun)
+    return _told(verdict, whole, labels, history, math.log(level), top, modes, noun, interval)
 
 
 def is_counted(loss: Loss) -> bool:
@@ -250,6 +253,7 @@ def _told(
     top: int,
     names: Sequence[str],
     noun: str,
+    interval: str,
 ) -> Anomaly:
     flagged = verdict.log_p < limit
     volume = verdict.families.get("volume", 0.0) if verdict.ready else 0.0
@@ -303,7 +307,7 @@ def _told(
     )
     counted = noun if history.counted else ""
     told = anomaly.to_json() if flagged else {"total": x.total, "family": anomaly.family}
-    said = describe(told, time=_written(x.time), modes=names, noun=counted)
+    said = describe(told, time=_written(x.time), modes=names, noun=counted, interval=interval)
     object.__setattr__(anomaly, "sentence", said)
     return anomaly
 

@@ -18,10 +18,17 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 LOWEST_LOG = -690.0  # exp of it, 1e-300, is the smallest p-value reported
 WINDOW = 365  # values remembered
+LARGEST_KEPT = 15.0  # of a statistic: in the first slices, when seasons are unknown, all is odd
 PRIOR = 20.0  # values that theory counts for
 TRIMMED = 0.01  # share of the past that may be too odd to count
 FENCE = 8.0  # distances from the median to the 75 % point: one in a thousand is beyond
+RARE = math.log(0.05)  # below this, p-values are checked against how often they came
+RARE_PRIOR, RARE_MEMORY = 10.0, 40.0  # rare values that theory counts for, and that are remembered
+FARTHEST = 3.5  # what one of them may count, so that no single slice makes a tail heavy
+LIGHTEST = 1.5  # most that a tail may be taken to be lighter than was said
+NO_TAIL = np.zeros(2)
 EXPONENTIAL = (math.log(4.0), math.log(20.0))  # 75 and 95 % points of a standard exponential
+STEEPEST = 0.3  # least scale of a tail, as a part of what theory says
 
 
 Marks: TypeAlias = tuple[int, float, float]  # length of a past, its 75 and its 95 % point
@@ -39,21 +46,19 @@ def marks(pasts: FloatArray) -> list[Marks]:
     if n < 5:
         return [(n, 0.0, 0.0)] * k
     ordered = np.sort(pasts, axis=1)
-    middle, upper = ordered[:, (n - 1) // 2], ordered[:, (3 * (n - 1)) // 4]
-    fence = upper + FENCE * np.maximum(upper - middle, 0.1)
+    upper = ordered[:, (3 * (n - 1)) // 4]
+    fence = upper + FENCE * np.maximum(upper - ordered[:, (n - 1) // 2], 0.1)
     beyond = (ordered > fence[:, None]).sum(axis=1)
-    kept = n - np.minimum(beyond, int(TRIMMED * n))
-    found = []
-    for share in (0.75, 0.95):
-        place = share * (kept - 1)
-        low = np.floor(place).astype(np.int64)
-        below = np.take_along_axis(ordered, low[:, None], 1)[:, 0]
-        above = np.take_along_axis(ordered, np.ceil(place).astype(np.int64)[:, None], 1)[:, 0]
-        found.append((below + (above - below) * (place - low)).tolist())
-    return [(n, low, high) for low, high in zip(*found, strict=True)]
+    last = n - 1 - np.minimum(beyond, int(TRIMMED * n))
+    place = np.multiply.outer(last, (0.75, 0.95))
+    low = place.astype(np.int64)
+    rows = np.arange(k)[:, None]
+    below = ordered[rows, low]
+    found = below + (ordered[rows, np.minimum(low + 1, n - 1)] - below) * (place - low)
+    return [(n, *points) for points in found.tolist()]
 
 
-def log_tail(past: Marks, value: float, theory: tuple[float, float]) -> float:
+def log_tail(past: Marks, value: float, theory: tuple[float, float] = EXPONENTIAL) -> float:
     """Log-probability that a statistic is as large as this, given its past.
 
     Parameters
@@ -63,22 +68,72 @@ def log_tail(past: Marks, value: float, theory: tuple[float, float]) -> float:
     value
         The new one.
     theory
-        75 and 95 % points it would have if all forecasts and spreads were right.
+        75 and 95 % points it would have if all forecasts and spreads were right; by default those
+        of a standard exponential.
 
     Examples
     --------
     >>> (past,) = marks(-np.log((np.arange(400) + 0.5) / 400)[None, :])  # exponential
-    >>> bool(abs(math.exp(log_tail(past, math.log(100.0), EXPONENTIAL)) - 0.01) < 0.002)
+    >>> bool(abs(math.exp(log_tail(past, math.log(100.0))) - 0.01) < 0.002)
     True
     """
     n, low, high = past
     weight = n / (n + PRIOR) if n >= 5 else 0.0
     low = weight * low + (1.0 - weight) * theory[0]
     high = weight * high + (1.0 - weight) * theory[1]
-    scale = max(high - low, 0.3 * (theory[1] - theory[0])) / math.log(5.0)
+    scale = max(high - low, STEEPEST * (theory[1] - theory[0])) / math.log(5.0)
     if value <= low:
         return math.log(max(0.25, 1.0 - 0.75 * max(value, 0.0) / max(low, 1e-9)))
     return max(math.log(0.25) - (value - low) / scale, LOWEST_LOG)
+
+
+def settled(tail: FloatArray, log_p: float) -> float:
+    """A log-probability as the rare values of the past have borne it out.
+
+    Beyond one in twenty it is stretched or shrunk, so that what was called one in a thousand was
+    as rare as that: bursts upwards have a heavier tail than quantiles of ordinary slices tell.
+
+    Parameters
+    ----------
+    tail
+        How far beyond one in twenty values went, as `after_one_more` keeps it.
+    log_p
+        What `log_tail` said.
+
+    Examples
+    --------
+    >>> heavy = NO_TAIL
+    >>> for beyond in [0.5, 1.0, 3.0, 6.0] * 10:  # 1 on average, were all as it was said
+    ...     heavy = after_one_more(heavy, RARE - beyond)
+    >>> round(settled(heavy, RARE - 4.0) - RARE, 2), settled(heavy, -1.0)
+    (-2.29, -1.0)
+    """
+    if log_p >= RARE:
+        return log_p
+    number, beyond = float(tail[0]), float(tail[1])
+    rate = (RARE_PRIOR + number) / (RARE_PRIOR + beyond)
+    return max(RARE + min(rate, LIGHTEST) * (log_p - RARE), LOWEST_LOG)
+
+
+def after_one_more(tail: FloatArray, log_p: float) -> FloatArray:
+    """The tail with one more value: number of rare ones, and how far they went beyond, in all."""
+    if log_p >= RARE:
+        return tail
+    keep = 1.0 - 1.0 / RARE_MEMORY
+    return np.asarray(keep * tail + [1.0, min(RARE - log_p, FARTHEST)])
+
+
+def surprise_of_largest(z: float, n: int) -> float:
+    """-log of the chance that the largest of n standard normal values is as large as this.
+
+    Examples
+    --------
+    >>> round(surprise_of_largest(0.0, 1), 3)  # a half
+    0.693
+    """
+    from scipy.special import log_ndtr
+
+    return -smallest_of(float(log_ndtr(-z)), max(n, 1))
 
 
 @lru_cache(maxsize=4096)

@@ -34,12 +34,17 @@ from onlinegcp.anomaly.season import (
 from onlinegcp.anomaly.shares import Judged, RowShares, highest_criticism
 from onlinegcp.anomaly.tails import (
     EXPONENTIAL,
+    LARGEST_KEPT,
+    NO_TAIL,
     WINDOW,
     Marks,
+    after_one_more,
     largest_of,
     log_tail,
     marks,
+    settled,
     smallest_of,
+    surprise_of_largest,
 )
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
@@ -85,6 +90,7 @@ class Verdict:
     observed: bool
     statistics: dict[str, float]
     ready: bool
+    plain: dict[str, float]
 
 
 @final
@@ -144,6 +150,7 @@ class AnomalyTracker:
         self.newcomers = RowShares()
         self.pairs: list[HeavyPairs] = []
         self.past: dict[str, FloatArray] = {}
+        self.tails: dict[str, FloatArray] = {}
         self._known_marks: dict[str, Marks] = {}
         self.watched = np.zeros((0, 0))  # total and heaviest rows, by slice
         self.watched_rows: list[list[int]] = []
@@ -193,22 +200,24 @@ class AnomalyTracker:
         pairs = [part.judge(x, self.unit, special=special, total=usual) for part in self.pairs]
         found = self._statistics(whole, rows, newcomers, pairs) if observed else {}
         self._work_out_marks()
-        families = {
+        plain = {
             name: log_tail(self._marks(name), value, theory)
             for name, (value, theory) in found.items()
         }
+        families = {name: self._settled(name, log_p) for name, log_p in plain.items()}
         statistics = {name: value for name, (value, _) in found.items()}
         log_p, family = 0.0, ""
         if families:
             family = min(families, key=families.__getitem__)
             surprise = -smallest_of(families[family], len(families))
             statistics["slice"] = surprise
-            log_p = log_tail(self._marks("slice"), surprise, EXPONENTIAL)
+            plain["slice"] = log_tail(self._marks("slice"), surprise)
+            log_p = self._settled("slice", plain["slice"])
         ready = observed and self.n_slices >= self._least()
         kept = np.zeros(0) if weights is None else weights
         return Verdict(
             log_p if ready else 0.0, family, families, whole, rows, newcomers, pairs, kept,
-            special, moment, x.shape, observed, statistics, ready,
+            special, moment, x.shape, observed, statistics, ready, plain,
         )  # fmt: skip
 
     def log_p_of(self, family: str, value: float, n: int) -> float:
@@ -223,7 +232,10 @@ class AnomalyTracker:
         n
             Rows in the family.
         """
-        return log_tail(self._marks(family), value, largest_of(n))
+        theory = largest_of(n)
+        if family.startswith(("up", "down")):
+            value, theory = surprise_of_largest(value, n), EXPONENTIAL
+        return self._settled(family, log_tail(self._marks(family), value, theory))
 
     def learn(self, verdict: Verdict, *, flagged: bool = False) -> None:
         """Remember a judged slice."""
@@ -249,7 +261,10 @@ class AnomalyTracker:
         if verdict.statistics:
             self.n_scored += 1
         for name, value in verdict.statistics.items():
-            self.past[name] = np.append(self.past.get(name, np.zeros(0)), value)[-WINDOW:]
+            before = self.past.get(name, np.zeros(0))
+            self.past[name] = np.append(before, min(value, LARGEST_KEPT))[-WINDOW:]
+        for name, log_p in verdict.plain.items():
+            self.tails[name] = after_one_more(self.tails.get(name, NO_TAIL), log_p)
         self._known_marks.clear()
         if self.looking:
             self._look_for_period(verdict)
@@ -279,7 +294,8 @@ class AnomalyTracker:
         record |= {"daily": self.daily, "alarm": self.alarm, "watched_rows": self.watched_rows}
         record["last"] = None if self.last is None else self.last.isoformat()
         arrays = {"watched": self.watched, "weights": self.weights}
-        arrays |= {f"past.{name}": values for name, values in self.past.items()}
+        arrays |= {f"rarity.{name}": values for name, values in self.past.items()}
+        arrays |= {f"tail.{name}": values for name, values in self.tails.items()}
         record["parts"] = {}
         for name, part in self._parts().items():
             held, record["parts"][name] = part.state()
@@ -309,11 +325,14 @@ class AnomalyTracker:
             else:
                 of_counts = bool(made.counted)
                 made.rows.append((RowShares if of_counts else Levels).from_state(held, part))
-        made.past = {
-            name.removeprefix("past."): np.array(values, dtype=np.float64)
-            for name, values in arrays.items()
-            if name.startswith("past.")
-        }
+        made.past, made.tails = (
+            {
+                name.removeprefix(kind): np.array(values, dtype=np.float64)
+                for name, values in arrays.items()
+                if name.startswith(kind)
+            }
+            for kind in ("rarity.", "tail.")
+        )
         return made
 
     def copy(self) -> Self:
@@ -337,6 +356,10 @@ class AnomalyTracker:
     def _marks(self, name: str) -> Marks:
         """What the past of a statistic says."""
         return self._known_marks.get(name, (0, 0.0, 0.0))
+
+    def _settled(self, name: str, log_p: float) -> float:
+        """A log-probability as its own past has borne it out."""
+        return settled(self.tails.get(name, NO_TAIL), log_p)
 
     def _work_out_marks(self) -> None:
         """Look through the pasts, once per slice, those of equal length together."""
@@ -403,9 +426,9 @@ class AnomalyTracker:
         """Each kind of oddity, with the quantiles it would have if all were right."""
         found: dict[str, tuple[float, tuple[float, float]]] = {}
         if math.isfinite(whole.deviation[0]):
-            found["volume"] = abs(float(whole.surprise[0])), largest_of(2)
+            found["volume"] = surprise_of_largest(abs(float(whole.surprise[0])), 2), EXPONENTIAL
         if math.isfinite(whole.deviation[1]) and not math.isnan(whole.observed[1]):
-            found["misfit"] = max(float(whole.surprise[1]), 0.0), largest_of(1)
+            found["misfit"] = surprise_of_largest(float(whole.surprise[1]), 1), EXPONENTIAL
         many = []
         for k, seen in enumerate(rows):
             if not seen.ready or not len(seen.surprise):
@@ -413,8 +436,9 @@ class AnomalyTracker:
             new = float(newcomers.surprise[k]) if newcomers.ready else 0.0
             heavy = seen.forecast > 0.1 if self.counted else np.isfinite(seen.deviation)
             n = int(heavy.sum())
-            found[f"up {k}"] = max(float(seen.surprise.max()), new, 0.0), largest_of(n + 1)
-            found[f"down {k}"] = max(float(-seen.surprise.min()), 0.0), largest_of(n)
+            up = surprise_of_largest(max(float(seen.surprise.max()), new), n + 1)
+            down = surprise_of_largest(float(-seen.surprise.min()), n)
+            found |= {f"up {k}": (up, EXPONENTIAL), f"down {k}": (down, EXPONENTIAL)}
             many.append(seen.surprise[seen.forecast > 0.5 if self.counted else heavy])
         everything = np.concatenate(many) if many else np.zeros(0)
         if len(everything) >= 4:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onlinegcp.drawing.text import and_list, number, say_time
+from onlinegcp.drawing.text import and_list, number, say_time, shown_modes, signed
 
 MOST_ROWS = 4  # that are named
 LONGEST_LABEL = 60  # characters of a label
@@ -16,7 +16,9 @@ MOST_MOVED = 6  # labels on either side of a move
 Record = Mapping[str, Any]
 
 
-def describe(anomaly: Record, *, time: Any, modes: Sequence[str], noun: str = "events") -> str:
+def describe(
+    anomaly: Record, *, time: Any, modes: Sequence[str], noun: str = "events", interval: str = ""
+) -> str:
     """The sentence of a scored slice.
 
     Parameters
@@ -29,6 +31,8 @@ def describe(anomaly: Record, *, time: Any, modes: Sequence[str], noun: str = "e
         Names of the modes.
     noun
         What the total counts; empty for values that are not counted.
+    interval
+        How far apart slices are, where that is known; see `drawing.text.say_time`.
 
     Examples
     --------
@@ -41,7 +45,7 @@ def describe(anomaly: Record, *, time: Any, modes: Sequence[str], noun: str = "e
     >>> second
     'Origin LGA -85 % (52, usually 310 to 384); the rest as usual.'
     """
-    when = "" if time is None else f"{say_time(time)}: "
+    when = "" if time is None else f"{say_time(time, interval)}: "
     total, expected = anomaly["total"], anomaly.get("expected_total")
     what = f"{number(total)} {noun}" if noun else f"total {number(total)}"
     head = f"{when}{what}"
@@ -168,19 +172,19 @@ def _than(total: float, expected: float, counted: bool) -> str:
         return f"{number(expected)} was expected"
     change = total / expected - 1.0
     if change > 2.0:
-        return f"{total / expected:.1f} times what was expected"
+        return f"{number(total / expected, 2)} times what was expected"
     return f"{abs(change):.0%} {more if change > 0 else less} than expected".replace("%", " %")
 
 
 def _change(seen: float, expected: float) -> str:
     if expected <= 0.0 or seen < 0.0:
-        return f"{seen - expected:+.3g}"
+        return signed(seen - expected)
     ratio = seen / expected
-    return f"x {ratio:.3g}" if ratio > 3.0 else _signed(ratio - 1.0)
+    return f"x {number(ratio)}" if ratio > 3.0 else _signed(ratio - 1.0)
 
 
 def _signed(change: float) -> str:
-    return f"{100 * change:+.0f} %"
+    return f"{100 * change:+,.0f} %"
 
 
 def _range(low: float, high: float) -> str:
@@ -196,7 +200,7 @@ def _few(labels: Sequence[str]) -> str:
 
 
 def _mode(modes: Sequence[str], k: int) -> str:
-    return modes[k].rpartition(":")[-1] if k < len(modes) else f"mode {k + 1}"
+    return shown_modes(modes)[k] if k < len(modes) else f"mode {k + 1}"
 
 
 def _printable(text: str) -> str:

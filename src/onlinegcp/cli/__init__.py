@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cyclopts import App
 
-__all__ = ["Exit", "call", "main"]
+__all__ = ["Exit", "call", "main", "make_app"]
 
 # The parser takes a lone dash for an option; this file name means the same.
 STANDARD_INPUT = "/dev/stdin"
@@ -111,7 +111,7 @@ def _run(tokens: Sequence[str]) -> Exit:
             )
     if STANDARD_INPUT in words and sys.stdin is None:
         raise DataError("standard input was to be read, but it is closed. Name a file.")
-    outcome = _app()(
+    outcome = make_app()(
         words or ["--help"],
         exit_on_error=False,
         print_error=False,
@@ -166,7 +166,8 @@ def _complain(text: str) -> None:
         say_error(text)
 
 
-def _app() -> App:
+def make_app() -> App:
+    """The parser of all commands."""
     from cyclopts import App
 
     from onlinegcp import __version__

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from onlinegcp.cli import Exit
@@ -24,6 +26,8 @@ def anomalies(
 ) -> Exit:
     """List flagged slices, oddest first, with what happened in words.
 
+    Those of many streams (fit --by) are sorted together.
+
     Parameters
     ----------
     run
@@ -44,38 +48,57 @@ def anomalies(
         As JSON, with all that is known about each slice.
     """
     from onlinegcp.cli.terminal import say, say_json, say_table
-    from onlinegcp.runlog import anomaly_of, read_run
+    from onlinegcp.drawing.text import interval_of
+    from onlinegcp.many.files import is_many
+    from onlinegcp.runlog import StoredSteps, anomaly_of, read_run_json
+    from onlinegcp.runlog.told import score
 
-    steps = [
-        step
-        for step in read_run(run).steps
-        if (since is None or str(step["time"]) >= since)
-        and (until is None or str(step["time"]) < until)
-    ]
-    scored = [step for step in steps if step.get("anomaly")]
-    flagged = [step for step in scored if anomaly_of(step)["flagged"]]
-    chosen = oddest(scored if all else flagged, top)
+    if is_many(run):
+        from onlinegcp.cli.many import list_oddest
+
+        return list_oddest(
+            run,
+            top=top,
+            all=all,
+            since=since,
+            until=until,
+            by_time=by_time,
+            fail_on_alarm=fail_on_alarm,
+            as_json=json,
+        )
+    interval = interval_of((read_run_json(run).get("events") or {}).get("every"))
+    scored = flagged = 0
+
+    def candidates() -> Iterator[Step]:
+        nonlocal scored, flagged
+        for step in StoredSteps(run):
+            late = since is None or str(step["time"]) >= since
+            early = until is None or str(step["time"]) < until
+            if not (late and early and step.get("anomaly")):
+                continue
+            scored += 1
+            odd = bool(anomaly_of(step)["flagged"])
+            flagged += odd
+            if odd or all:
+                yield step
+
+    # One line is held at a time, and those that are told: there may be a million.
+    chosen = heapq.nlargest(top, candidates(), key=lambda step: (score(step), -step["number"]))
     if by_time:
         chosen.sort(key=lambda step: step["number"])
     if json:
-        say_json([_row(step) for step in chosen])
+        say_json([row_of(step) for step in chosen])
     else:
-        verb = "was" if len(flagged) == 1 else "were"
-        say(f"{len(flagged)} of {len(scored)} scored slices {verb} flagged.")
+        verb = "was" if flagged == 1 else "were"
+        say(f"{flagged:,} of {scored:,} scored slices {verb} flagged.")
         if chosen:
             headings = ["slice", "time", "p", "severity", "what happened"]
-            say_table(headings, map(_texts, chosen), right="r r")
+            say_table(headings, [texts_of(step, interval) for step in chosen], right="r r")
     return Exit.ALARM if flagged and fail_on_alarm else Exit.DONE
 
 
-def oddest(steps: list[Step], top: int) -> list[Step]:
-    """Slices with the largest scores first."""
-    from onlinegcp.runlog.told import score
-
-    return sorted(steps, key=lambda step: -score(step))[:top]
-
-
-def _row(step: Step) -> dict[str, Any]:
+def row_of(step: Step) -> dict[str, Any]:
+    """A slice for programs."""
     from onlinegcp.runlog import anomaly_of
     from onlinegcp.runlog.told import score
 
@@ -90,15 +113,18 @@ def _row(step: Step) -> dict[str, Any]:
     }
 
 
-def _texts(step: Step) -> list[str]:
+def texts_of(step: Step, interval: str) -> list[str]:
+    """A slice as a row of a table."""
+    from onlinegcp.drawing.text import say_time
+    from onlinegcp.report.sentences import said
     from onlinegcp.runlog import anomaly_of
-    from onlinegcp.runlog.told import score, sentence
+    from onlinegcp.runlog.told import score
 
     held = " (odd rows held)" if step["held"] else ""
     return [
         str(step["number"]),
-        str(step["time"]),
+        say_time(step["time"], interval),
         f"{10.0 ** -score(step):.1e}",
         anomaly_of(step).get("severity") or "",
-        sentence(step) + held,
+        said(step) + held,
     ]

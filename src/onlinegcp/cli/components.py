@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onlinegcp.cli.options import Json, Whole
 
 if TYPE_CHECKING:
+    from onlinegcp.report.digest import Digest
     from onlinegcp.runlog import RunView
 
 
@@ -23,10 +24,11 @@ def components(run: str, *, top: Whole = 4, json: Json = False) -> None:
         As JSON.
     """
     from onlinegcp.cli.terminal import say_json, say_table
-    from onlinegcp.runlog import read_run
+    from onlinegcp.drawing.text import shown_modes
+    from onlinegcp.report.digest import read_digest
 
-    view = read_run(run)
-    found = patterns_of(view, top)
+    digest = read_digest(run)
+    view, found = digest.view, patterns_of(digest, top)
     if json:
         say_json(found)
         return
@@ -43,7 +45,7 @@ def components(run: str, *, top: Whole = 4, json: Json = False) -> None:
         ]
         for pattern in found
     ]
-    say_table(["", "share", "pattern", *view.modes], rows, right="rr")
+    say_table(["", "share", "pattern", *shown_modes(view.modes)], rows, right="rr")
 
 
 def check_learned(view: RunView) -> None:
@@ -57,14 +59,14 @@ def check_learned(view: RunView) -> None:
         )
 
 
-def patterns_of(view: RunView, top: int) -> list[dict[str, Any]]:
+def patterns_of(digest: Digest, top: int) -> list[dict[str, Any]]:
     """Patterns in words and numbers, strongest first; components are counted from 1."""
     import numpy as np
 
     from onlinegcp.report.words import patterns
 
-    found = []
-    for pattern in patterns(view):
+    view, found = digest.view, []
+    for pattern in patterns(digest):
         modes = {}
         for mode, names, factor in zip(view.modes, view.labels, view.factors, strict=True):
             size = np.abs(factor[:, pattern.component])

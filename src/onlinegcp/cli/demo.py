@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from onlinegcp.cli import Exit
 from onlinegcp.cli.options import Flag, Quiet, Whole
+
+if TYPE_CHECKING:
+    from onlinegcp.report.digest import Digest
 
 MODES = ("dest", "carrier", "hour")
 
@@ -36,6 +39,7 @@ def demo(
     """
     from rich.markup import escape
 
+    from onlinegcp.cli.ahead import compiling_ahead
     from onlinegcp.cli.flight_names import spoken
     from onlinegcp.cli.learning import learn
     from onlinegcp.cli.terminal import say
@@ -51,20 +55,24 @@ def demo(
         f"[b]{total:,.0f} flights[/b] left New York City in 2013: one slice per day of "
         f"{' x '.join(f'{n} {mode}' for n, mode in zip(flights.shape, MODES, strict=True))}."
     )
-    with Run.create(
-        output,
-        OnlineGCP(rank, "poisson", init_slices=28, random_state=0),
-        modes=["destination", "carrier", "hour"],
-        labels=spoken(flights.labels, MODES),
-        command=["onlinegcp", *sys.argv[1:]],
-        period=7,
-        overwrite=_is_demo(Path(output)),
-    ) as run:
+    with (
+        compiling_ahead("poisson"),
+        Run.create(
+            output,
+            OnlineGCP(rank, "poisson", init_slices=28, random_state=0),
+            modes=["destination", "carrier", "hour"],
+            labels=spoken(flights.labels, MODES),
+            command=["onlinegcp", *sys.argv[1:]],
+            unit="flights",
+            period=7,
+            overwrite=_is_demo(Path(output)),
+        ) as run,
+    ):
         outcome = learn(run, flights, [], n_events=total, quiet=quiet)
     if outcome is not Exit.DONE:
         return outcome
     made = make_report(output, slices=flights)
-    _tell(made.view)
+    _tell(made.digest)
     report = made.write()
     say(f"\nReport: [b]{escape(str(report))}[/b]")
     if open:
@@ -74,25 +82,24 @@ def demo(
     return Exit.DONE
 
 
-def _tell(view: Any) -> None:
+def _tell(digest: Digest) -> None:
     from rich.markup import escape
 
-    from onlinegcp.cli.anomalies import oddest
     from onlinegcp.cli.terminal import say
     from onlinegcp.drawing.text import percent
     from onlinegcp.report.fit import say_means
+    from onlinegcp.report.sentences import sentence
     from onlinegcp.report.words import patterns
     from onlinegcp.runlog import anomaly_of
-    from onlinegcp.runlog.told import sentence
 
     say("\n[b]The three strongest patterns[/b]")
-    for place, pattern in enumerate(patterns(view)[:3], 1):
+    for place, pattern in enumerate(patterns(digest)[:3], 1):
         say(f"  {place}. {percent(pattern.share)} of flights: {escape(pattern.sentence)}.")
-    flagged = [step for step in view.steps if anomaly_of(step).get("flagged")]
-    say(f"\n[b]The oddest of {len(flagged)} flagged days[/b]")
-    for step in oddest(flagged, 5):
+    flagged = [step for step in digest.odd if anomaly_of(step).get("flagged")]
+    say(f"\n[b]The oddest of {digest.flagged} flagged days[/b]")
+    for step in flagged[:5]:
         say(f"  {escape(sentence(step))}")
-    say(f"\n{say_means(view)}.".replace(" per event ", " per flight "))
+    say(f"\n{say_means(digest)}.".replace(" per event ", " per flight "))
 
 
 def _is_demo(path: Path) -> bool:

@@ -1,42 +1,122 @@
-"""`onlinegcp diff`: two runs side by side."""
+"""`onlinegcp diff`: two runs, or two periods of one, side by side."""
 
 from __future__ import annotations
 
-from onlinegcp.cli.options import Json
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from onlinegcp.cli.options import Flag, Json
+
+if TYPE_CHECKING:
+    from onlinegcp.report.difference import Pair
+    from onlinegcp.runlog import RunView
 
 
-def diff(first: str, second: str, /, *, json: Json = False) -> None:
-    """Match the patterns of two runs: what grew, what is new, what is gone.
+def diff(
+    first: str,
+    second: str | None = None,
+    /,
+    *,
+    before: str | None = None,
+    output: Annotated[str | None, Parameter(name=["--output", "-o"])] = None,
+    open: Flag = False,
+    json: Json = False,
+) -> None:
+    """Match the patterns of two runs, or of two periods: what grew, what is new, what is gone.
 
     onlinegcp diff january.run february.run
+
+    onlinegcp diff taxi.run --before 2020-03-15 -o diff.html
+
+    onlinegcp diff taxi.run@2019-01-01..2019-04-01 taxi.run@2020-01-01..2020-04-01
 
     Parameters
     ----------
     first
-        The run directory to start from.
+        The run directory to start from; RUN@FROM..TO for a part of it.
     second
         The one to compare with it.
+    before
+        Compare the slices of one run before this time with those from it on.
+    output
+        Write a page, too: one HTML file.
+    open
+        Show the page in the browser.
     json
         As JSON.
     """
-    from onlinegcp.cli.components import check_learned
-    from onlinegcp.cli.terminal import say, say_json, say_table
-    from onlinegcp.drawing.text import number, plural
-    from onlinegcp.report.difference import difference
-    from onlinegcp.runlog import read_run
+    from pathlib import Path
 
-    views = read_run(first), read_run(second)
-    for view in views:
-        check_learned(view)
+    from rich.markup import escape
+
+    from onlinegcp.cli.terminal import note, say, say_json
+    from onlinegcp.report.difference import difference
+    from onlinegcp.storage.atomic import replacing
+
+    views, names = _parts(first, second, before)
     pairs = difference(*views)
+    if output is not None or open:
+        from onlinegcp.report.difference_page import render_difference
+
+        target = Path(output or "diff.html")
+        with replacing(target) as file:
+            file.write(render_difference(*views, pairs, names).encode())
+        (note if json else say)(str(target) if json else escape(str(target)))
+        if open:
+            import webbrowser
+
+            webbrowser.open(target.resolve().as_uri())
     if json:
         say_json([pair.to_json() for pair in pairs])
-        return
+    else:
+        _tell(pairs, names)
+
+
+def _parts(
+    first: str, second: str | None, before: str | None
+) -> tuple[tuple[RunView, RunView], tuple[str, str]]:
+    """What is compared, and what the two are called."""
+    from pathlib import Path
+
+    from onlinegcp.cli.components import check_learned
+    from onlinegcp.errors import DataError
+    from onlinegcp.report.periods import Period, part_of, read_part
+
+    if (second is None) == (before is None):
+        raise DataError(
+            "Two runs are compared, or one with --before, but "
+            f"{'neither a second run nor --before' if second is None else 'both'} was given. "
+            "Write onlinegcp diff A B, or onlinegcp diff RUN --before 2018-06-01."
+        )
+    one, early = read_part(first)
+    if second is None:
+        assert before is not None
+        early = Period(early.since, before)
+        late = Period(before, "")
+        check_learned(one)
+        return (part_of(one, early), part_of(one, late)), (early.named, late.named)
+    other, late = read_part(second)
+    for view in (one, other):
+        check_learned(view)
+    runs = [Path(view.path).resolve().name.removesuffix(".run") for view in (one, other)]
+    if one.path.resolve() == other.path.resolve() and early.named and late.named:
+        return (one, other), (early.named, late.named)
+    return (one, other), (
+        " ".join(filter(None, [runs[0], early.named])),
+        " ".join(filter(None, [runs[1], late.named])),
+    )
+
+
+def _tell(pairs: list[Pair], names: tuple[str, str]) -> None:
+    from onlinegcp.cli.terminal import say, say_table
+    from onlinegcp.drawing.text import number, plural
+
     rows = []
     for pair in pairs:
         shown = pair.after or pair.before
         assert shown is not None
-        change = "" if not pair.held or not pair.holds else f"{pair.holds / pair.held - 1:+.0%}"
+        change = "" if not pair.held or not pair.holds else f"{pair.holds / pair.held - 1:+,.0%}"
         rows.append(
             [
                 {"both": "", "new": "new", "gone": "gone"}[pair.kind],
@@ -53,6 +133,7 @@ def diff(first: str, second: str, /, *, json: Json = False) -> None:
     say_table(headings, rows, right=" rr rrrr")
     kinds = [pair.kind for pair in pairs]
     say(
-        f"[dim]{plural(kinds.count('both'), 'pattern')} in both, {kinds.count('new')} new, "
-        f"{kinds.count('gone')} gone; held, holds: in a slice on average.[/dim]"
+        f"[dim]First: {names[0]}; second: {names[1]}. {plural(kinds.count('both'), 'pattern')} in "
+        f"both, {kinds.count('new')} new, {kinds.count('gone')} gone; held, holds: in a slice on "
+        "average.[/dim]"
     )

@@ -28,12 +28,14 @@ def fit(
     *sources: str,
     table: TableOptions = TableOptions(),  # noqa: B008 - never changed
     model: ModelOptions = ModelOptions(),  # noqa: B008 - never changed
+    by: str | None = None,
     output: Annotated[str | None, Parameter(name=["--output", "-o"])] = None,
     plan: Flag = False,
     overwrite: Flag = False,
     level: Number = 0.01,
     season: Whole | None = None,
     holidays: str | None = None,
+    unit: str | None = None,
     hold_flagged: Flag = False,
     fail_on_alarm: Flag = False,
     on_alarm: str | None = None,
@@ -56,6 +58,9 @@ def fit(
     sources
         Files (parquet, Arrow, CSV, JSON), patterns or directories, or - for standard input;
         s3://, gs:// and az:// patterns, redis://host/stream, or a database with --query.
+    by
+        Column that tells streams apart, such as customer: each gets a model of its own, learned
+        over all cores (--jobs), all in one run directory.
     output
         The run directory to make; by default named after the source.
     plan
@@ -69,6 +74,8 @@ def fit(
         what is found in the data; 1 for none.
     holidays
         Country whose holidays are days of their own, such as US or DE-BY (onlinegcp[holidays]).
+    unit
+        What is counted, in the plural, such as deaths, for sentences and pages.
     hold_flagged
         Learn the odd rows of flagged slices as they usually are.
     fail_on_alarm
@@ -84,20 +91,31 @@ def fit(
     quiet
         Say nothing unless it fails.
     """
+    from onlinegcp.cli.ahead import compiling_ahead
     from onlinegcp.cli.learning import learn
-    from onlinegcp.cli.planned import as_json, extra_words, plan_of, tell, with_plan
+    from onlinegcp.cli.planned import (
+        as_json,
+        by_words,
+        extra_words,
+        plan_of,
+        tell,
+        with_bound,
+        with_plan,
+    )
     from onlinegcp.cli.terminal import note, say, say_json
     from onlinegcp.errors import DataError
     from onlinegcp.events import from_events
     from onlinegcp.run import Run
-    from onlinegcp.storage.secrets import redacted
+    from onlinegcp.storage.secrets import redacted_words
 
-    made = plan_of(sources, table, model, output)
+    made = plan_of(sources, table, model, output, by=by)
     complete = not table.missing and output is not None
     table, model, words = *with_plan(made, table, model), sys.argv[1:]
     if made is not None:
         output = made.output
-        command = made.command(sources, extra_words(table, model))
+        given = {"level": level, "season": season, "holidays": holidays, "unit": unit}
+        extra = extra_words(table, model, {**given, "hold_flagged": hold_flagged})
+        command = made.command(sources, [*by_words(by), *extra])
         words = shlex.split(command)[1:]
         if plan and json:
             say_json(as_json(made, command))
@@ -109,27 +127,67 @@ def fit(
         if made is None:
             say("All is said: there is nothing to plan.")
         return Exit.DONE
+    if made is None:
+        bounded = with_bound(sources, table, model)
+        if bounded is not model and not (json or quiet):
+            note("No value is negative, so the model is not, either (--set lower=none lets it).")
+        model = bounded
     assert output is not None  # a plan names it
     settings = table.settings()
-    chosen = model.build(table.agg, table.value)
+    chosen = model.build(table.agg, table.value, threads=by is None)
+    period = season or SEASONS.get(str(table.every))
+    close_last = not (keep_open or STANDARD_INPUT in sources)
+    if by is not None:
+        from onlinegcp.cli.many import learn_many
+        from onlinegcp.many.streams import ManyStreams
+
+        with ManyStreams.create(
+            output,
+            chosen,
+            by=by,
+            events=settings,
+            command=["onlinegcp", *redacted_words(words)],
+            unit=unit,
+            level=level,
+            period=period,
+            holidays=holidays,
+            hold_flagged=hold_flagged,
+            overwrite=overwrite,
+        ) as many:
+            return learn_many(
+                many,
+                source_of(sources, table.query),
+                sources,
+                options={**table.of_the_source(), "close_last": close_last},
+                jobs=model.jobs,
+                fail_on_alarm=fail_on_alarm,
+                on_alarm=on_alarm,
+                webhook=webhook,
+                as_json=json,
+                quiet=quiet,
+            )
     stream = from_events(
         source_of(sources, table.query),
         **settings,
         **table.of_the_source(),
-        close_last=not (keep_open or STANDARD_INPUT in sources),
+        close_last=close_last,
     )
-    with Run.create(
-        output,
-        chosen,
-        modes=stream.mode_names,
-        events=settings,
-        command=["onlinegcp", *map(redacted, words)],
-        level=level,
-        period=season or SEASONS.get(str(table.every)),
-        holidays=holidays,
-        hold_flagged=hold_flagged,
-        overwrite=overwrite,
-    ) as run:
+    with (
+        compiling_ahead(chosen.loss_.name),
+        Run.create(
+            output,
+            chosen,
+            modes=stream.mode_names,
+            events=settings,
+            command=["onlinegcp", *redacted_words(words)],
+            unit=unit,
+            level=level,
+            period=period,
+            holidays=holidays,
+            hold_flagged=hold_flagged,
+            overwrite=overwrite,
+        ) as run,
+    ):
         outcome = learn(
             run,
             stream,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from onlinegcp.cli.options import Json
 
 
@@ -40,19 +38,22 @@ def forecast(
     from onlinegcp.cli.components import check_learned
     from onlinegcp.cli.terminal import say, say_json, say_table
     from onlinegcp.drawing.profiles import matrix
-    from onlinegcp.drawing.text import number
+    from onlinegcp.drawing.text import number, say_time, shown_modes
     from onlinegcp.forecasting import forecast as carry_on
-    from onlinegcp.runlog import read_run
+    from onlinegcp.report.digest import loss_of, read_digest
 
-    view = read_run(run)
+    digest = read_digest(run)
+    view, steps = digest.view, list(digest.newest)  # as many as a forecast looks at
     check_learned(view)
+    if steps[-1].get("partial"):  # half a day says little; it is forecast
+        steps.pop()
     sums = np.prod([np.abs(factor).sum(axis=0) for factor in view.factors], axis=0)
     found = carry_on(
-        matrix(view.steps, "weights", view.rank) * sums,
+        matrix(steps, "weights", view.rank) * sums,
         view.factors,
-        _loss_of(view.info),
+        loss_of(view),
         ahead,
-        times=view.times,
+        times=[step.get("time") for step in steps],
         labels=view.labels,
         period=season,
         level=level,
@@ -60,10 +61,11 @@ def forecast(
     if json:
         say_json(found.to_json(top))
         return
+    interval = digest.interval
     say_table(
         ["time", "total", f"{level:.0%} interval"],
         [
-            [str(time), number(total), f"{number(low)} to {number(high)}"]
+            [say_time(time, interval), number(total), f"{number(low)} to {number(high)}"]
             for time, total, low, high in zip(
                 found.times, found.total, found.low, found.high, strict=True
             )
@@ -71,9 +73,9 @@ def forecast(
         right="rrr",
     )
     if top > 0:
-        say(f"[b]Most of it at {found.times[0]}[/b]")
+        say(f"[b]Most of it: {say_time(found.times[0], interval)}[/b]")
         say_table(
-            [*view.modes, "expected", f"{level:.0%} interval"],
+            [*shown_modes(view.modes), "expected", f"{level:.0%} interval"],
             [
                 [
                     *cell["labels"],
@@ -84,18 +86,3 @@ def forecast(
             ],
             right=" " * len(view.modes) + "rr",
         )
-
-
-def _loss_of(info: dict[str, Any]) -> Any:
-    """The loss of a run; methods without one measure squares."""
-    from onlinegcp.errors import DataError
-    from onlinegcp.losses import get_loss
-    from onlinegcp.losses.registry import from_dict
-
-    stored = ((info.get("model") or {}).get("parameters") or {}).get("loss", "gaussian")
-    if isinstance(stored, dict) and "own_loss" in stored:
-        raise DataError(
-            "A loss of the package is needed to forecast a run from the command line, but this one "
-            f"has {stored['own_loss']!r}. Load its model in Python and use model.forecast."
-        )
-    return from_dict(stored["loss"]) if isinstance(stored, dict) else get_loss(stored)

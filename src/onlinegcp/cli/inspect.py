@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onlinegcp.cli import Exit
 from onlinegcp.cli.options import Flag, Json
+
+if TYPE_CHECKING:
+    from onlinegcp.runlog import Step
 
 
 def inspect(run: str, *, verify: Flag = False, json: Json = False) -> Exit:
@@ -22,24 +25,31 @@ def inspect(run: str, *, verify: Flag = False, json: Json = False) -> Exit:
     """
     from rich.markup import escape
 
+    from onlinegcp.cli.many import overview, show_streams
     from onlinegcp.cli.terminal import say, say_json
+    from onlinegcp.many.files import is_many
 
     if verify:
         return _verify(run, as_json=json)
-    facts = facts_of(run)
+    many = is_many(run)
+    facts = overview(run) if many else facts_of(run)
     if json:
         say_json(facts)
         return Exit.DONE
     for name, value in facts.items():
         say(f"[b]{name.replace('_', ' '):>16}[/b]  {escape(_text(value))}")
+    if many:
+        show_streams(run)
     return Exit.DONE
 
 
 def _verify(run: str, *, as_json: bool) -> Exit:
     from onlinegcp.cli.terminal import say_json, say_table
+    from onlinegcp.many import reading
+    from onlinegcp.many.files import is_many
     from onlinegcp.runlog import verify
 
-    found = verify(run)
+    found = reading.verify(run) if is_many(run) else verify(run)
     if as_json:
         say_json([vars(verdict) for verdict in found])
     else:
@@ -62,31 +72,31 @@ def _text(value: Any) -> str:
 
 def facts_of(run: str) -> dict[str, Any]:
     """What is worth knowing about a run."""
-    from onlinegcp.runlog import anomaly_of, is_locked, read_run
+    from onlinegcp.report.digest import read_digest
+    from onlinegcp.runlog import is_locked
 
-    view = read_run(run)
+    digest = read_digest(run)
+    view = digest.view
     model = view.info.get("model") or {}
     given = model.get("parameters") or {}
-    steps = view.steps
-    scored = [step for step in steps if step.get("anomaly")]
-    last = steps[-1] if steps else {}
+    last: Step = digest.newest[-1] if digest.newest else {}
     return {
         "run": str(view.path),
         "written_now": is_locked(run),
-        "slices": len(steps),
-        "warm_start": sum(bool(step["warm"]) for step in steps),
-        "first": steps[0]["time"] if steps else None,
+        "slices": digest.count,
+        "warm_start": digest.warm,
+        "first": digest.first_time,
         "last": last.get("time"),
-        "events": sum(step["total"] for step in steps),
+        "events": digest.events,
         "modes": {mode: len(names) for mode, names in zip(view.modes, view.labels, strict=False)},
         "method": model.get("method"),
         "rank": given.get("rank"),
         "loss": given.get("loss"),
         "prequential": last.get("prequential"),
         "local": last.get("local"),
-        "flagged": sum(bool(anomaly_of(step)["flagged"]) for step in scored),
-        "held": sum(bool(step["held"]) for step in steps),
-        "seconds": round(sum(step["seconds"] for step in steps), 3),
+        "flagged": digest.flagged,
+        "held": digest.held,
+        "seconds": round(digest.seconds, 3),
         "table": view.info.get("events"),
         "created": view.info.get("created"),
         "version": view.info.get("version"),

@@ -7,10 +7,10 @@ import signal
 import time
 from collections.abc import Iterable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 from onlinegcp.cli import STANDARD_INPUT, Exit
-from onlinegcp.cli.terminal import Bar, count, duration, note, say, say_json
+from onlinegcp.cli.terminal import Bar, duration, note, say, say_json
 from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def learn(
     *,
     n_events: float | None = None,
     hold_flagged: bool | None = None,
+    command: Sequence[str] | None = None,
     fail_on_alarm: bool = False,
     on_alarm: str | None = None,
     webhook: str | None = None,
@@ -60,7 +61,11 @@ def learn(
     ):
         try:
             n_slices = run.learn(
-                stream, progress=progress, hold_flagged=hold_flagged, stop=interrupt.asked
+                stream,
+                progress=progress,
+                hold_flagged=hold_flagged,
+                stop=interrupt.asked,
+                command=command,
             )
         except KeyboardInterrupt:
             interrupt.happened = True
@@ -82,6 +87,11 @@ def learn(
         say_json(outcome)
     elif not quiet:
         _tell(run, outcome)
+        if last and last[0].step is not None and last[0].step.get("partial"):
+            note(
+                f"The data end within the bin of {last[0].time}: it was learned and not scored. "
+                "--keep-open leaves such a bin open for the next update."
+            )
     if interrupt.happened:
         note(_how_to_go_on(run, sources))
         return Exit.INTERRUPTED
@@ -138,7 +148,7 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
     noun = "slice" if n_slices == 1 else "slices"
     say(
         f"Learned [b]{n_slices:,}[/b] {noun} up to {outcome['last']}, "
-        f"{count(outcome['events'])} events, in {duration(seconds)} "
+        f"{outcome['events']:,.0f} {_noun(run)}, in {duration(seconds)} "
         f"({n_slices / max(seconds, 1e-9):.1f} slices/s)."
     )
     if outcome["warming_up"]:
@@ -155,6 +165,12 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
     say(f"[dim]Next: onlinegcp report {name} | components {name} | anomalies {name}[/dim]")
 
 
+def _noun(run: Run) -> str:
+    """What rows are: events, or what the user calls them where each of them counts one."""
+    events = run.info.get("events") or {}
+    return "events" if events.get("value") else str(run.info.get("unit") or "events")
+
+
 def _how_to_go_on(run: Run, sources: Sequence[str]) -> str:
     if not (run.path / "run.json").exists():
         return "Stopped before the first slice; nothing was written."
@@ -165,6 +181,13 @@ def _how_to_go_on(run: Run, sources: Sequence[str]) -> str:
     )
 
 
+class Learning(Protocol):
+    """What is learning, and whether it does, rather than wait for data."""
+
+    @property
+    def busy(self) -> bool: ...
+
+
 @final
 class Interrupt:
     """Ctrl-C asks to stop after the slice in flight; a second one stops at once.
@@ -172,10 +195,10 @@ class Interrupt:
     Parameters
     ----------
     run
-        The run that is learning.
+        The run that is learning, or many.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Learning) -> None:
         self._run = run
         self.happened = False
         self._asked_at = 0.0

@@ -19,12 +19,12 @@ def name(run: str, pattern: int, text: str = "", /) -> None:
     """
     from onlinegcp.cli.components import check_learned
     from onlinegcp.cli.terminal import say_table
+    from onlinegcp.report.digest import read_digest
     from onlinegcp.report.words import patterns
-    from onlinegcp.runlog import read_run
     from onlinegcp.runlog.names import write_name
 
-    view = read_run(run)
-    check_learned(view)
-    write_name(run, pattern, text, view.rank)
-    found = sorted(patterns(view), key=lambda one: one.component)
+    digest = read_digest(run)
+    check_learned(digest.view)
+    write_name(run, pattern, text, digest.rank)
+    found = sorted(patterns(digest), key=lambda one: one.component)
     say_table(["", "pattern"], [[str(one.component + 1), one.headline] for one in found], right="r")

@@ -187,7 +187,14 @@ class ModelOptions:
     seed
         Seed of the random draws.
     jobs
-        Threads; the result does not depend on it.
+        Threads, or with --by processes: by default every core, threads only where slices are large
+        enough for it; the result does not depend on their number.
+    cluster
+        A Dask cluster that shares the work on large slices, with the same result: its scheduler,
+        tcp://host:8786, or local:4 for four processes here. Needs onlinegcp[cluster].
+    device
+        Where to compute: cpu, cuda (an NVIDIA card, onlinegcp[cuda]), or auto, the card where it
+        gains.
     set
         Any other parameter of the method, as name=value.
     """
@@ -197,7 +204,9 @@ class ModelOptions:
     method: str = "online_gcp"
     warm_start: Whole | None = None
     seed: Whole = 0
-    jobs: Whole = 1
+    jobs: Whole | None = None
+    cluster: str | None = None
+    device: str = "cpu"
     set: Words = field(default_factory=list)
 
     @property
@@ -206,8 +215,8 @@ class ModelOptions:
         solver = dict(map(parse_setting, self.set)).get("solver", "auto")
         return "auto" if self.method == "online_gcp" and solver == "auto" else 10
 
-    def build(self, agg: str | None, value: str | None) -> StreamingModel:
-        """The model; what suits the table fills in the loss."""
+    def build(self, agg: str | None, value: str | None, *, threads: bool = True) -> StreamingModel:
+        """The model; what suits the table fills in the loss. Without threads, it has one."""
         return make_model(
             self.method,
             {
@@ -215,10 +224,12 @@ class ModelOptions:
                 "loss": self.loss or suitable_loss(agg, value),
                 "init_slices": 10 if self.warm_start is None else self.warm_start,
                 "random_state": self.seed,
-                "n_jobs": self.jobs,
+                "n_jobs": self.jobs if threads else 1,
+                **({} if self.cluster is None else {"cluster": self.cluster}),
+                "device": self.device,
                 **dict(map(parse_setting, self.set)),
             },
-            given={"rank", *([] if self.loss is None else ["loss"])},
+            given={"rank", "device", *([] if self.loss is None else ["loss"])},
         )
 
 
@@ -246,7 +257,9 @@ def make_model(method: str, parameters: dict[str, Any], given: set[str]) -> Stre
     parameters, of_sgd = dict(parameters), {}
     if "solver" in known and parameters.get("solver") == "sgd":
         of_sgd = {n: parameters.pop(n) for n in SGD._get_param_names() if n in parameters}
-    common = {"loss", "n_jobs", "init_slices", "random_state"} - given
+    if parameters.get("device") == "cpu":
+        given = given - {"device"}  # what every method does
+    common = {"loss", "n_jobs", "init_slices", "random_state", "device"} - given
     for name in parameters:
         if name not in known and name not in common:
             raise DataError(

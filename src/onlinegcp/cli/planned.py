@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onlinegcp.cli import STANDARD_INPUT
-from onlinegcp.cli.options import ModelOptions, TableOptions, parse_setting, source_of
-from onlinegcp.errors import DataError
+from onlinegcp.cli.options import (
+    ModelOptions,
+    TableOptions,
+    parse_setting,
+    source_of,
+    suitable_loss,
+)
+from onlinegcp.errors import DataError, OnlineGCPError
 
 if TYPE_CHECKING:
     from onlinegcp.planning import Plan
 
 
 def plan_of(
-    sources: Sequence[str], table: TableOptions, model: ModelOptions, output: str | None
+    sources: Sequence[str],
+    table: TableOptions,
+    model: ModelOptions,
+    output: str | None,
+    *,
+    by: str | None = None,
 ) -> Plan | None:
     """A plan for whatever the options leave open; None if they leave nothing open.
 
+    With `by`, it is made for the rows of the label that has most of them in the sample.
     Events that are counted in a table that was described in full are Poisson without a trial.
     """
     settled = not table.missing and output is not None
@@ -32,14 +44,19 @@ def plan_of(
     if any(map(scheme_of, sources)):
         _refuse_missing(table, output, "a database, a log or objects, which no plan looks at")
         return None
-    from onlinegcp.planning import make_plan
+    from onlinegcp.planning import free_name, make_plan
+    from onlinegcp.planning.sample import busiest
 
     settings = table.settings()
     chosen = ("time", "every", "modes", "value", "agg", "share")
     given = {name: settings.pop(name) for name in chosen}
     given |= {"loss": model.loss, "rank": model.rank, "init_slices": model.warm_start}
     given |= {"output": output, "lower": dict(map(parse_setting, model.set)).get("lower")}
-    return make_plan(source_of(sources), given, format=table.format, settings=settings)
+    source = source_of(sources)
+    if by is not None:
+        source, stem = busiest(source, by, table.format)
+        given["output"] = output or free_name(stem)
+    return make_plan(source, given, format=table.format, settings=settings)
 
 
 def _refuse_missing(table: TableOptions, output: str | None, source: str) -> None:
@@ -89,8 +106,52 @@ def with_plan(
     return table, model
 
 
-def extra_words(table: TableOptions, model: ModelOptions) -> list[str]:
-    """Options a plan does not speak of, as they were given."""
+def by_words(by: str | None) -> list[str]:
+    """The option that tells streams apart, as it was given."""
+    return [] if by is None else ["--by", by]
+
+
+def with_bound(sources: Sequence[str], table: TableOptions, model: ModelOptions) -> ModelOptions:
+    """The options with a bound at 0 where the loss has none and no value is negative.
+
+    For options that left nothing to plan; a source that cannot be looked at is left alone.
+    """
+    import polars
+
+    from onlinegcp.events.remote import scheme_of
+    from onlinegcp.planning.losses import natural_bound
+    from onlinegcp.planning.sample import read_sample
+
+    settings = dict(map(parse_setting, model.set))
+    loss = model.loss or suitable_loss(table.agg, table.value)
+    open_to_it = model.method == "online_gcp" and not {"lower", "solver"} & set(settings)
+    readable = STANDARD_INPUT not in sources and not any(map(scheme_of, sources))
+    # Asked of any positive number first: most losses have a bound, and need no look at the data.
+    if not (open_to_it and readable) or natural_bound(loss, [1.0]) is None:
+        return model
+    columns = [] if table.value is None else table.value.split(",")
+    try:
+        frame = read_sample(source_of(sources), format=table.format).frame
+        values: list[Any] = [frame[name].cast(polars.Float64).min() for name in columns] or [1.0]
+    except (OnlineGCPError, OSError, polars.exceptions.PolarsError):
+        return model  # whoever reads the table says what is wrong with it
+    if natural_bound(loss, [value for value in values if value is not None]) is None:
+        return model
+    return dataclasses.replace(model, set=[*model.set, "lower=0"])
+
+
+def extra_words(
+    table: TableOptions, model: ModelOptions, of_the_run: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Options a plan does not speak of, as they were given.
+
+    Parameters
+    ----------
+    table, model
+        The options.
+    of_the_run
+        Those of `fit` alone, by name.
+    """
     words: list[str] = []
     plain = ("vocabulary", "empty", "timezone", "time_unit", "time_format", "max_gap")
     for name in (*plain, "since", "until", "format"):
@@ -106,6 +167,11 @@ def extra_words(table: TableOptions, model: ModelOptions) -> list[str]:
     for word in model.set:
         if not word.startswith("lower="):
             words += ["--set", word]
+    for name, value in (of_the_run or {}).items():
+        if value is True:
+            words.append(f"--{name.replace('_', '-')}")
+        elif value not in (None, False) and (name, value) != ("level", 0.01):
+            words += [f"--{name.replace('_', '-')}", str(value)]
     return words
 
 

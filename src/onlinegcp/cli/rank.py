@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -38,7 +39,7 @@ def rank(
     seed
         Seed of the random draws.
     output
-        HTML file for the plot.
+        HTML file for the page.
     json
         As JSON.
     quiet
@@ -50,8 +51,10 @@ def rank(
     from onlinegcp.cli.options import parse_loss, suitable_loss
     from onlinegcp.cli.planned import plan_of, with_plan
     from onlinegcp.cli.terminal import Bar, say, say_json, say_table
-    from onlinegcp.evaluate.ranks import rank_grid, study_ranks
+    from onlinegcp.evaluate.ranks import STABLE, rank_grid, study_ranks
+    from onlinegcp.report.ranks import render_ranks
     from onlinegcp.storage.atomic import replacing
+    from onlinegcp.storage.secrets import redacted_words
 
     given = ModelOptions(loss=loss, warm_start=warm_start)
     table, chosen = with_plan(plan_of(sources, table, given, ""), table, given)
@@ -71,7 +74,18 @@ def rank(
         study = study_ranks(
             stream, ranks, measured, warm_start=warm_start, seed=seed, progress=tell
         )
-    page = study.figure().to_html(include_plotlyjs=True, full_html=True)
+    words = ["onlinegcp", "fit", *sources, "--rank", str(study.recommended)]
+    page = render_ranks(
+        study.ranks,
+        study.losses / study.n_cells,
+        study.stability,
+        best=study.best,
+        recommended=study.recommended,
+        stable=STABLE,
+        advice=study.advice,
+        source=", ".join(sources[:3]) + (" ..." if len(sources) > 3 else ""),
+        command=shlex.join(redacted_words(words)),
+    )
     with replacing(output) as file:
         file.write(page.encode())
     if json:
@@ -96,4 +110,4 @@ def rank(
         right="rrr",
     )
     say(f"[b]{study.advice}[/b]")
-    say(f"Plot: {escape(output)}")
+    say(f"Page: {escape(output)}")

@@ -17,6 +17,7 @@ def score(
     *sources: str,
     output: Annotated[str, Parameter(name=["--output", "-o"])],
     per: Literal["event", "cell", "row"] = "event",
+    query: str | None = None,
     format: str | None = None,
     quiet: Quiet = False,
 ) -> Exit:
@@ -29,12 +30,14 @@ def score(
     run
         The run directory; it is not changed.
     sources
-        Files, patterns or directories.
+        Files, patterns or directories, or a database.
     output
         File to write, .parquet, .csv or .jsonl.
     per
         event: the table with two more columns. cell or row: one line per cell, or per label of
         each mode, of every time bin.
+    query
+        What to ask a database for; by default what it was last asked for when the run learned.
     format
         parquet, arrow, csv or jsonl, should it not be recognised.
     quiet
@@ -43,13 +46,15 @@ def score(
     from onlinegcp.cli.terminal import count, say
     from onlinegcp.errors import DataError
     from onlinegcp.run import Run
+    from onlinegcp.run.sources import last_query
 
     if not output.endswith(ENDINGS):
         raise DataError(
             f"the file must end in {', '.join(ENDINGS)}, but is called {output!r}. Rename it."
         )
     with Run.open(run, write=False) as opened:
-        table = opened.score_events(source_of(sources), per=per, format=format)
+        source = source_of(sources, query or last_query(opened, sources))
+        table = opened.score_events(source, per=per, format=format)
     if output.endswith(".parquet"):
         table.write_parquet(output)
     elif output.endswith(".csv"):

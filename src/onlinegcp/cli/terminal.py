@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -111,8 +112,8 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: s
     for row in rows:
         table.add_row(*(escape(short(text)) for text in row))
     terminal = console()
-    terminal = console(width=terminal.width if terminal.is_terminal else 160)
-    terminal.print(table)
+    told = terminal.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+    console(width=terminal.width if told else 160).print(table)
 
 
 @final

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from onlinegcp.cli import STANDARD_INPUT, Exit
 from onlinegcp.cli.options import Flag, Json, Quiet, Whole, source_of
 
@@ -19,6 +21,9 @@ def update(
     on_alarm: str | None = None,
     webhook: str | None = None,
     keep_open: Flag = False,
+    jobs: Whole | None = None,
+    cluster: str | None = None,
+    abandon: Flag = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> Exit:
@@ -56,30 +61,63 @@ def update(
         Address to post the same JSON to, with retries.
     keep_open
         The last bin is not complete: keep its rows for the next update. Always so with -.
+    jobs
+        Threads, or processes that learn many streams (fit --by); by default as many as pay.
+    cluster
+        A Dask cluster that shares the work on large slices: tcp://host:8786, or local:4.
+    abandon
+        Leave a source that many streams did not read to its end as it is, and go on to the next.
     json
         Say how it went as JSON.
     quiet
         Say nothing unless it fails.
     """
     from onlinegcp.cli.learning import learn
+    from onlinegcp.many.files import is_many
     from onlinegcp.run import Run
     from onlinegcp.run.sources import last_query
+    from onlinegcp.storage.secrets import redacted_words
 
+    of_the_source = {
+        "since": since,
+        "until": until,
+        "format": format,
+        "close_last": not (keep_open or STANDARD_INPUT in sources),
+        **({} if max_gap is None else {"max_gap": max_gap}),
+    }
+    if is_many(run):
+        from onlinegcp.cli.many import learn_many
+        from onlinegcp.many.streams import ManyStreams
+
+        with ManyStreams.open(run) as many:
+            return learn_many(
+                many,
+                source_of(sources, query),
+                sources,
+                options=of_the_source,
+                jobs=jobs,
+                hold_flagged=hold_flagged,
+                abandon=abandon,
+                fail_on_alarm=fail_on_alarm,
+                on_alarm=on_alarm,
+                webhook=webhook,
+                as_json=json,
+                quiet=quiet,
+            )
     with Run.open(run) as opened:
-        source = source_of(sources, query or last_query(opened, sources))
-        stream = opened.stream(
-            source,
-            since=since,
-            until=until,
-            format=format,
-            close_last=not (keep_open or STANDARD_INPUT in sources),
-            **({} if max_gap is None else {"max_gap": max_gap}),
+        known = opened.model.get_params(deep=False)
+        chosen = {"n_jobs": jobs, "cluster": cluster}
+        opened.model.set_params(
+            **{name: value for name, value in chosen.items() if value is not None and name in known}
         )
+        source = source_of(sources, query or last_query(opened, sources))
+        stream = opened.stream(source, **of_the_source)
         return learn(
             opened,
             stream,
             sources,
             hold_flagged=hold_flagged,
+            command=["onlinegcp", *redacted_words(sys.argv[1:])],
             fail_on_alarm=fail_on_alarm,
             on_alarm=on_alarm,
             webhook=webhook,

@@ -17,6 +17,7 @@ def warmup(*, quiet: Quiet = False) -> None:
     """
     import numpy as np
 
+    from onlinegcp.cli.ahead import mark_compiled
     from onlinegcp.cli.terminal import Bar, duration, say
     from onlinegcp.losses import LOSS_NAMES
     from onlinegcp.slices import Slice
@@ -38,6 +39,7 @@ def warmup(*, quiet: Quiet = False) -> None:
                 else:
                     x = Slice(np.argwhere(cells), cells[cells > 0], cells.shape)
                 model.partial_fit([x])
+            mark_compiled(name)
         for done, method in enumerate(METHODS.values(), len(cases)):
             bar.tell(method.__name__, done)
             rival = method(2, init_slices=2)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import os
 import time
 from pathlib import Path
 from typing import Any, final
 
 from onlinegcp.errors import StateError
-from onlinegcp.report.fit import divisor
-from onlinegcp.report.payload import MOST_DETAILS, build, build_model, row
+from onlinegcp.report.digest import NEWEST, Digest
+from onlinegcp.report.payload import build, build_model, build_steps, counts, row
+from onlinegcp.report.steady import SteadyNames
+from onlinegcp.report.thinning import point
 from onlinegcp.runlog import (
     CHECKPOINT,
-    Details,
+    STEPS,
+    Aligner,
     Position,
-    RunView,
-    align,
-    anomaly_of,
+    Step,
     is_locked,
-    read_model,
-    read_run_json,
+    read_head,
     tail,
 )
+from onlinegcp.runlog.names import NAMES
 from onlinegcp.storage.printable import without_folders
 
 Event = tuple[str, dict[str, Any]]
@@ -36,6 +37,8 @@ MODEL_EVERY = 0.8
 class Follower:
     """One reader of a run that may be running, killed, resumed or gone.
 
+    Memory is that of a digest, however many slices there are.
+
     Parameters
     ----------
     path
@@ -45,12 +48,22 @@ class Follower:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
         self._position = Position()
-        self._view: RunView | None = None
+        self._digest: Digest | None = None
+        self._names = SteadyNames()
         self._stamp: tuple[int, ...] = ()
         self._status: dict[str, Any] = {}
         self._model_due = 0.0
-        self._details = Details(MOST_DETAILS)
+        self._length = self._read = 0  # bytes there are, lines read of them
+        self._per_line = 0.0  # bytes, about
+        self._sent = 0  # rows since the pages were given all of them
         self._payload: dict[str, Any] | None = None  # of the run as it is, once it was built
+
+    @property
+    def share_read(self) -> float:
+        """About how much of the run has been read so far, 0 to 1."""
+        if self._digest is not None:
+            return 1.0
+        return min(0.99, self._read * self._per_line / max(self._length, 1))
 
     def look(self) -> list[Event]:
         """The events since the last look; the first look gives a snapshot of everything."""
@@ -61,10 +74,10 @@ class Follower:
         except StateError as error:
             # It may be repaired, or come back, and then be another: the next look starts over.
             problem = without_folders(str(error))
-            self._view = None
+            self._digest = None
         except Exception as error:  # something in the files that nobody thought of
             problem = f"The run cannot be shown ({type(error).__name__}: {error})."
-            self._view = None
+            self._digest = None
         status = {"running": is_locked(self._path), "problem": problem}
         if status != self._status:
             self._status = status
@@ -74,78 +87,84 @@ class Follower:
     def everything(self) -> list[Event]:
         """The run as the last look left it, for a reader who has seen nothing yet."""
         whole: list[Event] = []
-        if self._view is not None:
+        if self._digest is not None:
             whole.append(("snapshot", self.payload()))
         return [*whole, ("status", self._status)]
 
     def payload(self) -> dict[str, Any]:
         """The same in one piece; {"problem": ...} where the run cannot be read."""
-        if self._view is None:
+        if self._digest is None:
             return {"problem": self._status.get("problem")}
         if self._payload is None:
-            self._payload = build(self._view, live=True)
+            self._payload = build(self._digest, live=True, names=self._names)
         return self._payload
 
     def _changes(self) -> list[Event]:
-        if self._view is None:
+        digest = self._digest
+        if digest is None:
             return [("snapshot", self._snapshot())]
-        new = tail(self._path, self._position)
-        if new.restarted or any(step.get("order") for step in new.steps):
+        fresh: list[Step] = []
+        new = tail(self._path, self._position, each=fresh.append, keep=False)
+        if new.restarted or any(step.get("order") for step in fresh):
             # Components came or went: every line is told in those there are now.
             return [("snapshot", self._snapshot())]
         stamp = self._checkpoint()
         moved = stamp != self._stamp and time.monotonic() >= self._model_due
-        if not new.steps and not moved:
+        if not fresh and not moved:
             return []
         self._position, self._payload = new.position, None
-        self._view.steps.extend(new.steps)
-        for step in new.steps:
-            self._details.take(step)
-        return [("update", self._update(self._view, len(new.steps), stamp if moved else None))]
+        for step in fresh:
+            digest.add(step)
+        digest.settle()
+        return [("update", self._update(digest, fresh, stamp if moved else None))]
 
     def _snapshot(self) -> dict[str, Any]:
-        info = read_run_json(self._path)
         self._stamp = self._checkpoint()
-        self._details = Details(MOST_DETAILS)
-        found = tail(self._path, each=self._details.take)
-        align(found.steps)
-        factors, weights, labels = read_model(self._path)
-        modes = tuple(str(name) for name in info.get("modes") or ())
-        modes += tuple(f"mode {k + 1}" for k in range(len(modes), len(factors)))
-        view = RunView(self._path, info, found.steps, factors, weights, labels, modes)
-        payload = build(view, live=True)
-        self._view, self._position, self._payload = view, found.position, payload
-        return payload
+        digest = Digest(read_head(self._path))
+        with contextlib.suppress(OSError), (self._path / STEPS).open("rb") as file:
+            start = file.read(1 << 16)
+            self._per_line = len(start) / max(start.count(b"\n"), 1)
+            self._length = os.fstat(file.fileno()).st_size
+        self._read = 0
 
-    def _update(self, view: RunView, n_new: int, stamp: tuple[int, ...] | None) -> dict[str, Any]:
+        aligner = Aligner.of(self._path)
+
+        def take(step: Step) -> None:
+            aligner.take(step)
+            digest.add(step)
+            self._read += 1
+
+        found = tail(self._path, each=take, keep=False)
+        digest.settle()
+        self._names, self._sent = SteadyNames(), 0
+        self._digest, self._position, self._payload = digest, found.position, None
+        return self.payload()
+
+    def _update(
+        self, digest: Digest, fresh: list[Step], stamp: tuple[int, ...] | None
+    ) -> dict[str, Any]:
         model = None
         if stamp is not None:
             started = time.monotonic()
-            factors, weights, labels = read_model(self._path)
-            view = dataclasses.replace(view, factors=factors, weights=weights, labels=labels)
-            model = build_model(view)
-            self._view, self._stamp = view, stamp
+            digest.with_model(read_head(self._path, digest.view.info))
+            model = build_model(digest, self._names)
+            self._stamp = stamp
             took = time.monotonic() - started
             self._model_due = time.monotonic() + max(MODEL_EVERY, 4 * took)
-        unit = divisor(view)[0]
-        fresh = view.steps[len(view.steps) - n_new :]
-        anomalies = [found for step in view.steps if (found := anomaly_of(step))]
-        return {
-            "rows": [row([step], {step["number"]}, unit) for step in fresh],
-            "steps": {
-                "count": len(view.steps),
-                "events": sum(step.get("total") or 0 for step in view.steps),
-                "seconds": sum(step.get("seconds") or 0 for step in view.steps),
-                "flagged": sum(1 for anomaly in anomalies if anomaly.get("flagged")),
-                "scored": len(anomalies),
-            },
-            "model": model,
-        }
+        self._sent += len(fresh)
+        if self._sent > NEWEST:
+            # Pages that were only ever added to would grow without end.
+            self._sent = 0
+            return {"all": build_steps(digest), "fresh": len(fresh), "model": model}
+        kept = {step.get("number") for step in fresh}
+        rows = [row(point([step], digest.divisor), kept) for step in fresh]
+        return {"rows": rows, "steps": counts(digest), "fresh": len(fresh), "model": model}
 
     def _checkpoint(self) -> tuple[int, ...]:
-        """What tells one checkpoint from the next."""
-        try:
-            found = (self._path / CHECKPOINT).stat()
-        except OSError:
-            return ()
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        """What tells one checkpoint, and the names given to it, from the next."""
+        stamp: list[int] = []
+        for name in (CHECKPOINT, NAMES):
+            with contextlib.suppress(OSError):
+                found = (self._path / name).stat()
+                stamp += [found.st_ino, found.st_mtime_ns, found.st_size]
+        return tuple(stamp)

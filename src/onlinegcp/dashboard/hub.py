@@ -45,14 +45,15 @@ class Hub:
     async def messages(self) -> AsyncIterator[bytes]:
         """What one reader is told: the whole run, then every change."""
         queue: Queue = asyncio.Queue(LONGEST_QUEUE)
+        joining: asyncio.Task[list[bytes]] | None = None
         self.n_readers += 1
         try:
             yield b"retry: 1000\n\n"
-            async with self._turn:
-                await self._look()
-                whole = await self._everything()
-                self._queues.add(queue)  # from here on it misses nothing
-            for message in whole:
+            joining = asyncio.create_task(self._join(queue))
+            while not (await asyncio.wait({joining}, timeout=1.0))[0]:
+                # A million slices take a minute to read; nobody should wonder.
+                yield _encoded(("reading", {"share": self._follower.share_read}))
+            for message in await joining:
                 yield message
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._follow())
@@ -65,6 +66,17 @@ class Hub:
         finally:
             self.n_readers -= 1
             self._queues.discard(queue)
+            if joining is not None and not joining.done():
+                # The look that is under way is everybody's: it is not cut off.
+                joining.add_done_callback(lambda _: self._queues.discard(queue))
+
+    async def _join(self, queue: Queue) -> list[bytes]:
+        """The whole run for a new reader, who misses nothing from here on."""
+        async with self._turn:
+            await self._look()
+            whole = await self._everything()
+            self._queues.add(queue)
+        return whole
 
     async def payload(self) -> dict[str, Any]:
         """The whole run, as the first message has it; {"problem": ...} where it cannot be read."""

@@ -1,10 +1,10 @@
 // Follows a run: the whole of it once, then what is new, as the server sends it.
 
-import { byId, say } from "../report/static/charts.js";
+import { byId, percent, say } from "../report/static/charts.js";
 import { renderAll, show } from "../report/static/page.js";
 import { page } from "../report/static/state.js";
 
-const pulse = { running: false, times: [], connected: false };
+const pulse = { running: false, times: [], connected: false, before: false, share: 0 };
 
 function renderStatus() {
   const node = byId("status");
@@ -13,11 +13,14 @@ function renderStatus() {
   pulse.times = pulse.times.filter(([at]) => now - at < 5000);
   const rate = pulse.times.reduce((sum, [, n]) => sum + n, 0) / 5;
   if (!pulse.connected) {
-    node.className = "status lost";
-    node.textContent = "Connection lost, trying again";
+    node.className = pulse.before ? "status lost" : "status";
+    node.textContent = pulse.before ? "Connection lost, trying again" : "Connecting";
   } else if (pulse.problem) {
     node.className = "status lost";
     node.textContent = pulse.problem;
+  } else if (!page) {
+    node.className = "status running";
+    node.textContent = pulse.share ? `Reading the run: ${percent(pulse.share)}` : "Reading the run";
   } else if (pulse.running) {
     node.className = "status running";
     node.textContent = rate > 0 ? `Learning · ${say(rate, 2)} slices/s` : "Learning";
@@ -29,20 +32,33 @@ function renderStatus() {
 
 function follow() {
   const source = new EventSource("events");
+  source.onopen = () => {
+    pulse.connected = pulse.before = true;
+    renderStatus();
+  };
   const on = (name, act) =>
     source.addEventListener(name, (event) => {
       pulse.connected = true;
       act(JSON.parse(event.data));
       renderStatus();
     });
-  on("snapshot", (payload) => show(payload));
-  on("update", ({ rows, steps, model }) => {
+  on("snapshot", (payload) => {
+    document.body.classList.remove("waiting");
+    show(payload);
+  });
+  on("update", ({ all, rows, steps, fresh, model }) => {
     if (!page) return;
-    page.steps.rows.push(...rows);
-    Object.assign(page.steps, steps);
+    if (all) page.steps = all;
+    else {
+      page.steps.rows.push(...rows);
+      Object.assign(page.steps, steps);
+    }
     if (model) page.model = model;
-    pulse.times.push([performance.now(), rows.length]);
+    pulse.times.push([performance.now(), fresh]);
     renderSoon();
+  });
+  on("reading", ({ share }) => {
+    pulse.share = share;
   });
   on("status", ({ running, problem }) => {
     pulse.running = running;
@@ -72,5 +88,8 @@ function renderSoon() {
   );
 }
 
+// Empty frames tell nothing: until the run has been read there is a title, and the state of affairs.
+document.body.classList.add("waiting");
+byId("title").textContent = "Reading the run";
 setInterval(renderStatus, 1000);
 follow();

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 # Told apart by colour-blind readers and on white; the report uses the same.
-COLORS = ("#0b6aa8", "#c8550a", "#00795a", "#a8458a", "#806600", "#5146a5", "#00808f", "#5e6770")
+COLORS = (
+    *("#0b6aa8", "#c8550a", "#00795a", "#a8458a", "#806600", "#5146a5"),
+    *("#00808f", "#b3261e", "#4d7a00", "#8a5a3c", "#d0267a", "#5e6770"),
+)
 _INK, _SOFT, _LINE = "#16202a", "#55606b", "#e3e0d8"
 
 
@@ -38,7 +41,7 @@ def plot_components(
     model
         Weights and factors, with labels if there are any.
     modes
-        Names of the modes.
+        Names of the modes; those of the model by default.
     top
         Bars per category mode.
     most
@@ -46,7 +49,7 @@ def plot_components(
     """
     from plotly.subplots import make_subplots
 
-    names = _names(modes, model.ndim)
+    names = _names(model.mode_names if modes is None else modes, model.ndim)
     strength = np.abs(model.weights) * scale(model.factors)
     order = np.argsort(-strength, kind="stable")[:most]
     share = strength / (strength.sum() or 1.0)
@@ -59,7 +62,7 @@ def plot_components(
         vertical_spacing=min(0.3 / len(order), 0.08),
     )
     for row, r in enumerate(order, start=1):
-        color = COLORS[min(row - 1, len(COLORS) - 1)]
+        color = COLORS[r % len(COLORS)]
         for k, factor in enumerate(model.factors):
             trace = _column(model, k, names[k], factor[:, r], color, top)
             figure.add_trace(trace, row=row, col=k + 1)
@@ -96,7 +99,7 @@ def plot_activations(
                 y=values[:, r],
                 mode="lines",
                 name=names[r] if names else f"component {r + 1}",
-                line={"color": COLORS[place % len(COLORS)], "width": 1.8},
+                line={"color": COLORS[r % len(COLORS)], "width": 1.8},
                 # The strongest few at first; a click in the legend brings the others.
                 visible=True if place < 6 else "legendonly",
             )

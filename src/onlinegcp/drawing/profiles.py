@@ -10,7 +10,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.drawing.text import MONTHS, WEEKDAYS, parse_time, say_interval
+from onlinegcp.drawing.text import MONTHS, WEEKDAYS, parse_time, say_interval, shown_modes
 from onlinegcp.runlog import RunView, Step, Vector
 
 Kind = Literal["category", "hour", "weekday", "month", "ordered"]
@@ -114,7 +114,8 @@ def natural_order(kind: Kind, labels: Sequence[str]) -> list[int]:
 def mode_profiles(view: RunView) -> tuple[ModeProfile, ...]:
     """The modes of the model as it is now; hours and dates in their order."""
     profiles = []
-    for name, labels, factor in zip(view.modes, view.labels, view.factors, strict=False):
+    shown = shown_modes(view.modes)
+    for name, labels, factor in zip(shown, view.labels, view.factors, strict=False):
         total = np.abs(factor).sum(axis=0)
         shares = np.divide(factor, total, out=np.zeros_like(factor), where=total > 0)
         kind = guess_kind(name, labels, from_data=view.info.get("events") is not None)

@@ -28,7 +28,20 @@ def number(value: float | None, digits: int = 3) -> str:
     if abs(value) >= 1000 or float(value).is_integer():
         return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.{digits - 1}e}"
     text = f"{value:.{digits}g}"
+    if "e+" in text:  # 999.9 in three digits
+        return f"{float(text):,.0f}"
     return text if "e" in text else text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """A difference, with its sign.
+
+    Examples
+    --------
+    >>> signed(16350.0), signed(-0.25)
+    ('+16,350', '-0.25')
+    """
+    return f"+{number(value, digits)}" if value >= 0 else number(value, digits)
 
 
 def percent(share: float | None) -> str:
@@ -45,6 +58,24 @@ def percent(share: float | None) -> str:
     if 0 < abs(value) < 0.1:
         return "under 0.1 %"
     return f"{value:.1f} %" if 0 < abs(value) < 0.95 else f"{value:.0f} %"
+
+
+_COUNTS = ("count", "counts", "n", "num", "number", "freq", "frequency", "value", "total")
+
+
+def noun_for(unit: Any, value: Any) -> str:
+    """The word for what is counted: the one given, the column that was summed, or events.
+
+    Examples
+    --------
+    >>> noun_for(None, "Deaths"), noun_for("people", "count"), noun_for(None, "count")
+    ('deaths', 'people', 'events')
+    """
+    if isinstance(unit, str) and unit:
+        return unit
+    if not isinstance(value, str) or value.lower() in _COUNTS:
+        return "events"
+    return value.lower() if value.istitle() else value
 
 
 def and_list(words: Sequence[str]) -> str:
@@ -76,35 +107,100 @@ def parse_time(time: Any) -> datetime.datetime | None:
 
     Examples
     --------
-    >>> parse_time("2013-01-31"), parse_time(7), parse_time("week 3")
-    (datetime.datetime(2013, 1, 31, 0, 0), None, None)
+    >>> parse_time("2013-01-31"), parse_time("2013-01"), parse_time(7), parse_time("week 3")
+    (datetime.datetime(2013, 1, 31, 0, 0), datetime.datetime(2013, 1, 1, 0, 0), None, None)
     """
     if not isinstance(time, str):
         return None
     try:
         # Without its zone: the calendar of the data is meant, and mixed offsets must compare.
-        return datetime.datetime.fromisoformat(time).replace(tzinfo=None)
+        whole = f"{time}-01" if len(time) == 7 else time
+        return datetime.datetime.fromisoformat(whole).replace(tzinfo=None)
     except ValueError:
         return None
 
 
-def say_time(time: Any) -> str:
+def say_time(time: Any, interval: str = "") -> str:
     """The time of a slice in words.
+
+    Parameters
+    ----------
+    time
+        As its line has it.
+    interval
+        How far apart slices are, from `say_interval` or `interval_of`, where that is known: a month
+        is told as a month, and not as its first day.
 
     Examples
     --------
     >>> say_time("2013-01-31"), say_time("2013-01-31T17:00:00"), say_time(7), say_time(None)
     ('31 January 2013', '31 January 2013, 17:00', '7', 'no time')
+    >>> say_time("1992-11-01", "monthly"), say_time("1992-10-01", "quarterly")
+    ('November 1992', '4th quarter of 1992')
+    >>> say_time("2013-06-03", "weekly"), say_time("1992-01-01", "yearly")
+    ('week of 3 June 2013', '1992')
     """
     moment = parse_time(time)
     if moment is None:
         return "no time" if time is None else str(time)
-    date = f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}"
+    month = f"{MONTHS[moment.month - 1]} {moment.year}"
+    if interval == "yearly":
+        return str(moment.year)
+    if interval == "quarterly":
+        quarter = ("1st", "2nd", "3rd", "4th")[(moment.month - 1) // 3]
+        return f"{quarter} quarter of {moment.year}"
+    if interval == "monthly":
+        return month
+    date = f"{moment.day} {month}"
+    if interval == "weekly":
+        return f"week of {date}"
     return date if moment.time() == datetime.time() else f"{date}, {moment:%H:%M}"
 
 
+_INTERVALS = {
+    **{"1h": "hourly", "60m": "hourly", "1d": "daily", "24h": "daily", "1w": "weekly"},
+    **{"7d": "weekly", "1mo": "monthly", "1q": "quarterly", "3mo": "quarterly"},
+    **{"1y": "yearly", "12mo": "yearly", "4q": "yearly"},
+}
+
+
+def interval_of(every: Any) -> str:
+    """The length of a time bin as `say_interval` calls it, or nothing.
+
+    Examples
+    --------
+    >>> interval_of("1mo"), interval_of("15m"), interval_of(None)
+    ('monthly', '', '')
+    """
+    return _INTERVALS.get(str(every), "")
+
+
+def shown_modes(modes: Sequence[str]) -> tuple[str, ...]:
+    """Names of modes for people: `hour`, not `pickup:hour`, unless two would be called alike.
+
+    Examples
+    --------
+    >>> shown_modes(["pu", "pickup:hour", "fare:bins"])
+    ('pu', 'hour', 'fare')
+    >>> shown_modes(["pickup:hour", "dropoff:hour", "hour"])
+    ('pickup hour', 'dropoff hour', 'hour')
+    """
+    parts = [str(mode).rpartition(":") for mode in modes]
+    brief = [
+        source if source and rule == "bins" else rule if rule in _DERIVED else str(mode)
+        for mode, (source, _, rule) in zip(modes, parts, strict=True)
+    ]
+    return tuple(
+        name if brief.count(name) == 1 else str(mode).replace(":", " ")
+        for name, mode in zip(brief, modes, strict=True)
+    )
+
+
+_DERIVED = ("hour", "weekday", "month")
+
+
 def say_interval(times: Sequence[Any]) -> str:
-    """How far apart slices are: "hourly", "daily", "weekly", "monthly", "yearly", or nothing.
+    """How far apart slices are: hourly, daily, weekly, monthly, quarterly, yearly, or nothing.
 
     Examples
     --------
@@ -119,4 +215,6 @@ def say_interval(times: Sequence[Any]) -> str:
     for hours, name in ((1, "hourly"), (24, "daily"), (168, "weekly"), (8766, "yearly")):
         if 0.96 * hours <= middle <= 1.04 * hours:
             return name
+    if 2140 <= middle <= 2240:
+        return "quarterly"
     return "monthly" if 650 <= middle <= 760 else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, fields
 from typing import final
 
@@ -42,6 +43,14 @@ class Account:
         """Whether every row that was read is somewhere."""
         parts = (self.learned, self.waiting, self.late, self.dropped, self.outside, self.again)
         return self.read == sum(parts)
+
+    def warn(self) -> None:
+        """Tell, once a source is at its end, of rows that were lost to learning."""
+        log = logging.getLogger("onlinegcp")
+        if self.late:
+            log.warning("%d rows came after their time bin was closed and were dropped", self.late)
+        if self.dropped:
+            log.warning("%d rows without a time, a key or a value were dropped", self.dropped)
 
     def since(self, before: Account) -> Account:
         """What has come to it since another account of the same rows.

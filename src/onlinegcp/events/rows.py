@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
+from onlinegcp.events.cut_off import Edges
 from onlinegcp.events.modes import Mode, numbers_of
 from onlinegcp.events.tables import Block
 from onlinegcp.events.time_bins import TimeBins
@@ -105,6 +106,7 @@ class RowReader:
         }
         self.since, self.until, self._nulls = since, until, nulls
         self._last_key: int | None = None
+        self.edges: Edges | None = None  # of the source, once a row of it has been read
         self.n_rows: int | None = None  # of the source, once it has been looked through
         columns = [time.name, *(mode.source for mode in modes)]
         self.columns = list(dict.fromkeys(columns if value is None else [*columns, value]))
@@ -123,13 +125,19 @@ class RowReader:
         keys = self.bins.keys(ticks)
         return (int(keys[0]), int(keys[-1])) if (keys[1:] >= keys[:-1]).all() else None
 
-    def keys(self, block: Block) -> tuple[Ticks, Flags | None]:
-        """Bins of the rows of a block, and which rows count: None if all do."""
+    def keys(self, block: Block, *, note: bool = False) -> tuple[Ticks, Flags | None]:
+        """Bins of the rows of a block, and which rows count: None if all do.
+
+        With `note` they count for the edges of the source.
+        """
         ticks, valid = self._ticks(block)
         keep = self._inside(ticks)
         if valid is not None:
             keep = valid if keep is None else keep & valid
-        return self.bins.keys(ticks), keep
+        keys = self.bins.keys(ticks)
+        if note:
+            self._note(keys if keep is None else keys[keep], ticks if keep is None else ticks[keep])
+        return keys, keep
 
     def place(self, block: Block) -> tuple[Ticks, tuple[Ids, ...]]:
         """Bin and ids of every row of a block, -1 where a row has no time or no key."""
@@ -152,6 +160,8 @@ class RowReader:
         inside = self._inside(ticks)
         good = valid if inside is None else inside if valid is None else inside & valid
         some = len(keys) > 0 if good is None else bool(good.any())
+        if some:
+            self._note(keys if good is None else keys[good], ticks if good is None else ticks[good])
         if valid is not None:
             if not some and self._last_key is None:
                 n_untimed = len(valid) - int(np.count_nonzero(valid))
@@ -195,6 +205,13 @@ class RowReader:
         if self.until is not None:
             inside &= ticks < self.bins.ticks(self.until, "until")
         return inside
+
+    def _note(self, keys: Ticks, ticks: Ticks) -> None:
+        if self.edges is None:
+            limits = {"since": self.since, "until": self.until}
+            known = {n: None if v is None else self.bins.ticks(v, n) for n, v in limits.items()}
+            self.edges = Edges(self.bins, **known)
+        self.edges.saw(keys, ticks)
 
     def _identify(self, mode: Mode, block: Block, ticks: Ticks) -> Ids:
         column: pl.Series = block.frame[mode.source]

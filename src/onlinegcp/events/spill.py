@@ -7,12 +7,6 @@ bin with more rows than that has a file of its own, which needs no sorting and i
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import tempfile
-import time
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -20,11 +14,10 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from onlinegcp.errors import StateError
+from onlinegcp.events.temporary import TemporaryFolder
 from onlinegcp.events.vocabulary import Ids
 
 _STRETCH = 1 << 20
-_PREFIX = "onlinegcp-sort-"  # and the process it belongs to
 Rows = tuple[npt.NDArray[np.int64], tuple[Ids, ...], npt.NDArray[np.float64] | None]
 
 
@@ -57,20 +50,15 @@ class Spill:
         fields += [(f"id{k}", "<i4") for k in range(n_modes)]
         self._record = np.dtype(fields + [("value", "<f8")] * valued)
         self._n_modes, self._valued = n_modes, valued
-        self._folder: Path | None = None
+        self._folder: TemporaryFolder | None = None
 
     def __enter__(self) -> Spill:
-        try:
-            _sweep()
-            self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        except OSError as error:
-            raise self._full(error) from error
-        # Also when a stream is dropped half-way, or the program ends.
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._folder = TemporaryFolder("Rows that are not in order of time are sorted on disk")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._remove()
+        if self._folder is not None:
+            self._folder.remove()
 
     def add(
         self,
@@ -94,7 +82,8 @@ class Spill:
                 with self._path(int(stretch[start])).open("ab") as file:
                     file.write(records[start:end].tobytes())
             except OSError as error:
-                raise self._full(error) from error
+                assert self._folder is not None
+                raise self._folder.full(error) from error
 
     def rows(self) -> Iterator[Rows]:
         """Everything put aside, in order of key and, within one, of arrival."""
@@ -119,27 +108,7 @@ class Spill:
 
     def _path(self, number: int) -> Path:
         assert self._folder is not None
-        return self._folder / f"{number}.rows"
-
-    def _full(self, error: OSError) -> StateError:
-        return StateError(
-            "Rows that are not in order of time are sorted on disk, but the temporary directory "
-            f"{tempfile.gettempdir()} could not be written: {error.strerror or error}. Free some "
-            "space, set TMPDIR to a larger disk, or sort the source by time."
-        )
-
-
-def _sweep() -> None:
-    """Remove what programs of this user left behind that were killed while sorting."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        number = folder.name[len(_PREFIX) :].partition("-")[0]
-        with contextlib.suppress(OSError):
-            ours = folder.lstat().st_uid == os.getuid() and folder.is_dir()
-            if ours and number.isdecimal() and not Path(f"/proc/{number}").exists():
-                # Where there is no /proc, only what is a day old.
-                old = time.time() - folder.stat().st_mtime > 86_400
-                if Path("/proc/self").exists() or old:
-                    shutil.rmtree(folder, ignore_errors=True)
+        return self._folder.path / f"{number}.rows"
 
 
 def _order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:

@@ -2,15 +2,13 @@
 
 A bin is closed when a row of a later bin has been read, or at the end. Sources that can be read
 twice are looked through first: if their rows, or whole files, are in order of time they are then
-streamed, else sorted on disk. Memory follows the cells of a bin and the number of labels, not the
-number of events.
+streamed, else sorted on disk. Memory follows the cells of a bin and the labels, not the events.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-import logging
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +20,13 @@ from onlinegcp.errors import DataError, StateError
 from onlinegcp.events import shown
 from onlinegcp.events.account import Account
 from onlinegcp.events.cells import Cells, Entries, fold
+from onlinegcp.events.clock import Clock
 from onlinegcp.events.modes import Mode
 from onlinegcp.events.open_bin import pack_bin, unpack_bin
 from onlinegcp.events.options import Groups, Options
 from onlinegcp.events.order import all_rows, most_frequent
 from onlinegcp.events.places import Ints, places
+from onlinegcp.events.refusals import gap_error, late_error
 from onlinegcp.events.remote.visit import Visit
 from onlinegcp.events.rows import RowReader, Rows
 from onlinegcp.events.seen import LabelMarks, Passing, Print, Seen, print_of, restored
@@ -63,6 +63,8 @@ class EventStream:
     n_outside, n_again, n_read, n_rows : int or None
         Rows of this source: dropped because of `since` and `until`, read and learned before, passed
         so far, and in all, None if it was not looked through.
+    partial : bool
+        Whether the slice handed out last was cut off: the source ends, or begins, within its bin.
     source : dict
         What it reads, so that it can be read again: `kind` ("files", "table", "live", "database" or
         "log"), `files`, and the `options` that belong to this source alone.
@@ -73,6 +75,7 @@ class EventStream:
         self.mode_names = tuple(mode.name for mode in reader.modes)
         self.n_slices = self.n_events = self.n_late = self.n_null = self.n_outside = 0
         self.n_read = self.n_again = 0
+        self.partial = False
         self.source: dict[str, Any] = {}
         self._closed: int | None = None  # key of the last bin handed out or passed over
         self._seen: int | None = None  # rows up to this bin are passed over in silence
@@ -85,6 +88,8 @@ class EventStream:
         self._untimed = 0  # rows without a time before the first that has one
         self._open: tuple[int, Cells] | None = None
         self._visit = Visit(tables.place)
+        self._clock: Clock | None = None  # of the table, if this is one of many streams of it
+        self._silent = 0  # empty bins in a row
         self._restored = False
         self._slices: Iterator[Slice] | None = None
         self._finished = False
@@ -168,6 +173,7 @@ class EventStream:
             "positions": self._visit.positions(self._closed),
             "seen": self._fingerprints.state(),
             **{name: getattr(self, name) for name in _COUNTERS},
+            **({} if self._clock is None else {"silent": self._silent}),
         }
 
     def restore(self, state: Mapping[str, Any], *, again: bool = False) -> Self:
@@ -209,12 +215,20 @@ class EventStream:
             self._open = unpack_bin(state["open"], self._options.aggregation, *self._names)
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
+        self._silent = int(state.get("silent", 0))
         self._fingerprints = restored(state)
         if self._seen is not None:
             cells = functools.partial(Cells, self._options.aggregation)
             marks = functools.partial(self._marks.of_ids, *self._names)
             self._passing = Passing(self._fingerprints, cells, marks)
         self._before = self.account
+        return self
+
+    def follow(self, clock: Clock) -> Self:
+        """Be one of many: all close bins for each, which sleeps after `max_gap` silent ones."""
+        self._clock = clock
+        if not self._restored:
+            self._reader.restore(clock.columns)
         return self
 
     def stored(self) -> None:
@@ -247,8 +261,8 @@ class EventStream:
 
     def _start(self) -> None:
         """Settle what depends on whether a state was restored."""
-        refuse_late = self._options.on_late == "error"
-        n_late = self._visit.begin(self._reader, self._closed, refuse_late=refuse_late)
+        refuse = self._options.on_late == "error"
+        n_late = self._visit.begin(self._reader, self._closed, refuse_late=refuse)
         self.n_late, self.n_read = self.n_late + n_late, self.n_read + n_late
         top = {} if self._restored else self._options.top
         if top:
@@ -257,10 +271,8 @@ class EventStream:
             known = {group[0]: labels for group, labels in found.items()}
             self._set_vocabularies({**self._options.known, **known}, *known)
         elif self._options.top:
-            labels = {
-                group[0]: self._reader.vocabularies[group[0]].labels for group in self._groups
-            }
-            known = {name: list(names) for name, names in labels.items()}
+            all_known = self._reader.vocabularies
+            known = {group[0]: list(all_known[group[0]].labels) for group in self._groups}
             self._set_vocabularies(known, *self._options.top)
         if self._options.on_new == "grow" or self._restored:
             return
@@ -300,17 +312,9 @@ class EventStream:
             return rows
         if self._options.on_late == "error":
             first = int(np.argmax(late))
-            raise self._late_error(rows.where(first), int(rows.keys[first]))
+            raise late_error(rows.where(first), self._time(rows.keys[first]))
         self._late.update(latest[late].tolist())
         return rows.take(~late)
-
-    def _late_error(self, where: str, key: int) -> DataError:
-        return DataError(
-            f"Rows must come in order of time, but {where} belongs to "
-            f"{self._reader.bins.time(key)}, which was closed before. Sort the source, give bins "
-            "that are not complete with close_last=False, or use on_late='drop' to leave such rows "
-            "out and count them."
-        )
 
     def _pass(self, rows: Rows, latest: Ticks) -> None:
         """Rows of bins that are closed since before this source: read then, or late."""
@@ -335,7 +339,7 @@ class EventStream:
         self.n_again += passed.n_again
         if passed.late and self._options.on_late == "error":
             key, where = passed.first_late or (min(passed.late), "a row of the source")
-            raise self._late_error(where, key)
+            raise late_error(where, self._time(key))
         self.n_late += sum(passed.late.values())
 
     @property
@@ -365,17 +369,12 @@ class EventStream:
     def _check_gap(self, key: int, rows: Rows, position: int) -> None:
         """Refuse to make very many empty slices."""
         bins, options = self._reader.bins, self._options
-        if self._closed is None or options.empty == "skip":
+        if self._closed is None or options.empty == "skip" or self._clock is not None:
             return
         n_between = bins.between(self._closed, key) - 1
         if n_between > options.max_gap:
-            raise DataError(
-                f"Time may jump over at most {options.max_gap:,} empty bins, but "
-                f"{rows.where(position)} belongs to {bins.time(key)}, {n_between:,} bins after "
-                f"{bins.time(self._closed)}. Is this time right? If not, leave it out with "
-                f"until=... or since=... If it is, use "
-                f"max_gap={n_between} to have that many empty slices, or empty='skip' for none."
-            )
+            times = self._time(self._closed), self._time(key)
+            raise gap_error(rows.where(position), *times, n_between, options.max_gap)
 
     def _pass_over(self, key: int) -> bool:
         """Go to the next bin, if there is one without events before this one."""
@@ -392,20 +391,30 @@ class EventStream:
         # Before the first label there is no shape, and nothing to say.
         if self._options.empty == "skip" or not all(self.shape) or self._closed is None:
             return None
+        self._silent += 1
+        if self._clock is not None and self._silent > self._options.max_gap:
+            return None
         self.n_slices += 1
-        time = self._reader.bins.time(self._closed)
+        self.partial = self._clock is not None and self._clock.cut_at_start(self._closed)
+        time = self._time(self._closed)
         return Slice([], [], self.shape, time=time, unlisted=self._options.empty)
+
+    def _time(self, key: Any) -> Any:
+        return self._reader.bins.time(int(key))
 
     def _close(self) -> Slice | None:
         """The slice of the open bin."""
         assert self._open is not None
         (self._closed, cells), self._open = self._open, None
+        edges = self._clock or self._reader.edges
+        self.partial = edges is not None and edges.cut_at_start(self._closed)
         self._count_late(self._closed)
         self.n_events += cells.n_events
         self.n_null += cells.n_null
         if cells.empty:
             self._fingerprints.note(self._closed, Print(cells.n_rows, 0, 0.0))
             return self._empty_slice()
+        self._silent = 0
         entries = cells.held()
         vocabularies = self._reader.vocabularies
         ids = dict(zip(self.mode_names, entries.ids, strict=True))
@@ -427,7 +436,7 @@ class EventStream:
             np.stack(found.ids, axis=1),
             value,  # type: ignore[arg-type]
             self.shape,
-            time=self._reader.bins.time(self._closed),
+            time=self._time(self._closed),
             unlisted="missing" if measured else "zero",
         )
 
@@ -469,22 +478,23 @@ def _run(stream: EventStream) -> Iterator[Slice]:
                 None if rows.values is None else rows.values[start:end],
             )
     stream._visit.ended()
+    clock_end = None if stream._clock is None else stream._clock.open_from
     if (
         stream._open is not None
-        and stream._options.close_last
+        and (stream._options.close_last if clock_end is None else stream._open[0] < clock_end)
         and (x := stream._close()) is not None
     ):
+        # What a database or a log holds later would tell another story after an interruption.
+        edges = stream._reader.edges if stream.source.get("kind") in ("files", "table") else None
+        if edges is not None and stream._closed is not None and not stream._clock:
+            stream.partial |= edges.cut_at_end(stream._closed)
         yield x
+    while clock_end is not None and not stream._open and stream._pass_over(clock_end):
+        if (x := stream._empty_slice()) is not None:
+            yield x
     stream._end_passing()
     stream._count_late()
     stream.n_null += stream._untimed
     stream._untimed = 0
-    found = stream.rows
-    if found.late:
-        logging.getLogger("onlinegcp").warning(
-            "%d rows came after their time bin was closed and were dropped", found.late
-        )
-    if found.dropped:
-        logging.getLogger("onlinegcp").warning(
-            "%d rows without a time, a key or a value were dropped", found.dropped
-        )
+    if stream._clock is None:  # who has many tells of all together
+        stream.rows.warn()

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, final
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.packed import PACKED, is_damage, unpacker
 from onlinegcp.events.table_text import TextTable, check_columns
+from onlinegcp.events.tasting import Tasted
 from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
@@ -248,11 +249,12 @@ def _file_part(path: Path, format: str | None) -> Part:
 
 def _scanned_part(path: Path, kind: str) -> Part:
     """A file that polars can read from anywhere in it."""
-    name = str(path)
+    name, tasted = str(path), Tasted(path, parquet=kind == "parquet")
 
     def scan() -> pl.LazyFrame:
         import polars as pl
 
+        tasted.check_whole()
         return pl.scan_parquet(path, glob=False) if kind == "parquet" else pl.scan_ipc(path)
 
     def columns() -> list[str]:
@@ -261,17 +263,21 @@ def _scanned_part(path: Path, kind: str) -> Part:
 
     def frames(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
         with _named_errors(name):
-            yield from _slices(scan(), wanted)
+            yield from _slices(scan(), wanted, tasted)
 
     return Part(name, columns, frames, path.absolute())
 
 
-def _slices(table: pl.LazyFrame, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+def _slices(
+    table: pl.LazyFrame, wanted: Sequence[str], tasted: Tasted | None = None
+) -> Iterator[pl.DataFrame]:
     import polars as pl
 
     n_rows = int(table.select(pl.len()).collect().item())
     rows = table.select(list(wanted))
     for start in range(0, n_rows, BLOCK_ROWS):
+        if tasted is not None:
+            tasted.check_rows(wanted, start, BLOCK_ROWS, n_rows)
         yield rows.slice(start, BLOCK_ROWS).collect()
 
 

@@ -21,7 +21,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,13 +59,8 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return lambda inner: kernel(inner, **options)
-    settings: Any = config
-    before = settings.CACHE_DIR
-    settings.CACHE_DIR = str(cache_directory())
-    try:
+    with house_cache():
         compiled = numba.njit(**{**OPTIONS, **options})(function)
-    finally:
-        settings.CACHE_DIR = before
     store = getattr(compiled, "_cache", None)  # None where NUMBA_DISABLE_JIT is set
     if store is not None and {**OPTIONS, **options}["cache"]:
         save = store.save_overload
@@ -77,6 +72,18 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
         store.save_overload = save_if_possible
     return compiled
+
+
+@contextlib.contextmanager
+def house_cache() -> Iterator[None]:
+    """Functions that are handed to Numba in the body keep their code in the house cache."""
+    settings: Any = config
+    before = settings.CACHE_DIR
+    settings.CACHE_DIR = str(cache_directory())
+    try:
+        yield
+    finally:
+        settings.CACHE_DIR = before
 
 
 @cache

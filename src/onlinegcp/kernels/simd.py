@@ -41,7 +41,7 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.lanes))
 
 
-def _address(context, builder, array_type, array, position):
+def element_address(context, builder, array_type, array, position):
     """Pointer to element `position` of the flattened array."""
     if isinstance(array_type, types.Array):
         array = context.make_array(array_type)(context, builder, array).data
@@ -79,7 +79,7 @@ def load(typingctx, array, position):
     vector = VectorType(array.dtype)
 
     def codegen(context, builder, signature, args):
-        pointer = _address(context, builder, signature.args[0], args[0], args[1])
+        pointer = element_address(context, builder, signature.args[0], args[0], args[1])
         to = context.get_value_type(vector).as_pointer()
         return builder.load(builder.bitcast(pointer, to), align=VECTOR_BYTES)
 
@@ -91,7 +91,7 @@ def store(typingctx, array, position, value):
     """Write a vector to consecutive elements; aligned to 32 bytes."""
 
     def codegen(context, builder, signature, args):
-        pointer = _address(context, builder, signature.args[0], args[0], args[1])
+        pointer = element_address(context, builder, signature.args[0], args[0], args[1])
         builder.store(
             args[2], builder.bitcast(pointer, args[2].type.as_pointer()), align=VECTOR_BYTES
         )
@@ -105,7 +105,7 @@ def peek(typingctx, array, position):
     """One element, without the wrap-around of negative indices."""
 
     def codegen(context, builder, signature, args):
-        return builder.load(_address(context, builder, signature.args[0], args[0], args[1]))
+        return builder.load(element_address(context, builder, signature.args[0], args[0], args[1]))
 
     return array.dtype(array, types.int64), codegen
 
@@ -115,7 +115,9 @@ def poke(typingctx, array, position, value):
     """Write one element, without the wrap-around of negative indices."""
 
     def codegen(context, builder, signature, args):
-        builder.store(args[2], _address(context, builder, signature.args[0], args[0], args[1]))
+        builder.store(
+            args[2], element_address(context, builder, signature.args[0], args[0], args[1])
+        )
         return context.get_dummy_value()
 
     return types.void(array, types.int64, array.dtype), codegen
@@ -126,7 +128,7 @@ def prefetch(typingctx, array, position):
     """Ask for the cache line of an element that will be read and written soon."""
 
     def codegen(context, builder, signature, args):
-        pointer = _address(context, builder, signature.args[0], args[0], args[1])
+        pointer = element_address(context, builder, signature.args[0], args[0], args[1])
         byte = ir.IntType(8).as_pointer()
         int32 = ir.IntType(32)
         function = cgutils.get_or_insert_function(
@@ -146,7 +148,7 @@ def spread(typingctx, array, position):
     vector = VectorType(array.dtype)
 
     def codegen(context, builder, signature, args):
-        pointer = _address(context, builder, signature.args[0], args[0], args[1])
+        pointer = element_address(context, builder, signature.args[0], args[0], args[1])
         return _splat(builder, builder.load(pointer), vector.lanes)
 
     return vector(array, types.int64), codegen

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
+
 from onlinegcp.events import from_events
 from onlinegcp.events.modes import parse_mode
-from onlinegcp.planning.losses import Measured, choose_loss
+from onlinegcp.planning.losses import Measured, choose_loss, natural_bound
 from onlinegcp.planning.sample import Sample, read_sample
 from onlinegcp.planning.what import Modes, Values, choose_modes, choose_values, label_columns
 from onlinegcp.planning.when import Bins, When, choose_bins, choose_time
@@ -135,14 +137,15 @@ def make_plan(
     slices, shape = _first_slices(source, format, sample, bins, {**extra, **events})
     rank = asked.get("rank") or "auto"
     usual = _rank_for(shape, bins.n_slices) if rank == "auto" else int(rank)
-    measured = (
-        Measured(str(asked["loss"]), "as you said", asked.get("lower"))
-        if "loss" in asked
-        else choose_loss(values.agg, slices, min(usual, _TRIAL_RANK))
-    )
+    if "loss" in asked:
+        cells = np.concatenate([x.value for x in slices]) if slices else np.empty(0)
+        lower = asked.get("lower", natural_bound(str(asked["loss"]), cells))
+        measured = Measured(str(asked["loss"]), "as you said", lower)
+    else:
+        measured = choose_loss(values.agg, slices, min(usual, _TRIAL_RANK))
     warm = int(asked.get("init_slices") or min(10, max(2, bins.n_slices // 5)))
     model = {"rank": rank, "loss": measured.loss, "init_slices": warm, "lower": measured.lower}
-    output = str(asked.get("output") or _free_name(sample))
+    output = str(asked.get("output") or free_name(sample.stem))
     lines = _lines(when, bins, values, modes, events, shape, measured, model, asked)
     named = "as you said" if "output" in asked else "named after the source"
     return Plan(events, model, output, (*lines, ("run", output, named)))
@@ -193,13 +196,8 @@ def _rank_for(shape: Sequence[int], n_slices: int) -> int:
     return max(1, min(_RANK, math.prod(shape) // 2, n_slices // 3))
 
 
-def _free_name(sample: Sample) -> str:
-    """A run directory named after the first file, with a number where there is one already."""
-    stem = "events"
-    if sample.paths:
-        first = sample.paths[0]
-        name = first.parent if len(sample.paths) > 1 else first
-        stem = name.name.split(".")[0] or stem
+def free_name(stem: str) -> str:
+    """A name for a run directory, with a number where there is one already."""
     found = f"{stem}.run"
     number = 2
     while Path(found).exists():

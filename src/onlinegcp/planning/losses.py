@@ -56,9 +56,9 @@ def choose_loss(agg: str, slices: Sequence[Slice], rank: int) -> Measured:
     values = np.concatenate([x.value for x in slices]) if slices else np.empty(0)
     counted = agg in ("count", "sum") and bool((values >= 0).all() and (values % 1 == 0).all())
     if not counted:
-        if len(values) and (values >= 0).all():
-            return Measured("gaussian", "measurements from 0 on, so the model is, too", 0.0)
-        return Measured("gaussian", "measurements")
+        lower = natural_bound("gaussian", values)
+        reason = "measurements" if lower is None else "measurements from 0 on, so the model is, too"
+        return Measured("gaussian", reason, lower)
     slices = _busiest(slices)
     if sum(x.total for x in slices) < _MEAN * sum(x.size for x in slices):
         return Measured("poisson", "counts, mostly 0 and 1")
@@ -71,6 +71,26 @@ def choose_loss(agg: str, slices: Sequence[Slice], rank: int) -> Measured:
     return Measured(
         f"negative_binomial:r={size:g}", "counts that spread more than Poisson, on held-out cells"
     )
+
+
+def natural_bound(loss: str, values: npt.ArrayLike) -> float | None:
+    """The bound on the model that data suggest: 0 where none is negative and the loss has none.
+
+    Patterns that may be negative can cancel each other; where data cannot, they need not.
+
+    Parameters
+    ----------
+    loss
+        As the command line spells it.
+    values
+        Values of cells, or what these are made of.
+    """
+    chosen = get_loss(loss.partition(":")[0])
+    found = np.asarray(values)
+    # Other losses without a bound model logarithms or log-odds, which have no sign to keep.
+    squared = chosen.traits.quadratic or chosen.traits.tempered
+    positive = bool(found.size) and bool((found >= 0).all())
+    return 0.0 if positive and squared and chosen.lower == -np.inf else None
 
 
 def _busiest(slices: Sequence[Slice]) -> list[Slice]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from onlinegcp.errors import DataError
 from onlinegcp.events.packed import is_packed
 from onlinegcp.events.tables import Part, Tables, open_tables
+from onlinegcp.events.tasting import Tasted
 from onlinegcp.planning.columns import Column, column_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,14 @@ class Sample:
                 ),
             )
         )
+
+    @property
+    def stem(self) -> str:
+        """What to call a run on it: the first file, or the folder of several."""
+        if not self.paths:
+            return "events"
+        name = self.paths[0].parent if len(self.paths) > 1 else self.paths[0]
+        return name.name.split(".")[0] or "events"
 
     @cached_property
     def columns(self) -> dict[str, Column]:
@@ -100,6 +109,32 @@ def read_sample(source: Any, *, format: str | None = None, rows: int = ROWS) -> 
     return Sample(frame, max(in_all or n_rows, n_rows), paths)
 
 
+def busiest(source: Any, by: str, format: str | None = None) -> tuple[pl.DataFrame, str]:
+    """The rows of a sample that have its most frequent label, without that column; and its stem.
+
+    Parameters
+    ----------
+    source, format
+        As for `read_sample`.
+    by
+        The column of labels.
+    """
+    from onlinegcp.events.table_text import check_columns
+
+    sample = read_sample(source, format=format)
+    name = str(sample.paths[0]) if sample.paths else "the table"
+    check_columns([by], sample.frame.columns, name)
+    labels = sample.frame[by].drop_nulls()
+    if not len(labels):
+        raise DataError(
+            f"Column {by!r} must tell streams apart, but has no value in the first "
+            f"{sample.frame.height:,} rows of {name}. Choose another column."
+        )
+    most = labels.value_counts(sort=True)[by][0]
+    rows = sample.frame.filter(sample.frame[by] == most)
+    return rows.drop(by), sample.stem
+
+
 def rows_in_all(parts: Iterable[Part]) -> float | None:
     """About how many rows files hold; None if that takes reading them."""
     total = 0.0
@@ -118,12 +153,13 @@ def _rows_of(path: Path) -> float | None:
         start = file.read(1 << 18)
     if is_packed(start) or start.lstrip()[:1] == b"[":
         return None
+    parquet, arrow = start[:4] == b"PAR1", start[:6] == b"ARROW1"
     try:
-        if start[:4] == b"PAR1":
-            return float(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
-        if start[:6] == b"ARROW1":
-            return float(pl.scan_ipc(path).select(pl.len()).collect().item())
-    except pl.exceptions.PolarsError:
+        if parquet or arrow:
+            Tasted(path, parquet=parquet).check_whole()
+            table = pl.scan_parquet(path, glob=False) if parquet else pl.scan_ipc(path)
+            return float(table.select(pl.len()).collect().item())
+    except (DataError, pl.exceptions.PolarsError):
         return None
     lines = start.count(b"\n")
     return path.stat().st_size / len(start) * lines if lines else 1.0

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from onlinegcp.report.digest import Digest, read_digest
 from onlinegcp.report.fit import mean_losses
 from onlinegcp.report.global_loss import Progress, measure_global
 from onlinegcp.report.page import render
-from onlinegcp.report.payload import MOST_DETAILS, build
-from onlinegcp.runlog import RunView, Step, read_run
+from onlinegcp.report.payload import build
+from onlinegcp.runlog import read_head
 from onlinegcp.storage.atomic import replacing
 
 if TYPE_CHECKING:
@@ -28,26 +29,27 @@ class Report:
 
     Attributes
     ----------
-    view
-        The run; its steps have a field "global" where the global loss is known.
+    digest
+        The run, in bounded memory however many slices it has.
     missing
         Why the global loss is not, as the end of a sentence; "" where it is or was not asked for.
     """
 
-    view: RunView
+    digest: Digest
     missing: str = ""
 
     @property
     def mean_losses(self) -> dict[str, float]:
         """Mean of each loss over the slices after the warm start, in the unit of the report."""
-        return mean_losses(self.view)
+        return mean_losses(self.digest)
 
     def write(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Write the HTML file; by default report.html in the run directory."""
-        target = Path(out) if out is not None else self.view.path / "report.html"
-        payload = build(self.view, missing=self.missing)
-        text = render(payload, title=f"{payload['name']} · onlinegcp")
-        own = target.resolve() == (self.view.path / "report.html").resolve()
+        folder = self.digest.view.path
+        target = Path(out) if out is not None else folder / "report.html"
+        payload = build(self.digest, missing=self.missing)
+        text = render(payload, title=f"{payload['title']} · onlinegcp")
+        own = target.resolve() == (folder / "report.html").resolve()
         with replacing(target, of_run=own) as file:
             file.write(text.encode())
         return target
@@ -77,17 +79,12 @@ def make_report(
     progress
         Called after every slice with the number of slices done and of all.
     """
-    view = read_run(run_path, details=MOST_DETAILS)
     if not global_loss:
-        return Report(view)
-    found = measure_global(view, slices=slices, loss=loss, progress=progress)
+        return Report(read_digest(run_path))
+    found = measure_global(read_head(run_path), slices=slices, loss=loss, progress=progress)
     if found.missing:
-        return Report(view, found.missing)
-    steps: list[Step] = [
-        {**step, "global": value}
-        for step, value in zip(view.steps, found.losses.tolist(), strict=True)
-    ]
-    return Report(dataclasses.replace(view, steps=steps))
+        return Report(read_digest(run_path), found.missing)
+    return Report(read_digest(run_path, found.losses))
 
 
 def write_report(

@@ -1,20 +1,23 @@
-"""Two runs side by side: which patterns are the same, what grew, what is new, what is gone."""
+"""Two runs, or two periods of one, side by side: what is the same, grew, is new, is gone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from onlinegcp.drawing.profiles import FloatArray, activations
+from onlinegcp.drawing.profiles import FloatArray, matrix
 from onlinegcp.errors import DataError
+from onlinegcp.report.digest import Digest
 from onlinegcp.report.words import Pattern, patterns
 from onlinegcp.runlog import RunView
 
 # Two patterns are the same if the cosines of their columns, multiplied over modes, reach this.
 SAME = 0.6
+# A pattern that holds less than this part of what it holds elsewhere is not there.
+NOTHING = 0.05
 
 
 @final
@@ -62,19 +65,27 @@ def difference(first: RunView, second: RunView) -> list[Pair]:
     Parameters
     ----------
     first, second
-        Two runs with the same modes, or one run at two times.
+        Two runs with the same modes, or two periods of one run (`periods.part_of`). Of one run only
+        the patterns it ended with are known: one that turned into what it is in the second period
+        is new there, and what was in its place before is not kept.
     """
     if set(first.modes) != set(second.modes):
         raise DataError(
             f"Runs with the same modes are needed, but {first.path} has {', '.join(first.modes)} "
             f"and {second.path} has {', '.join(second.modes)}. Fit one of them again."
         )
+    one_run = first.path.resolve() == second.path.resolve()
+    pairs = _of_one(first, second) if one_run else _of_two(first, second)
+    return sorted(pairs, key=lambda pair: -abs(pair.holds - pair.held))
+
+
+def _of_two(first: RunView, second: RunView) -> list[Pair]:
     alike = _similarity(first, second)
     rows, columns = linear_sum_assignment(-alike)
     matched = {int(r): int(c) for r, c in zip(rows, columns, strict=True) if alike[r, c] >= SAME}
     old = {pattern.component: pattern for pattern in patterns(first)}
     new = {pattern.component: pattern for pattern in patterns(second)}
-    held, holds = (_means(view) for view in (first, second))
+    held, holds = (means(view) for view in (first, second))
     pairs = [
         Pair(old[r], new[c], float(alike[r, c]), float(held[r]), float(holds[c]))
         for r, c in matched.items()
@@ -82,12 +93,46 @@ def difference(first: RunView, second: RunView) -> list[Pair]:
     pairs += [Pair(old[r], None, None, float(held[r]), 0.0) for r in old if r not in matched]
     known = set(matched.values())
     pairs += [Pair(None, new[c], None, 0.0, float(holds[c])) for c in new if c not in known]
-    return sorted(pairs, key=lambda pair: -abs(pair.holds - pair.held))
+    return pairs
 
 
-def _means(view: RunView) -> FloatArray:
-    """What a slice holds of each pattern on average."""
-    return np.asarray(np.nan_to_num(np.nanmean(np.abs(activations(view)), axis=0)))
+def _of_one(first: RunView, second: RunView) -> list[Pair]:
+    named = {pattern.component: pattern for pattern in patterns(second)}
+    held, holds = means(first, since_turn=True), means(second)
+    itself = first.steps == second.steps
+    drift = np.nan_to_num(matrix(second.steps, "drift", second.rank)).max(axis=0, initial=0.0)
+    turned = [not itself and bool(far > 1.0 - SAME) for far in drift]
+    pairs = []
+    for r, pattern in named.items():
+        before, after = float(held[r]), float(holds[r])
+        if turned[r] or before < NOTHING * after:
+            pairs.append(Pair(None, pattern, None, 0.0, after))
+        elif after < NOTHING * before:
+            pairs.append(Pair(pattern, None, None, before, 0.0))
+        else:
+            pairs.append(Pair(pattern, pattern, 1.0, before, after))
+    return pairs
+
+
+def means(view: RunView, *, since_turn: bool = False) -> FloatArray:
+    """What a slice holds of each pattern on average, (rank,).
+
+    Parameters
+    ----------
+    view
+        The run; bins that were cut off do not count.
+    since_turn
+        Only from the slice on in which a pattern became what it is.
+    """
+    steps = [step for step in view.steps if not step.get("partial")] or view.steps
+    size = np.abs(matrix(steps, "weights", view.rank)) * Digest(replace(view, steps=[])).scale
+    if since_turn:
+        drift = matrix(steps, "drift", view.rank)
+        for r in range(view.rank):
+            turns = np.flatnonzero(drift[:, r] > 1.0 - SAME)
+            size[: turns[-1] if len(turns) else 0, r] = np.nan
+    known = np.isfinite(size).sum(axis=0)
+    return np.asarray(np.nansum(size, axis=0) / np.maximum(known, 1))
 
 
 def _similarity(first: RunView, second: RunView) -> FloatArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -10,8 +9,8 @@ import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray
 from onlinegcp.drawing.text import and_list, number, percent
-from onlinegcp.losses import LOSS_NAMES, Traits, get_loss
-from onlinegcp.runlog import Number, RunView, Step
+from onlinegcp.report.digest import Digest, as_digest
+from onlinegcp.runlog import RunView
 
 
 @final
@@ -35,100 +34,63 @@ class Fit:
     sentence: str
 
 
-def loss_name(view: RunView) -> str:
-    """Name of the loss the run was fitted with."""
-    given = (view.info.get("model") or {}).get("parameters", {}).get("loss", "gaussian")
-    if isinstance(given, dict):
-        inner = given.get("loss", given)
-        given = inner.get("name", "own") if isinstance(inner, dict) else given.get("own_loss")
-    return str(given)
-
-
-def loss_traits(view: RunView) -> Traits:
-    """What is special about that loss; nothing if it is not a built-in one."""
-    name = loss_name(view)
-    return get_loss(name).traits if name in LOSS_NAMES else Traits()
-
-
-def series(steps: Sequence[Step], name: Number) -> FloatArray:
-    """A field of all steps, NaN where there is none."""
-    values = [step.get(name) for step in steps]
-    return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
-
-
-def divisor(view: RunView) -> tuple[str, FloatArray]:
-    """What makes losses of large and small slices comparable, and its name."""
-    traits = loss_traits(view)
-    field: Number = "total" if traits.counts or traits.binary else "norm_squared"
-    size = series(view.steps, field)
-    return "event" if field == "total" else "squared norm", np.where(size > 0, size, np.nan)
-
-
-def mean_losses(view: RunView) -> dict[str, float]:
+def mean_losses(run: RunView | Digest) -> dict[str, float]:
     """Mean of the prequential, local and global loss over the slices that were predicted.
 
     All three over the same slices, so that they compare, and divided as in the charts. A loss
     that is not known for all of them is left out.
     """
-    _, size = divisor(view)
-    before = series(view.steps, "prequential")
-    chosen = np.isfinite(before) & np.isfinite(size)
-    means = {}
-    for name in ("prequential", "local", "global"):
-        losses = (series(view.steps, name) / size)[chosen]
-        if losses.size and np.isfinite(losses).all():
-            means[name] = float(losses.mean())
-    return means
+    sums = as_digest(run).fit
+    return {
+        str(name): total / count
+        for name, (total, count) in sums.means.items()
+        if count and count == sums.count
+    }
 
 
-def say_means(view: RunView) -> str:
+def say_means(run: RunView | Digest) -> str:
     """The same in a sentence; "" where nothing was predicted yet."""
-    means = mean_losses(view)
+    digest = as_digest(run)
+    means = mean_losses(digest)
     if not means:
         return ""
     told = and_list([f"{number(mean, 4)} {name}" for name, mean in means.items()])
-    return f"Mean loss per {divisor(view)[0]} after the warm start: {told}"
+    return f"Mean loss per {digest.unit} after the warm start: {told}"
 
 
-def judge(view: RunView) -> Fit:
+def judge(run: RunView | Digest) -> Fit:
     """How well the slices after the warm start were predicted before they were learned."""
-    unit, size = divisor(view)
-    before = series(view.steps, "prequential")
-    scored = np.isfinite(before) & np.isfinite(size)
-    if not scored.any():
+    digest = as_digest(run)
+    if not digest.fit.count:
+        unit = digest.unit
         return Fit(unit, "", "", "No slice has been predicted yet: the warm start is not over")
-    loss, n = before[scored], size[scored]
-    figure, caption, sentence = _quality(view, scored, loss, n)
-    trend = _trend(loss / n)
+    figure, caption, sentence = _quality(digest)
+    trend = _trend(np.array([p.loss[0] for p in digest.series]))
     if not sentence:
-        sentence = f"The mean prequential loss is {number(float((loss / n).mean()))} per {unit}"
-    return Fit(unit, figure, caption, f"{sentence}; {trend}" if trend else sentence)
+        mean = mean_losses(digest)["prequential"]
+        sentence = f"The mean prequential loss is {number(mean)} per {digest.unit}"
+    return Fit(digest.unit, figure, caption, f"{sentence}; {trend}" if trend else sentence)
 
 
-def _quality(
-    view: RunView, scored: np.ndarray, loss: FloatArray, n: FloatArray
-) -> tuple[str, str, str]:
-    cells, traits = series(view.steps, "n_observed")[scored], loss_traits(view)
+def _quality(digest: Digest) -> tuple[str, str, str]:
+    sums, traits = digest.fit, digest.traits
     if traits.quadratic:
-        share = 1 - float(loss.sum() / n.sum())
+        share = 1 - sums.loss / sums.size
         text = f"Before learning a slice, the model explains {percent(share)} of its squared size"
         return percent(share), "of each slice explained before seeing it", text
     if traits.poisson:
         # The same loss for one rate everywhere; terms in the data alone cancel.
-        even = n - n * np.log(n / cells)
-        times = float(np.exp((even - loss).sum() / n.sum()))
+        times = float(np.exp((sums.even_counts - sums.loss) / sums.size))
         if times < 1.05:
             text = "Before learning a slice, the model predicts no better than an even spread"
-            return "1x", "no better than an even spread", text
+            return "1×", "no better than an even spread", text
         text = (
             f"Before learning a slice, the model gave the cells where events then happened "
             f"{number(times, 2)} times the chance that an even spread would"
         )
         return f"{number(times, 2)}×", "better aimed than an even spread", text
     if traits.binary:
-        rate = np.clip(n / cells, 1e-12, 1 - 1e-12)
-        even = -(n * np.log(rate) + (cells - n) * np.log1p(-rate))
-        share = 1 - float(loss.sum() / even.sum())
+        share = 1 - sums.loss / sums.even_binary
         text = (
             f"Before learning a slice, the model removes {percent(share)} of the uncertainty "
             "that one rate for all cells leaves"
@@ -137,8 +99,9 @@ def _quality(
     return "", "", ""
 
 
-def _trend(loss: FloatArray) -> str:
+def _trend(losses: FloatArray) -> str:
     """Whether the last quarter is predicted better than the first."""
+    loss = losses[np.isfinite(losses)]
     quarter = len(loss) // 4
     if quarter < 5:
         return ""

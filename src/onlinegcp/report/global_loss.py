@@ -20,13 +20,13 @@ import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray
 from onlinegcp.errors import DataError, StateError
-from onlinegcp.runlog import CHECKPOINT, RunView, Step
+from onlinegcp.runlog import CHECKPOINT, RunView, Step, StoredSteps
+from onlinegcp.runlog.sources import Source, read_sources
 from onlinegcp.storage.atomic import replacing
 
 if TYPE_CHECKING:
     from onlinegcp.losses import Loss
     from onlinegcp.run import Run
-    from onlinegcp.run.sources import Source
     from onlinegcp.slices import Slice
 
 CACHE = "global-loss.json"
@@ -63,7 +63,7 @@ def measure_global(
     Parameters
     ----------
     view
-        The run.
+        The run, whose lines are read one at a time.
     slices
         What it learned, in order; by default its files are read again.
     loss
@@ -71,11 +71,13 @@ def measure_global(
     progress
         Called after every slice with the number of slices done and of all.
     """
-    unknown = np.full(len(view.steps), np.nan)
-    if not view.factors or not view.steps:
+    steps = StoredSteps(view.path)
+    n_steps = len(steps) if view.factors else 0
+    unknown = np.full(n_steps, np.nan)
+    if not n_steps:
         return GlobalLoss(unknown, "the warm start is not over")
     before = _digest(view.path)
-    kept = _read_cache(view.path, before, len(view.steps))
+    kept = _read_cache(view.path, before, n_steps)
     if kept is not None:
         return GlobalLoss(kept)
     from onlinegcp.run import Run
@@ -86,11 +88,11 @@ def measure_global(
                 reason = why_not(run)
                 if reason:
                     return GlobalLoss(unknown, reason)
-                found = _measure(run, view.steps, _again(run, view.labels), progress)
+                found = _measure(run, steps, n_steps, _again(run, view.labels), progress)
                 if found is None:
                     return GlobalLoss(unknown, _what_changed(run))
             else:
-                found = _measure(run, view.steps, slices, progress)
+                found = _measure(run, steps, n_steps, slices, progress)
                 if found is None:
                     raise DataError(
                         "slices must be those the run has learned, all of them and in order, but "
@@ -108,8 +110,6 @@ def measure_global(
 
 def why_not(run: Run) -> str:
     """Why the slices of a run cannot be read again; "" if they can."""
-    from onlinegcp.run.sources import read_sources
-
     sources = read_sources(run.path, run.n_sources)
     if not sources:
         return "this run does not say where its slices came from"
@@ -134,29 +134,35 @@ def why_not(run: Run) -> str:
 
 
 def _again(run: Run, labels: Sequence[Sequence[str]]) -> Iterable[Slice]:
-    from onlinegcp.run.sources import read_sources, replay
+    from onlinegcp.run.sources import replay
 
     sources = read_sources(run.path, run.n_sources)
     return replay(run.info["events"], sources, run.n_steps, labels)
 
 
 def _measure(
-    run: Run, steps: Sequence[Step], slices: Iterable[Any], progress: Progress | None
+    run: Run,
+    steps: Iterable[Step],
+    n_lines: int,
+    slices: Iterable[Any],
+    progress: Progress | None,
 ) -> FloatArray | None:
     """The losses; None as soon as a slice is not the one the run has learned."""
     from onlinegcp.run.lines import seen
     from onlinegcp.slices import Slice, as_slice
 
     # The checkpoint can be one slice ahead of the lines, or behind those that came since.
-    n_steps = min(len(steps), run.n_steps)
-    losses, done = np.full(len(steps), np.nan), 0
+    n_steps = min(n_lines, run.n_steps)
+    losses, done = np.full(n_lines, np.nan), 0
+    lines = iter(steps)
     for number, item in enumerate(slices, 1):
         if number > run.n_steps:
             return None
         if number > n_steps:
             continue
         x = item if isinstance(item, Slice) else as_slice(item)
-        if not _is_same(x, steps[number - 1]):
+        line = next(lines, None)
+        if line is None or not _is_same(x, line):
             return None
         losses[number - 1] = seen(x, run.model)[1]
         done = number
@@ -177,7 +183,7 @@ def _is_same(x: Slice, step: Step) -> bool:
 
 
 def _what_changed(run: Run) -> str:
-    from onlinegcp.run.sources import read_sources, stamp
+    from onlinegcp.run.sources import stamp
 
     sources = read_sources(run.path, run.n_sources)
     # The newest account of a file counts: one that grows is learned again and again.

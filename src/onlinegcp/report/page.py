@@ -16,7 +16,7 @@ from onlinegcp import __version__
 
 # Modules, each after those it imports.
 _SCRIPTS = (
-    *("charts.js", "timeline.js", "state.js", "patterns.js", "overtime.js"),
+    *("charts.js", "timeline.js", "state.js", "first.js", "patterns.js", "overtime.js"),
     *("unusual.js", "settings.js", "page.js"),
 )
 _IMPORT = re.compile(r'^import \{[^}]*\} from "[^"]+";\n', re.MULTILINE)
@@ -24,7 +24,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let)\b)", re.MULT
 
 
 def render(payload: dict[str, Any] | None, *, title: str, scripts: Sequence[str] = ()) -> str:
-    """The page as one HTML text.
+    """The page of a run as one HTML text.
 
     Parameters
     ----------
@@ -35,18 +35,49 @@ def render(payload: dict[str, Any] | None, *, title: str, scripts: Sequence[str]
     scripts
         Further modules, run after the page's own.
     """
-    code = bundle([*map(_static, _SCRIPTS), *scripts])
+    lines = [] if payload is None else payload["model"]["summary"]
+    return _filled("page.html", payload, title, [*map(static_text, _SCRIPTS), *scripts], lines)
+
+
+def render_sheet(
+    payload: dict[str, Any], *, title: str, script: str, summary: Sequence[Sequence[str]]
+) -> str:
+    """A page of the same family that tells one thing: ranks, or a difference.
+
+    Parameters
+    ----------
+    payload
+        What its script draws.
+    title
+        Title of the browser window.
+    script
+        The module that draws it.
+    summary
+        Headings and sentences for readers without JavaScript.
+    """
+    return _filled(
+        "sheet.html", payload, title, [static_text("charts.js"), static_text(script)], summary
+    )
+
+
+def _filled(
+    template: str,
+    payload: dict[str, Any] | None,
+    title: str,
+    modules: Sequence[str],
+    summary: Sequence[Sequence[str]],
+) -> str:
+    code = bundle(modules)
     parts = {
         "policy": html.escape(_policy([code])),
         "version": __version__,
         "title": html.escape(title),
-        "css": _static("page.css"),
-        "noscript": _plain_summary(payload),
+        "css": static_text("page.css"),
+        "noscript": _plain(summary),
         "payload": embed(payload),
         "js": code,
     }
-    page = _static("page.html")
-    pieces = page.split("{{")
+    pieces = static_text(template).split("{{")
     out = [pieces[0]]
     # In one pass, so that nothing in the data can be taken for a placeholder.
     for piece in pieces[1:]:
@@ -92,17 +123,15 @@ def embed(value: Any) -> str:
     return text.replace("<", "\\u003c")
 
 
-def _plain_summary(payload: dict[str, Any] | None) -> str:
+def _plain(summary: Sequence[Sequence[str]]) -> str:
     """The summary for readers without JavaScript."""
-    if payload is None:
-        return ""
     lines = (
-        f"<div><b>{html.escape(head)}</b><p>{html.escape(text)}</p></div>"
-        for head, text in payload["model"]["summary"]
+        f"<div><b>{html.escape(head)}</b><p>{html.escape(text)}</p></div>" for head, text in summary
     )
     return "".join(lines)
 
 
 @cache
-def _static(name: str) -> str:
+def static_text(name: str) -> str:
+    """A file of the page."""
     return resources.files("onlinegcp.report").joinpath("static", name).read_text("utf-8")

@@ -2,76 +2,101 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onlinegcp.drawing.profiles import (
-    ModeProfile,
-    activations,
-    matrix,
-    mode_profiles,
-    scale,
-    time_profile,
-)
-from onlinegcp.report.fit import divisor, judge, loss_name, series
-from onlinegcp.report.summary import summarize
-from onlinegcp.report.words import Pattern, called, describe
-from onlinegcp.runlog import COUNTS, Number, RunView, Step, anomaly_of
+from onlinegcp.drawing.profiles import ModeProfile, mode_profiles
+from onlinegcp.drawing.text import shown_modes
+from onlinegcp.report.changes import changes
+from onlinegcp.report.digest import Digest, as_digest, loss_name
+from onlinegcp.report.fit import judge
+from onlinegcp.report.outlook import drawn, outlook
+from onlinegcp.report.sentences import said
+from onlinegcp.report.steady import SteadyNames
+from onlinegcp.report.summary import data, summarize, unit_of
+from onlinegcp.report.thinning import Point, point
+from onlinegcp.report.words import Pattern, called, described
+from onlinegcp.runlog import COUNTS, SMALLEST_P, RunView, Step, anomaly_of
 from onlinegcp.runlog.names import read_names
-from onlinegcp.runlog.told import score, sentence
+from onlinegcp.runlog.sources import commands, told_sources
+from onlinegcp.runlog.told import score
 from onlinegcp.storage.older import todays_parameters
 from onlinegcp.storage.printable import all_short, presentable, short, without_folders
 
-# Points a page draws per series at most, numbers per matrix, and slices whose cells it keeps:
-# with 50 components together under 4 MB.
-MOST_POINTS = 6000
-MOST_NUMBERS = 300_000
-MOST_DETAILS = 400
-# Bars per category mode.
-TOP = 8
+# Labels per category mode and component, and alarms of late, that a page has.
+TOP = 24
+LATELY = 8
 
 Json = dict[str, Any]
 
 
-def build(view: RunView, *, live: bool = False, missing: str = "") -> Json:
+def build(
+    run: RunView | Digest,
+    *,
+    live: bool = False,
+    missing: str = "",
+    names: SteadyNames | None = None,
+) -> Json:
     """The whole payload.
 
     Parameters
     ----------
-    view
-        The run; steps may have a field "global".
+    run
+        The run; its steps may have a field "global".
     live
         Whether the page follows the run.
     missing
         Why they do not have it.
+    names
+        What its reader has seen the patterns called.
     """
+    digest = as_digest(run)
     return {
         "live": live,
-        "name": short(view.path.resolve().name),
-        "run": presentable({**describe_run(view), "no_global": without_folders(missing)}),
-        "model": build_model(view),
-        "steps": build_steps(view),
+        "name": short(digest.view.path.resolve().name),
+        "title": title_of(digest),
+        "run": presentable({**describe_run(digest), "no_global": without_folders(missing)}),
+        "model": build_model(digest, names),
+        "steps": build_steps(digest),
     }
 
 
-def describe_run(view: RunView) -> Json:
+def title_of(digest: Digest) -> str:
+    """What the run is about: what was counted, and where it was read."""
+    stem = digest.view.path.resolve().name.removesuffix(".run")
+    for source in told_sources(digest.view.path)[:1]:
+        files = source.get("files")
+        if isinstance(files, list) and len(files) == 1 and isinstance(files[0], list) and files[0]:
+            stem = Path(str(files[0][0])).name.split(".")[0] or stem
+    told = stem.replace("_", " ").replace("-", " ").strip() or stem
+    unit = digest.view.info.get("unit") or ""
+    whole = told if not unit or unit.lower() in told.lower() else f"{unit}, {told}"
+    return short(whole[:1].upper() + whole[1:])
+
+
+def describe_run(digest: Digest) -> Json:
     """Settings, environment and how to reproduce the run."""
-    info = view.info
-    model = info.get("model") or {}
+    info = digest.view.info
+    given = info.get("model") or {}
+    told = [without_folders(command) for command in commands(digest.view.path, info)]
     return {
         "created": info.get("created"),
         "version": info.get("version"),
         "environment": info.get("environment") or {},
-        "method": model.get("method"),
-        "parameters": _parameters(model),
+        "method": given.get("method"),
+        "parameters": _parameters(given),
         "events": info.get("events") or {},
-        "command": [without_folders(str(word)) for word in info.get("command") or ()] or None,
-        "loss": loss_name(view),
+        "commands": told,
+        "loss": loss_name(digest.view),
+        "unit": unit_of(digest),
         "level": (info.get("anomaly") or {}).get("level", 0.01),
+        "smallest_p": SMALLEST_P,
     }
 
 
@@ -99,114 +124,138 @@ def _written(value: Any) -> Any:
     return f"{loss.get('name')}({options})" if options else loss.get("name")
 
 
-def build_model(view: RunView) -> Json:
-    """What changes with every slice: components, words and the summary."""
-    view = _readable(view)
-    modes = mode_profiles(view)
-    active = activations(view) if view.factors else np.zeros((len(view.steps), 0))
-    found = describe(modes, active, view.times) if modes else []
-    found = called(found, read_names(view.path))
-    calendar = time_profile(view.times, active)
-    fit = judge(view)
+def build_model(run: RunView | Digest, names: SteadyNames | None = None) -> Json:
+    """What changes with every slice: components, words, what is new and what comes next."""
+    digest = as_digest(run)
+    readable = _readable(digest.view)
+    modes = mode_profiles(readable)
+    found = described(digest, modes) if modes else []
+    if names is not None:
+        found = names.keep(found, digest.view.factors)
+    found = called(found, read_names(digest.view.path))
+    calendar, fit, changed = digest.calendar, judge(digest), changes(digest, found)
+    told = copy.copy(digest)
+    told.view = readable
     return {
-        "modes": [_mode(name, k, modes) for k, name in enumerate(view.modes)],
+        "modes": [_mode(name, k, modes) for k, name in enumerate(readable.modes)],
         "components": [_component(pattern, modes) for pattern in found],
         "calendar": {
             "weekday": _columns(calendar.weekday),
             "month": _columns(calendar.month),
             "hour": _columns(calendar.hour),
         },
-        "scale": _rounded(scale(view.factors)) if view.factors else [],
-        "fit": {"unit": fit.unit, "figure": fit.figure, "caption": fit.caption},
-        "summary": summarize(view, found, fit, active),
+        "scale": _rounded(digest.scale),
+        "fit": {
+            "unit": fit.unit,
+            "figure": fit.figure,
+            "caption": fit.caption,
+            "sentence": fit.sentence,
+        },
+        "interval": digest.interval,
+        "about": data(told),
+        "changes": [dataclasses.asdict(change) for change in changed],
+        "forecast": drawn(outlook(digest)),
+        "summary": summarize(told, found, fit, changed),
     }
 
 
 def _readable(view: RunView) -> RunView:
     """The run with names that can be shown."""
     labels = tuple(all_short(names) for names in view.labels)
-    return dataclasses.replace(view, labels=labels, modes=all_short(view.modes))
+    return dataclasses.replace(view, labels=labels, modes=all_short(shown_modes(view.modes)))
 
 
-def build_steps(view: RunView) -> Json:
-    """All steps as columns, several in one where there are too many to draw."""
-    steps = view.steps
-    rank = max(view.rank, 1)
-    stride = max(1, math.ceil(len(steps) / min(MOST_POINTS, max(1, MOST_NUMBERS // rank))))
-    chosen = [steps[i : i + stride] for i in range(0, len(steps), stride)]
-    kept, unit = _worth_details(steps), divisor(view)[0]
+def build_steps(digest: Digest) -> Json:
+    """All slices as points, several in one where there are too many, and the newest in full."""
+    kept = {step.get("number") for step in (*digest.odd, *digest.alarms)}
+    kept |= {step.get("number") for step in list(digest.newest)[-1:]}
+    points = list(digest.series)
+    rows = [row(p, kept) for p in points]
+    if digest.series.stride > 1 and digest.newest:
+        first = digest.newest[0].get("number", 0)
+        at = next((i for i, p in enumerate(points) if p.first >= first), len(points))
+        since = points[at].first if at < len(points) else math.inf
+        newest = [step for step in digest.newest if step.get("number", 0) >= since]
+        rows[at:] = [row(point([step], digest.divisor), kept) for step in newest]
+    return {"stride": digest.series.stride, "rows": rows, **counts(digest)}
+
+
+def counts(digest: Digest) -> Json:
+    """What is known about all slices together, and of late."""
     return {
-        "stride": stride,
-        "count": len(steps),
-        "events": float(np.nansum(series(steps, "total"))) if steps else 0.0,
-        "seconds": float(np.nansum(series(steps, "seconds"))) if steps else 0.0,
-        "flagged": sum(1 for step in steps if anomaly_of(step).get("flagged")),
-        "scored": sum(1 for step in steps if step.get("anomaly")),
-        "rows": [row(group, kept, unit) for group in chosen],
+        "count": digest.count,
+        "events": digest.events,
+        "seconds": digest.seconds,
+        "flagged": digest.flagged,
+        "scored": digest.scored,
+        "first": digest.first_time,
+        # Each whole: of several alarms in one point only the oddest is drawn.
+        "lately": [
+            row(point([step], digest.divisor), {step.get("number")})
+            for step in digest.alarms[:LATELY]
+        ],
     }
 
 
-def row(group: Sequence[Step], kept: Collection[int], unit: str) -> Json:
-    """One drawn point: a step, or a few in a row, of which the oddest stands for all.
+def row(drawn_point: Point, kept: set[int | None]) -> Json:
+    """One drawn point: a slice, or a few in a row, of which the oddest stands for all.
 
     Parameters
     ----------
-    group
-        The steps, in order.
+    drawn_point
+        The slices.
     kept
-        Numbers of the steps whose cells are sent along.
-    unit
-        What losses are divided by, from `divisor`.
+        Numbers of the slices whose cells are sent along.
     """
-    odd = min(group, key=_surprise_key)
-    anomaly = odd.get("anomaly")
-    rank = max(len(step.get("weights") or ()) for step in group)
+    p, odd = drawn_point, drawn_point.odd
+    anomaly, (total, known) = odd.get("anomaly"), p.total
     out: Json = {
         "n": odd.get("number"),
         "t": odd.get("time"),
-        "warm": bool(group[-1].get("warm")),
-        "total": _mean(group, "total"),
-        "pre": _loss(group, "prequential", unit),
-        "local": _loss(group, "local", unit),
-        "w": _rounded(_quiet_mean(matrix(group, "weights", rank))),
-        "drift": _rounded(np.fmax.reduce(matrix(group, "drift", rank), axis=0, initial=0.0)),
+        "warm": p.warm,
+        "total": _short(total / known) if known else None,
+        **dict(zip(("pre", "local"), map(_short, p.loss[:2]), strict=True)),
+        "w": _rounded(p.size),
+        "drift": _rounded(p.drift),
     }
-    if any("global" in step for step in group):
-        out["global"] = _loss(group, "global", unit)
-    for name in COUNTS:
-        if count := sum(step.get(name) or 0 for step in group):
-            out[name] = count
-    if found := [step["regime"] for step in group if step.get("regime")]:
-        out["regime"] = found[-1]
-    if any(step.get("held") for step in group):
-        out["held"] = True
+    if p.count > 1:
+        out |= {"k": p.count, "low": _short(p.low), "high": _short(p.high)}
+        if p.flagged > 1:
+            out["flags"] = p.flagged
+    if p.expected[1]:
+        out["expected"] = _short(p.expected[0] / p.expected[1])
+    if p.losses[2, 1]:
+        out["global"] = _short(p.loss[2])
+    out |= {name: int(n) for name, n in zip(COUNTS, p.happened, strict=True) if n}
+    out |= {name: True for name in ("held", "partial") if getattr(p, name)}
+    if p.regime:
+        out["regime"] = p.regime
     if anomaly:
         out["a"] = {
             name: _short(anomaly.get(name))
-            for name in ("volume_p", "expected_total", "expected_low", "expected_high")
+            for name in ("volume_p", "expected_low", "expected_high")
         }
-        out["a"]["p"] = _short(10.0 ** -score(odd))
+        out["a"]["expected_total"] = _short(anomaly.get("expected_total"))
+        out["a"]["p"] = _short(max(10.0 ** -min(score(odd), 400.0), SMALLEST_P))
         out["a"]["total"] = _short(odd.get("total"))
         out["a"]["flagged"] = bool(anomaly.get("flagged"))
         out["a"]["kind"], out["a"]["severity"] = anomaly.get("kind"), anomaly.get("severity")
         if odd.get("number") in kept:
-            out["a"]["said"] = short(sentence(odd), 600)
-            out["a"]["cells"] = [_cell(cell) for cell in anomaly.get("cells") or ()]
-            out["a"]["modes"] = [
-                [_row(entry) for entry in mode if "observed" in entry]
-                for mode in anomaly.get("modes") or ()
-            ]
+            out["a"] |= details(odd)
     return out
 
 
-def _surprise_key(step: Step) -> tuple[bool, float]:
-    return not anomaly_of(step).get("flagged"), -score(step)
-
-
-def _worth_details(steps: Sequence[Step]) -> set[int]:
-    """Numbers of the slices whose cells are kept: the oddest, and the newest."""
-    odd = sorted((s for s in steps if s.get("anomaly")), key=_surprise_key)[:MOST_DETAILS]
-    return {step["number"] for step in [*odd, *steps[-1:]]}
+def details(step: Step) -> Json:
+    """Why a slice was odd: its sentence, and the rows and cells that stand out."""
+    anomaly = anomaly_of(step)
+    return {
+        "said": short(said(step), 600),
+        "cells": [_cell(cell) for cell in anomaly.get("cells") or ()],
+        "modes": [
+            [_row(entry) for entry in mode if "observed" in entry]
+            for mode in anomaly.get("modes") or ()
+        ],
+    }
 
 
 def _mode(name: str, k: int, modes: Sequence[ModeProfile]) -> Json:
@@ -220,9 +269,20 @@ def _mode(name: str, k: int, modes: Sequence[ModeProfile]) -> Json:
 
 
 def _component(pattern: Pattern, modes: Sequence[ModeProfile]) -> Json:
+    return {
+        "id": pattern.component,
+        "share": _short(pattern.share),
+        "headline": pattern.headline,
+        "sentence": pattern.sentence,
+        "modes": columns_of(pattern.component, modes),
+    }
+
+
+def columns_of(r: int, modes: Sequence[ModeProfile]) -> list[Json]:
+    """A component along each mode: all of an ordered one, the strongest labels of others."""
     columns: list[Json] = []
     for mode in modes:
-        column = mode.shares[:, pattern.component]
+        column = mode.shares[:, r]
         if mode.kind != "category":
             columns.append({"values": _rounded(column)})
             continue
@@ -236,13 +296,7 @@ def _component(pattern: Pattern, modes: Sequence[ModeProfile]) -> Json:
                 "others": len(column) - len(best),
             }
         )
-    return {
-        "id": pattern.component,
-        "share": _short(pattern.share),
-        "headline": pattern.headline,
-        "sentence": pattern.sentence,
-        "modes": columns,
-    }
+    return columns
 
 
 def _cell(cell: Mapping[str, Any]) -> list[Any]:
@@ -256,25 +310,6 @@ def _row(entry: Mapping[str, Any]) -> list[Any]:
 
 def _numbers(entry: Mapping[str, Any]) -> list[Any]:
     return [_short(entry.get(name)) for name in ("observed", "expected", "low", "high", "p")]
-
-
-def _loss(group: Sequence[Step], name: Number, unit: str) -> Any:
-    size: Number = "total" if unit == "event" else "norm_squared"
-    pairs = [(s.get(name), s.get(size)) for s in group]
-    good = [(loss, n) for loss, n in pairs if loss is not None and math.isfinite(loss) and n]
-    if not good:
-        return None
-    return _short(sum(loss for loss, _ in good) / sum(n for _, n in good))
-
-
-def _mean(group: Sequence[Step], name: Number) -> Any:
-    values = [value for step in group if (value := step.get(name)) is not None]
-    return _short(sum(values) / len(values)) if values else None
-
-
-def _quiet_mean(values: np.ndarray) -> np.ndarray:
-    count = np.isfinite(values).sum(axis=0)
-    return np.asarray(np.nansum(values, axis=0) / np.where(count, count, np.nan))
 
 
 def _columns(profile: np.ndarray | None) -> list[list[float | None]] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -12,15 +12,17 @@ from onlinegcp.drawing.profiles import (
     FloatArray,
     ModeProfile,
     TimeProfile,
-    activations,
     mode_profiles,
     strengths,
     time_profile,
 )
 from onlinegcp.drawing.text import MONTHS, WEEKDAYS, and_list, parse_time, percent
+from onlinegcp.report.digest import Digest, as_digest
 from onlinegcp.runlog import RunView
 from onlinegcp.runlog.names import read_names
 
+# Characters a name may have before it is made of one label per mode.
+LONG = 48
 # A window that holds this share of a column is where the component lives.
 MOST = 0.65
 # A day or month this far above the others is worth a word.
@@ -28,9 +30,10 @@ CLEARLY = 1.15
 
 # Words for modes whose names say what they mean; any other mode is called by its name.
 _PREPOSITIONS = {
-    "from": "origin from source src pu pickup pickup_zone start sender pulocationid departure",
-    "to": "dest destination to target dst do dropoff dropoff_zone end receiver recipient arrival "
-    "dolocationid",
+    "from": "origin from source src pu pickup pickup_zone pu_zone start sender pulocationid "
+    "departure",
+    "to": "dest destination to target dst do dropoff dropoff_zone do_zone end receiver recipient "
+    "arrival dolocationid",
     "by": "carrier airline user operator vendor agent author driver company",
     "in": "area district region city country zone place location community beat ward state county "
     "neighbourhood neighborhood community_area",
@@ -72,12 +75,13 @@ class Pattern:
     sentence: str
 
 
-def patterns(view: RunView) -> list[Pattern]:
+def patterns(run: RunView | Digest) -> list[Pattern]:
     """The components of a run in words, strongest first."""
-    if not view.factors:
+    digest = as_digest(run)
+    if not digest.view.factors:
         return []
-    active = activations(view)
-    return called(describe(mode_profiles(view), active, view.times), read_names(view.path))
+    names = read_names(digest.view.path)
+    return called(described(digest, mode_profiles(digest.view)), names)
 
 
 def called(found: Sequence[Pattern], names: Mapping[int, str]) -> list[Pattern]:
@@ -86,6 +90,15 @@ def called(found: Sequence[Pattern], names: Mapping[int, str]) -> list[Pattern]:
         replace(pattern, headline=names.get(pattern.component + 1, pattern.headline))
         for pattern in found
     ]
+
+
+def described(digest: Digest, modes: Sequence[ModeProfile]) -> list[Pattern]:
+    """The components of a run in words that nobody gave them."""
+    points = list(digest.series)
+    active = digest.activations(points) * np.array([p.count for p in points])[:, None]
+    times = [p.began for p in points]
+    lives = [life_words(active[:, r], times) for r in range(digest.rank)]
+    return in_words(modes, digest.shares, digest.calendar, lives)
 
 
 def describe(
@@ -102,25 +115,77 @@ def describe(
     times
         Time of each slice.
     """
-    share = strengths(active)
-    calendar = time_profile(times, active)
-    usual = [np.abs(mode.shares) @ share for mode in modes]
+    lives = [life_words(column, times) for column in active.T]
+    return in_words(modes, strengths(active), time_profile(times, active), lives)
+
+
+def in_words(
+    modes: Sequence[ModeProfile],
+    share: FloatArray,
+    calendar: TimeProfile,
+    lives: Sequence[Sequence[str]],
+) -> list[Pattern]:
+    """Components in words, strongest first.
+
+    Parameters
+    ----------
+    modes
+        Their columns along each mode.
+    share
+        Share of each in all slices.
+    calendar
+        When each is strong.
+    lives
+        Since when, or until when, each is there, in words.
+    """
     found = []
+    # The time of day comes first, as people say it.
+    first = [k for k, mode in enumerate(modes) if mode.kind in ("hour", "weekday", "month")]
+    order = first + [k for k in range(len(modes)) if k not in first]
+    parts: dict[int, list[str]] = {}
+    plain = _speaking(modes)
     for r in np.argsort(-share, kind="stable"):
         r = int(r)
-        spoken = [_mode_words(mode, r, usual[k]) for k, mode in enumerate(modes)]
-        # The time of day comes first, as people say it.
-        first = [k for k, mode in enumerate(modes) if mode.kind in ("hour", "weekday", "month")]
-        order = first + [k for k in range(len(modes)) if k not in first]
-        short = [spoken[k][0] for k in order if spoken[k][0]]
-        long = [spoken[k][1] for k in order if spoken[k][1]]
-        when = calendar_words(calendar, r) + life_words(active[:, r], times)
-        headline = _capital(" · ".join(short[:3])) or "A bit of everything"
+        others = [_others(mode.shares, share, r) for mode in modes]
+        spoken = [_mode_words(mode, r, others[k], k in plain) for k, mode in enumerate(modes)]
+        far = [_distance(mode.shares[:, r], others[k]) for k, mode in enumerate(modes)]
+        told = [k for k in order if spoken[k].short]
+        best = sorted(told, key=lambda k: -far[k])
+        # What all have in common tells nobody apart.
+        best = [k for k in best if far[k] >= 0.1 * far[best[0]]] or best[:1]
+        chosen = [spoken[k] for k in order if k in best[:2]]
+        parts[r] = [words.short for words in chosen]
+        if len(" · ".join(parts[r])) > LONG:
+            parts[r] = [words.shortest for words in chosen]
+        spare = [spoken[k].short for k in (*best[2:], *told) if spoken[k] not in chosen]
+        # Two patterns must not be called alike while there is something to tell them apart.
+        while spare and any(parts[r] == parts[q] for q in parts if q != r):
+            parts[r] = [*parts[r], spare.pop(0)]
+        long = [spoken[k].long for k in order if spoken[k].long]
+        when = calendar_words(calendar, r) + list(lives[r])
+        headline = _capital(" · ".join(parts[r])) or "A bit of everything"
         sentence = _capital(", ".join(long)) or "Spread evenly over every mode"
         if when:
             sentence += "; " + and_list(when)
         found.append(Pattern(r, float(share[r]), headline, sentence))
     return found
+
+
+def _others(shares: FloatArray, share: FloatArray, r: int) -> FloatArray:
+    """Where the other components are along a mode; evenly spread where there are none."""
+    weight = share.copy()
+    weight[r] = 0.0
+    rest = np.abs(shares) @ weight
+    even = np.full(len(shares), 1.0 / max(len(shares), 1))
+    total = rest.sum()
+    return np.asarray(0.95 * rest / total + 0.05 * even if total > 0 else even)
+
+
+def _distance(column: FloatArray, others: FloatArray) -> float:
+    """How far a column is from where the others are: the information it adds, in nats."""
+    size = np.abs(column)
+    inside = size > 0
+    return float((size[inside] * np.log(size[inside] / others[inside])).sum())
 
 
 def calendar_words(calendar: TimeProfile, r: int) -> list[str]:
@@ -160,43 +225,77 @@ def _month_of(time: Any) -> str:
     return str(time) if moment is None else f"{MONTHS[moment.month - 1]} {moment.year}"
 
 
-def _mode_words(mode: ModeProfile, r: int, usual: FloatArray) -> tuple[str, str]:
+class _Words(NamedTuple):
     """The short and the long way to say where a component lives along a mode; "" for all over."""
+
+    short: str = ""
+    long: str = ""
+    shortest: str = ""
+
+
+def _mode_words(mode: ModeProfile, r: int, usual: FloatArray, plain: bool) -> _Words:
     column = mode.shares[:, r]
     if not np.abs(column).sum() or len(column) == 1:
-        return "", ""
+        return _Words()
     if mode.kind == "hour":
-        return _hours(np.abs(column), mode.labels, usual)
+        short, long = _hours(np.abs(column), mode.labels, usual)
+        return _Words(short, long, short)
     if mode.kind in ("weekday", "month", "ordered"):
-        return _window(mode, np.abs(column))
-    return _categories(mode, column, usual)
+        short, long = _window(mode, np.abs(column))
+        return _Words(short, long, short)
+    return _categories(mode, column, usual, plain)
 
 
-def _categories(mode: ModeProfile, column: FloatArray, usual: FloatArray) -> tuple[str, str]:
+def _speaking(modes: Sequence[ModeProfile]) -> set[int]:
+    """Modes whose labels are words that no other mode has: names need not say which mode it is."""
+    found = set()
+    for k, mode in enumerate(modes):
+        letters = [sum(map(str.isalpha, label)) for label in mode.labels[:1000]]
+        if mode.kind != "category" or not letters or np.median(letters) < 4:
+            continue
+        others = {label for j, other in enumerate(modes) if j != k for label in other.labels}
+        if others.isdisjoint(mode.labels):
+            found.add(k)
+    return found
+
+
+def _categories(mode: ModeProfile, column: FloatArray, others: FloatArray, plain: bool) -> _Words:
     size = np.abs(column)
-    # What most components have in common says less about each.
-    lift = np.sqrt(size / np.where(usual > 0, usual, 1.0))
-    order = np.argsort(-size * lift, kind="stable")
-    order = order[size[order] >= 0.4 * size.max()][:3]
-    order = order[np.argsort(-size[order], kind="stable")]
+    # What the other components have as well says less about this one.
+    lift = np.log(np.maximum(size, 1e-12) / others)
+    telling = size * np.maximum(lift, 0.0)
+    if telling.max() <= 0.0:
+        telling = size
+    order = np.argsort(-telling, kind="stable")
+    near = (size[order] >= 0.4 * size.max()) | (telling[order] >= 0.5 * telling.max())
+    order = order[near][:3]
     held = float(size[order].sum())
     present = int((size > 0.1 / len(size)).sum())
     # Worth naming: a fair share of the component, or far more than their number would explain.
     few = held < 0.15 and held < 4 * len(order) / len(size)
     if few or (present > 3 and held < 1.25 * len(order) / present):
-        return "", ""
-    names = [str(mode.labels[i]) for i in order]
-    brief = [name if len(name) <= 22 else f"{name[:21]}…" for name in names]
+        return _Words()
+    # The most telling ones make the name, the largest lead the sentence.
+    kept = [int(i) for i in order[:2] if telling[i] > 0.05 * telling.max()]
+    kept.sort(key=lambda i: -size[i])
+    order = order[np.argsort(-size[order], kind="stable")]
+    names = {int(i): str(mode.labels[i]) for i in order}
+    brief = {i: name if len(name) <= 22 else f"{name[:21]}…" for i, name in names.items()}
     if column.min() < 0 < column.max():
-        signs = ["more" if column[i] > 0 else "less" for i in order]
-        short = and_list([f"{sign} {name}" for sign, name in zip(signs, brief, strict=True)])
-        long = and_list([f"{sign} {name}" for sign, name in zip(signs, names, strict=True)])
-        return f"{mode.name} {short}", f"{mode.name} {long}"
-    lead = _BY_NAME.get(mode.name.lower(), mode.name)
+        sign = {i: "more" if column[i] > 0 else "less" for i in names}
+        short = [f"{sign[i]} {brief[i]}" for i in kept]
+        long = and_list([f"{sign[i]} {name}" for i, name in names.items()])
+        lead = "" if plain else f"{mode.name} "
+        return _Words(f"{lead}{and_list(short)}", f"{mode.name} {long}", f"{lead}{short[0]}")
+    said = _BY_NAME.get(mode.name.lower(), mode.name)
+    lead = "" if plain and said == mode.name else f"{said} "
     if size[order[0]] > 0.85:
-        return f"{lead} {brief[0]}", f"almost only {lead} {names[0]}"
-    told = [f"{name} ({percent(size[i])})" for i, name in zip(order, names, strict=True)]
-    return f"{lead} {and_list(brief)}", f"{lead} {and_list(told)}"
+        only = int(order[0])
+        short = [f"{lead}{brief[only]}"]
+        return _Words(short[0], f"almost only {said} {names[only]}", short[0])
+    told = [f"{name} ({percent(size[i])})" for i, name in names.items()]
+    short = [brief[i] for i in kept]
+    return _Words(f"{lead}{and_list(short)}", f"{said} {and_list(told)}", f"{lead}{short[0]}")
 
 
 def _hours(column: FloatArray, labels: Sequence[str], usual: FloatArray) -> tuple[str, str]:

@@ -85,23 +85,32 @@ def write_checkpoint(folder: Path, point: Checkpoint) -> None:
         known = dict(zip(homes, point.labels, strict=True))
         point.kept_labels = append_labels(folder, point.kept_labels, known)
         labels = {**point.kept_labels, "modes": homes}
+    arrays, record = pack_point(point)
+    record |= {"labels": labels, "last_step": point.last_lines}
+    write_archive(folder / CHECKPOINT, CHECKPOINT_KIND, arrays, record, durable=False, of_run=True)
+
+
+def pack_point(point: Checkpoint) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """A checkpoint as arrays and a record, without labels and lines, which lie elsewhere."""
     arrays: dict[str, NDArray[Any]] = {}
     packed: dict[str, Any] | None = None
     if point.model.__sklearn_is_fitted__():
         arrays, packed = pack_model(point.model)
     alarms, tracker = point.tracker.state()
     arrays |= {f"{_ALARMS}{name}": values for name, values in alarms.items()}
-    record = {
+    return arrays, {
         "model": packed,
         "n_steps": point.n_steps,
         "n_sources": point.n_sources,
-        "labels": labels,
         "events": point.events,
         "tracker": tracker,
         "last_time": pack_time(point.last_time, or_text=True),
-        "last_step": point.last_lines,
     }
-    write_archive(folder / CHECKPOINT, CHECKPOINT_KIND, arrays, record, durable=False, of_run=True)
+
+
+def fresh_point(info: Mapping[str, Any], loss: Loss | None = None) -> Checkpoint:
+    """Where a run begins."""
+    return Checkpoint(fresh_model(info, loss), _fresh_tracker(info))
 
 
 def open_checkpoint(
@@ -138,10 +147,10 @@ def open_checkpoint(
 def _opened(
     folder: Path, info: Mapping[str, Any], loss: Loss | None, name: str, repair: bool
 ) -> Checkpoint:
-    point = Checkpoint(fresh_model(info, loss), _fresh_tracker(info))
+    point = fresh_point(info, loss)
     found = read_checkpoint(folder, name)
     if found is not None:
-        _fill(point, *found, folder / name, loss)
+        unpack_point(point, *found, folder / name, loss)
     elif name == SYNCED or ((folder / STEPS).exists() and (folder / STEPS).stat().st_size):
         raise DamagedFile(
             f"{folder} has lines in {STEPS} and must have {name}, too, but there is none. Restore "
@@ -152,13 +161,14 @@ def _opened(
     return point
 
 
-def _fill(
+def unpack_point(
     point: Checkpoint,
     arrays: dict[str, NDArray[Any]],
     record: dict[str, Any],
     source: Path,
     loss: Loss | None,
 ) -> None:
+    """Bring a fresh point to where `pack_point` found another; `source` names it in errors."""
     try:
         point.n_steps = int(record["n_steps"])
         point.n_sources = int(record.get("n_sources", 0))  # none before version 0.1

@@ -21,6 +21,7 @@ from typing import Any, Self, final
 
 from onlinegcp.errors import DataError
 from onlinegcp.runlog.line import plain
+from onlinegcp.storage.secrets import hidden_address
 
 WAITING = 100  # messages at most; the oldest gives way
 TRIES = 5
@@ -148,7 +149,7 @@ class Delivery:
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             self.n_lost += 1
-            _LOG.warning("the command for alarms failed: %s", error)
+            _LOG.warning("the command for alarms failed: %s", _without(error, self._words))
             return
         if done.returncode:
             last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
@@ -173,7 +174,9 @@ class Delivery:
                     break  # it will not like the message better the next time
             except (OSError, ValueError) as error:
                 problem = error
-        _LOG.warning("the webhook did not take an alarm: %s", problem)
+        host = hidden_address(self._webhook)
+        told = str(problem).replace(self._webhook, host)
+        _LOG.warning("the webhook %s did not take an alarm: %s", host, told)
         return False
 
 
@@ -182,21 +185,33 @@ def _checked_command(command: str) -> list[str]:
         words = shlex.split(command)
     except ValueError as error:
         raise DataError(
-            f"on_alarm must be a command, but {command!r} cannot be split into words ({error}). "
-            "Close its quotes."
+            f"on_alarm must be a command, but {_program(command)!r} and what follows cannot be "
+            f"split into words ({error}). Close its quotes."
         ) from error
     if not words or shutil.which(words[0]) is None:
         raise DataError(
-            f"on_alarm must be a command that can be run, but {command!r} is none. Check its name "
-            "and that it is executable."
+            f"on_alarm must be a command that can be run, but {_program(command)!r} is none. Check "
+            "its name and that it is executable."
         )
     return words
+
+
+def _without(error: Exception, words: list[str]) -> str:
+    """What went wrong with a command, without its arguments."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"{words[0]} took longer than {error.timeout:.0f} seconds"
+    return str(error)
+
+
+def _program(command: str) -> str:
+    """The first word of a command: the others may hold keys."""
+    return command.split()[0] if command.split() else command
 
 
 def _checked_address(address: str) -> str:
     if not address.startswith(("http://", "https://")):
         raise DataError(
-            f"webhook must be an address that begins with http:// or https://, but is {address!r}. "
-            "Correct it."
+            "webhook must be an address that begins with http:// or https://, but is "
+            f"{hidden_address(address)!r}. Correct it."
         )
     return address

@@ -108,6 +108,7 @@ def _line(
         "weights": weights,
         "drift": np.zeros(len(weights)),
         "held": False,
+        "partial": False,
         "anomaly": None,
     }
 
@@ -130,6 +131,11 @@ def cropped(x: Slice, shape: Sequence[int]) -> Slice:
     inside = (x.index < np.array(shape)).all(axis=1)
     smaller = tuple(map(min, x.shape, shape))
     return Slice(x.index[inside], x.value[inside], smaller, time=x.time, unlisted=x.unlisted)
+
+
+def unseen(x: Slice) -> Slice:
+    """A slice of the same time and shape of which nothing is known."""
+    return Slice([], [], x.shape, time=x.time, unlisted="missing")
 
 
 def written(moment: Any) -> Any:

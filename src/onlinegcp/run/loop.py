@@ -11,20 +11,21 @@ import contextlib
 import datetime
 import json
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
 
 from onlinegcp import __version__, runlog
-from onlinegcp.anomaly import AnomalyTracker, held_back, is_counted, score_slice
+from onlinegcp.anomaly import AnomalyTracker
+from onlinegcp.drawing.text import shown_modes
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events.stream import EventStream
 from onlinegcp.losses import Loss
 from onlinegcp.notebook.components import component_card
 from onlinegcp.notebook.html import card
 from onlinegcp.run import making
+from onlinegcp.run.advancing import advance, collected
 from onlinegcp.run.checkpoint import (
     Checkpoint,
     Labels,
@@ -33,12 +34,13 @@ from onlinegcp.run.checkpoint import (
     write_checkpoint,
 )
 from onlinegcp.run.disk import DiskSync
-from onlinegcp.run.lines import learned_line, warm_lines, written
+from onlinegcp.run.lines import written
 from onlinegcp.run.progress import Progress
 from onlinegcp.run.scoring import score_table
 from onlinegcp.run.settings import event_settings, model_settings
-from onlinegcp.run.sources import Source, describe, note
+from onlinegcp.run.sources import describe, note
 from onlinegcp.runlog.names import renumber
+from onlinegcp.runlog.sources import Source
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming import StreamingModel
 
@@ -114,7 +116,7 @@ class Run:
         facts = f"{self.n_steps:,} slices up to {self.last_time}"
         if not self.n_steps:
             return card(f"Run {self.path}", facts)
-        found = self.model.components(self.labels, modes=self.info["modes"])
+        found = self.model.components(self.labels, modes=shown_modes(self.info["modes"]))
         return component_card(f"Run {self.path}", facts, found)
 
     # ---- making and opening
@@ -129,6 +131,7 @@ class Run:
         labels: Sequence[Sequence[object]] | None = None,
         events: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
+        unit: str | None = None,
         level: float = 0.01,
         top: int = 10,
         period: int | None = None,
@@ -152,6 +155,8 @@ class Run:
             Settings of `from_events`, without the source, kept for `stream`.
         command
             How the run was started, kept for the report.
+        unit
+            What is counted, in the plural, such as "deaths"; by default the value, or "events".
         level
             Share of ordinary slices that may be flagged.
         top
@@ -181,6 +186,7 @@ class Run:
             "events": None if events is None else event_settings(events),
             "anomaly": making.anomaly_options(level, top, period, holidays, hold_flagged, model),
             "command": None if command is None else list(command),
+            "unit": making.checked_unit(unit),
         }
         point = Checkpoint(model, AnomalyTracker(period, holidays))
         if labels is not None:
@@ -278,6 +284,7 @@ class Run:
         progress: Callable[[Progress], object] | None = None,
         hold_flagged: bool | None = None,
         stop: Callable[[], bool] | None = None,
+        command: Sequence[str] | None = None,
     ) -> int:
         """Learn every slice of a stream, keeping the directory up to date.
 
@@ -292,6 +299,8 @@ class Run:
             Whether the odd rows of flagged slices are held; as the run was made by default.
         stop
             Asked after every slice whether to leave it at that.
+        command
+            How this was asked for, kept for the report.
 
         Returns
         -------
@@ -301,7 +310,7 @@ class Run:
         self._check_usable()
         hold = self.info["anomaly"]["hold_flagged"] if hold_flagged is None else hold_flagged
         events = stream if isinstance(stream, EventStream) else None
-        self._source = describe(stream, self.n_steps + self.warming_up)
+        self._source = describe(stream, self.n_steps + self.warming_up, command)
         try:
             return self._learn(stream, events, progress, hold, stop)
         except DataError as error:
@@ -330,7 +339,8 @@ class Run:
                 if events is not None:
                     self._point.labels = events.labels
                 try:
-                    lines = self._advance(x, hold)
+                    partial = events is not None and events.partial
+                    lines = advance(self._point, self.info, x, hold=hold, partial=partial)
                 except BaseException:
                     self._point.labels = kept
                     raise
@@ -362,14 +372,13 @@ class Run:
 
     def score_events(self, source: Any, **options: Any) -> Any:
         """Score every event of a table by what the run has seen; see `run.scoring`."""
-        return score_table(
-            source, self.info, self._point.labels, self._point.tracker, self.model, **options
-        )
+        point = self._point
+        return score_table(source, self.info, point.labels, point.tracker, self.model, **options)
 
     @property
     def warming_up(self) -> int:
         """Slices collected for a warm start that is not over yet."""
-        return len(_buffer(self.model) or ())
+        return len(collected(self.model) or ())
 
     @property
     def last_time(self) -> Any:
@@ -393,53 +402,6 @@ class Run:
                         continue
                 last = None
             yield x
-
-    def _advance(self, x: Slice, hold: bool) -> list[runlog.Step]:
-        """Score and learn one slice; its line, or none or many around the end of the warm start."""
-        start = time.perf_counter()
-        try:
-            lines = self._lines(x, hold)
-        except DataError as error:
-            cell, labels = getattr(error, "cell", None), self._point.labels
-            named = "" if x.time is None else f"In the slice of {written(x.time)}: "
-            if cell is not None and labels is not None:
-                names = (of[i] for of, i in zip(labels, cell, strict=True))
-                named += f"in the cell of {', '.join(map(repr, names))}: "
-            if not named:
-                raise
-            raise DataError(f"{named}{error}") from error
-        self._point.last_time = x.time
-        seconds = time.perf_counter() - start
-        return [{**line, "seconds": round(seconds / len(lines), 6)} for line in lines]
-
-    def _lines(self, x: Slice, hold: bool) -> list[runlog.Step]:
-        model, number = self.model, self.n_steps + 1
-        buffer = _buffer(model)
-        if buffer is not None:
-            model.partial_fit([x])
-            self._point.tracker.update_unscored(x, counted=is_counted(model.loss_))
-            if _buffer(model) is not None:
-                return []
-            if model.init is None:
-                return warm_lines([*buffer, x], number, model)
-            return [learned_line(x, number, model, None, None)]
-        options, events = self.info["anomaly"], self.info.get("events") or {}
-        anomaly = score_slice(
-            model,
-            x,
-            self._point.labels,
-            history=self._point.tracker,
-            level=options["level"],
-            top=options["top"],
-            modes=self.info["modes"],
-            noun=events.get("value") or "events",
-        )
-        old = model.factors_
-        learned = held_back(x, anomaly) if hold and anomaly.flagged else x
-        model.partial_fit([learned])
-        line = learned_line(x, number, model, old, anomaly.to_json(), held=learned is not x)
-        self._point.tracker.update(anomaly)
-        return [line]
 
     # ---- the directory
 
@@ -492,10 +454,3 @@ class Run:
             raise StateError(
                 f"{self.path} must be open for writing to learn, but it is not. Use Run.open(path)."
             )
-
-
-def _buffer(model: StreamingModel) -> tuple[Slice, ...] | None:
-    """Slices a warm start has collected so far; None when it is over."""
-    if model.started_:
-        return None
-    return tuple(model.get_state()["buffer"]) if model.__sklearn_is_fitted__() else ()

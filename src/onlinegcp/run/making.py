@@ -6,19 +6,25 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from onlinegcp import runlog
-from onlinegcp.errors import StateError
-from onlinegcp.run.sources import SOURCES
+from onlinegcp.errors import DataError, StateError
 from onlinegcp.runlog.labels import LABELS
 from onlinegcp.runlog.names import NAMES
+from onlinegcp.runlog.sources import SOURCES
+from onlinegcp.storage.atomic import STREAMS
 from onlinegcp.streaming import StreamingModel
 from onlinegcp.streaming.options import check_number, check_whole
 
+SHARDS = "shards"  # a folder: see `many`
 # In this order whatever is left when they are moved can be opened.
-FILES = (NAMES, runlog.STEPS, SOURCES, runlog.SYNCED, runlog.CHECKPOINT, LABELS, runlog.RUN)
+FILES = (
+    *(NAMES, runlog.STEPS, SHARDS, SOURCES, runlog.SYNCED, runlog.CHECKPOINT, LABELS),
+    *(runlog.RUN, STREAMS),
+)
 # Where the old run waits until the new one has its first slice.
 REPLACED = ".replaced"
 
@@ -42,8 +48,26 @@ def anomaly_options(
     }
 
 
-def begin(folder: Path, info: dict[str, Any], *, overwrite: bool) -> runlog.Lock:
-    """Make the directory, take its lock, put an old run aside, and write run.json."""
+def checked_unit(unit: str | None) -> str | None:
+    """The word for what is counted, which must be a word."""
+    if unit is None:
+        return None
+    said = unit.strip() if isinstance(unit, str) else ""
+    if not said or len(said) > 40 or not said.isprintable():
+        raise DataError(
+            f"unit must be a word for what is counted, such as deaths, but is {unit!r}. Write one."
+        )
+    return said
+
+
+def begin(
+    folder: Path,
+    info: dict[str, Any],
+    *,
+    overwrite: bool,
+    write: Callable[[Path, dict[str, Any]], None] = runlog.write_run_json,
+) -> runlog.Lock:
+    """Make the directory, take its lock, put an old run aside, and write the settings."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -54,10 +78,10 @@ def begin(folder: Path, info: dict[str, Any], *, overwrite: bool) -> runlog.Lock
     lock = runlog.Lock(folder)
     lock.acquire()
     try:
-        if overwrite and (folder / runlog.RUN).exists():
+        if overwrite and runlog.holds_run(folder):
             _put_aside(folder)
         try:
-            runlog.write_run_json(folder, info)
+            write(folder, info)
         except BaseException:
             put_back(folder)
             raise
@@ -73,12 +97,20 @@ def put_back(folder: Path) -> None:
     aside = folder / REPLACED
     if not aside.is_dir():
         return
-    for name in FILES:
-        (folder / name).unlink(missing_ok=True)
+    remove(folder)
     for name in FILES:
         if (aside / name).exists():
             (aside / name).replace(folder / name)
     drop(folder)
+
+
+def remove(folder: Path) -> None:
+    """Remove the files of a run."""
+    for name in FILES:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
 
 
 def drop(folder: Path) -> None:
@@ -88,10 +120,10 @@ def drop(folder: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove the half-written files a kill leaves. Hold the lock."""
-    for name in FILES:
-        for stray in folder.glob(f".{name}.*.tmp"):
-            with contextlib.suppress(OSError):
-                stray.unlink()
+    strays = [stray for name in FILES for stray in folder.glob(f".{name}.*.tmp")]
+    for stray in [*strays, *(folder / SHARDS).glob(".*.tmp")]:
+        with contextlib.suppress(OSError):
+            stray.unlink()
 
 
 def _put_aside(folder: Path) -> None:

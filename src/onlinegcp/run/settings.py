@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onlinegcp import __version__
+from onlinegcp.drawing.text import interval_of, noun_for
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.losses import Loss
 from onlinegcp.streaming import METHODS, SGD, StreamingModel
@@ -46,6 +47,18 @@ def event_settings(events: Mapping[str, Any]) -> dict[str, Any]:
             f"settings of events that can be stored as text are needed, but {error}. Write "
             "durations as '1d' or '15m'."
         ) from error
+
+
+def spoken(info: Mapping[str, Any]) -> dict[str, Any]:
+    """How slices of a run are judged and spoken of, as `score_slice` takes it."""
+    options, events = info["anomaly"], info.get("events") or {}
+    return {
+        "level": options["level"],
+        "top": options["top"],
+        "modes": info["modes"],
+        "noun": noun_for(info.get("unit"), events.get("value")),
+        "interval": interval_of(events.get("every")),
+    }
 
 
 def _spelt(mode: Any) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,20 +17,16 @@ from onlinegcp.errors import StateError
 from onlinegcp.events import from_events
 from onlinegcp.events.remote import is_database
 from onlinegcp.events.stream import EventStream
+from onlinegcp.runlog.sources import SOURCES, Source, read_sources
 from onlinegcp.slices import Slice
 from onlinegcp.storage.atomic import replacing
-from onlinegcp.storage.sealed import unseal
 from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
     from onlinegcp.run.loop import Run
 
-SOURCES = "sources.jsonl"
 
-Source = dict[str, Any]
-
-
-def describe(stream: Iterable[Any], after: int) -> Source:
+def describe(stream: Iterable[Any], after: int, command: Sequence[str] | None = None) -> Source:
     """What a stream reads, as a line of sources.jsonl.
 
     Parameters
@@ -40,10 +35,13 @@ def describe(stream: Iterable[Any], after: int) -> Source:
         Slices, or a stream of events.
     after
         Slices the run had taken before.
+    command
+        How this was asked for, if by a command.
     """
+    told = {} if command is None else {"command": list(command)}
     if not isinstance(stream, EventStream):
-        return {"after": after, "kind": "slices"}
-    found: Source = {"after": after, **stream.source}
+        return {"after": after, "kind": "slices", **told}
+    found: Source = {"after": after, **stream.source, **told}
     found["files"] = [[path, *stamp(path)] for path in found["files"]]
     # Through JSON, so that it compares with what a file holds.
     return dict(json.loads(runlog.encode_step(found)))
@@ -78,7 +76,7 @@ def note(folder: Path, n_kept: int, source: Source) -> int:
     # A list that was lost costs a curve of the report, and must not keep a run from learning.
     with contextlib.suppress(StateError):
         kept = read_sources(folder, n_kept)
-    if kept and {**kept[-1], "after": source["after"]} == source:
+    if kept and _read(kept[-1]) == _read(source):
         return n_kept
     kept.append(source)
     with replacing(folder / SOURCES, of_run=True) as file:
@@ -86,24 +84,9 @@ def note(folder: Path, n_kept: int, source: Source) -> int:
     return len(kept)
 
 
-def read_sources(folder: str | os.PathLike[str], n_kept: int) -> list[Source]:
-    """The first `n_kept` lines of sources.jsonl."""
-    if not n_kept:
-        return []
-    path = Path(folder) / SOURCES
-    try:
-        lines = path.read_bytes().splitlines()[:n_kept]
-        found = [unseal(line)[0] for line in lines]
-    except (OSError, ValueError) as error:
-        raise StateError(
-            f"the sources of a run must be in {path}, but it cannot be read: {error}. Restore it "
-            "from a copy."
-        ) from error
-    if len(found) < n_kept:
-        raise StateError(
-            f"{path} must hold {n_kept} lines, but has {len(found)}. Restore it from a copy."
-        )
-    return found
+def _read(source: Source) -> Source:
+    """What was read, however it was asked for."""
+    return {name: value for name, value in source.items() if name not in ("after", "command")}
 
 
 def last_query(run: Run, sources: Sequence[str]) -> str | None:

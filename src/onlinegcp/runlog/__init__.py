@@ -18,11 +18,20 @@ checkpoint; `recover` puts it back.
 
 from __future__ import annotations
 
-from onlinegcp.runlog.aligning import align
+from onlinegcp.runlog.aligning import Aligner
 from onlinegcp.runlog.details import Details
-from onlinegcp.runlog.files import CHECKPOINT, CHECKPOINT_KIND, FORMAT, RUN, STEPS, SYNCED
+from onlinegcp.runlog.files import (
+    CHECKPOINT,
+    CHECKPOINT_KIND,
+    FORMAT,
+    RUN,
+    STEPS,
+    SYNCED,
+    holds_run,
+)
 from onlinegcp.runlog.line import (
     COUNTS,
+    SMALLEST_P,
     Anomaly,
     Cell,
     Number,
@@ -38,8 +47,10 @@ from onlinegcp.runlog.lock import LOCK, Lock, is_locked
 from onlinegcp.runlog.reading import (
     Position,
     RunView,
+    StoredSteps,
     Tail,
     read_checkpoint,
+    read_head,
     read_model,
     read_run,
     read_run_json,
@@ -57,10 +68,10 @@ from onlinegcp.runlog.writing import (
 )
 
 __all__ = [
-    "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "FORMAT", "LOCK", "RUN", "STEPS", "SYNCED",
-    "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "Row", "RunView", "Step", "Tail",
-    "Vector", "Verdict", "align", "anomaly_of", "append_lines", "append_step", "check_new",
-    "encode_step", "environment", "is_locked", "read_checkpoint", "read_model", "read_run",
-    "read_run_json", "recover", "sealed", "smallest_p", "tail", "upgrade_run_json", "verify",
-    "write_run_json",
+    "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "FORMAT", "LOCK", "RUN", "SMALLEST_P", "STEPS",
+    "SYNCED", "Aligner", "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "Row",
+    "RunView", "Step", "StoredSteps", "Tail", "Vector", "Verdict", "anomaly_of", "append_lines",
+    "append_step", "check_new", "encode_step", "environment", "holds_run", "is_locked",
+    "read_checkpoint", "read_head", "read_model", "read_run", "read_run_json", "recover", "sealed",
+    "smallest_p", "tail", "upgrade_run_json", "verify", "write_run_json",
 ]  # fmt: skip

@@ -2,34 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from pathlib import Path
 
+from onlinegcp.runlog.files import STEPS, PathLike
 from onlinegcp.runlog.line import Step, Vector
 
 _VECTORS: tuple[Vector, ...] = ("weights", "drift")
 
 
-def align(steps: Sequence[Step]) -> None:
-    """Rewrite weights and drift of lines before a change of the rank, in place.
+class Aligner:
+    """Rewrites weights and drift of lines before a change of the rank.
 
     A component that was not there yet had no weight; those that are gone are left out.
 
+    Parameters
+    ----------
+    changes
+        Number of each line that changed the rank, in order, with its `order`.
+
     Examples
     --------
-    >>> steps = [{"weights": [1.0, 2.0]}, {"weights": [5.0, 6.0], "order": [1, -1]}]
-    >>> align(steps)
-    >>> steps[0]["weights"]
+    >>> step = {"number": 1, "weights": [1.0, 2.0]}
+    >>> Aligner([(2, [1, -1])]).take(step)
+    >>> step["weights"]
     [2.0, 0.0]
     """
-    places: list[int] | None = None  # of the last line's components, in the line at hand
-    for step in reversed(steps):
-        if places is not None:
-            for name in _VECTORS:
-                given = step.get(name)
-                if given is not None:
-                    step[name] = [given[p] if 0 <= p < len(given) else 0.0 for p in places]
-        order = step.get("order")
-        if order is not None:
-            places = list(order) if places is None else [order[p] if p >= 0 else -1 for p in places]
-        if places is not None:
-            step["order"] = None  # told once, so that aligning again changes nothing
+
+    def __init__(self, changes: list[tuple[int, list[int]]]) -> None:
+        self._numbers = [number for number, _ in changes]
+        # For the lines before each change, where the last line's components are in them.
+        self._places: list[list[int]] = []
+        places: list[int] | None = None
+        for _, order in reversed(changes):
+            places = order if places is None else [order[p] if p >= 0 else -1 for p in places]
+            self._places.insert(0, places)
+
+    @classmethod
+    def of(cls, path: PathLike) -> Aligner:
+        """The changes that a run directory tells of; most tell of none."""
+        changes = []
+        try:
+            with (Path(path) / STEPS).open("rb") as stream:
+                for line in stream:
+                    if b'"order":[' in line and line.endswith(b"\n"):
+                        step = json.loads(line)
+                        changes.append((int(step["number"]), [int(p) for p in step["order"]]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return cls([])  # whoever reads the lines says what is wrong with them
+        return cls(changes)
+
+    def take(self, step: Step) -> None:
+        """Rewrite one line in place."""
+        number = step.get("number", 0)
+        for change, places in zip(self._numbers, self._places, strict=True):
+            if number < change:
+                for name in _VECTORS:
+                    given = step.get(name)
+                    if given is not None:
+                        step[name] = [given[p] if 0 <= p < len(given) else 0.0 for p in places]
+                return

@@ -7,6 +7,7 @@ page shows them for a few hundred slices at most.
 from __future__ import annotations
 
 import heapq
+from collections import Counter, deque
 from typing import final
 
 from onlinegcp.runlog.line import Step, anomaly_of, smallest_p
@@ -21,7 +22,9 @@ class Details:
     Parameters
     ----------
     most
-        Slices that keep them, besides the newest.
+        Slices that keep them because they are odd.
+    newest
+        The last slices, and the last alarms, that keep them besides.
 
     Examples
     --------
@@ -33,30 +36,50 @@ class Details:
     [1, 4]
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, newest: int = 1) -> None:
+        self._most, self._newest = most, newest
         self._odd: list[tuple[bool, float, int, Step]] = []  # the least odd of them first
-        self._newest: Step | None = None  # if it is not odd enough by itself
+        self._last: deque[Step] = deque()
+        self._alarms: deque[Step] = deque()
+        self._held: Counter[int] = Counter()  # by how many of the three, by number
+
+    @property
+    def odd(self) -> list[Step]:
+        """The oddest slices, alarms before others, each with its details."""
+        return [item[-1] for item in sorted(self._odd, key=lambda item: item[:3], reverse=True)]
+
+    @property
+    def alarms(self) -> list[Step]:
+        """The newest slices that were flagged, the newest first."""
+        return list(reversed(self._alarms))
 
     def take(self, step: Step) -> None:
         """One more slice, in order."""
-        if self._newest is not None:
-            _strip(self._newest)
-            self._newest = None
         anomaly = anomaly_of(step)
         if not anomaly:
             return
-        rank = (bool(anomaly.get("flagged")), -smallest_p(step), -step.get("number", 0))
-        heapq.heappush(self._odd, (*rank, step))
+        flagged = bool(anomaly.get("flagged"))
+        number = step.get("number", 0)
+        rank = (flagged, -smallest_p(step), -number)
+        self._last.append(step)
+        self._held[number] += 1
+        if flagged:
+            self._alarms.append(step)
+            self._held[number] += 1
+        if len(self._odd) < self._most or (self._odd and rank > self._odd[0][:3]):
+            heapq.heappush(self._odd, (*rank, step))
+            self._held[number] += 1
         if len(self._odd) > self._most:
-            least = heapq.heappop(self._odd)[-1]
-            if least is step:
-                self._newest = step
-            else:
-                _strip(least)
+            self._let_go(heapq.heappop(self._odd)[-1])
+        for queue in (self._last, self._alarms):
+            if len(queue) > self._newest:
+                self._let_go(queue.popleft())
 
-
-def _strip(step: Step) -> None:
-    anomaly = anomaly_of(step)
-    for name in _DETAILS:
-        anomaly.pop(name, None)  # type: ignore[misc]
+    def _let_go(self, step: Step) -> None:
+        number = step.get("number", 0)
+        self._held[number] -= 1
+        if self._held[number] <= 0:
+            del self._held[number]
+            anomaly = anomaly_of(step)
+            for name in _DETAILS:
+                anomaly.pop(name, None)  # type: ignore[misc]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from onlinegcp.storage.atomic import RUN as RUN
+from onlinegcp.storage.atomic import STREAMS
 
 FORMAT = 2  # 1 had all labels in every checkpoint
 STEPS = "steps.jsonl"
@@ -12,3 +14,8 @@ CHECKPOINT, SYNCED = "checkpoint.npz", "checkpoint.synced.npz"
 CHECKPOINT_KIND = "run checkpoint"
 
 PathLike = str | os.PathLike[str]
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a directory holds a run, of one stream or of many."""
+    return (folder / RUN).exists() or (folder / STREAMS).exists()

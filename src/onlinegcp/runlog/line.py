@@ -96,6 +96,7 @@ Step = TypedDict(
         "weights": Any,  # (R,)
         "drift": Any,  # (R,)
         "held": bool,
+        "partial": bool,  # its bin was cut off
         "anomaly": Anomaly | None,
         "seconds": float,
         "global": float | None,  # never written: the report adds it for those it could read again
@@ -107,6 +108,8 @@ Number = Literal["n_observed", "total", "norm_squared", "prequential", "local", 
 Vector = Literal["weights", "drift"]
 Count = Literal["births", "deaths", "merges"]
 COUNTS: tuple[Count, ...] = ("births", "deaths", "merges")
+# A p-value below this is written, ranked and drawn as this one.
+SMALLEST_P = 1e-300
 
 
 def anomaly_of(step: Step) -> Anomaly:
@@ -151,8 +154,20 @@ def sealed(line: bytes) -> bytes:
     return seal(line.rstrip(b"\n")) + b"\n"
 
 
-def parse_file(stream: IO[bytes], folder: Path) -> Iterator[tuple[Step, bytes]]:
-    """The records of a file from where it stands, with their lines; one is held at a time."""
+def parse_file(
+    stream: IO[bytes], folder: Path, *, many: bool = True
+) -> Iterator[tuple[Step, bytes]]:
+    """The records of a file from where it stands, with their lines; one is held at a time.
+
+    Parameters
+    ----------
+    stream
+        The file.
+    folder
+        The run directory, for messages.
+    many
+        Whether the caller keeps many of them, which then share the names of their fields.
+    """
     for number, line in enumerate(stream, start=1):
         if not line.endswith(b"\n"):
             return
@@ -168,7 +183,7 @@ def parse_file(stream: IO[bytes], folder: Path) -> Iterator[tuple[Step, bytes]]:
                 f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
                 f"none of a run ({error}). The file is damaged; restore it from a copy."
             ) from error
-        yield cast(Step, _shared(step)), line
+        yield cast(Step, _shared(step) if many else step), line
 
 
 def _shared(record: dict[str, Any]) -> dict[str, Any]:

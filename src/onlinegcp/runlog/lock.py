@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import time
@@ -15,6 +16,7 @@ from onlinegcp.errors import StateError
 from onlinegcp.storage.appending import unwritable
 
 LOCK = "lock"
+_PAUSE = 0.02  # seconds between two tries
 
 PathLike = str | os.PathLike[str]
 
@@ -41,8 +43,15 @@ class Lock:
     path: PathLike
     _handle: int | None = field(default=None, init=False, repr=False)
 
-    def acquire(self) -> None:
-        """Take the lock, or raise a StateError that says who has it."""
+    def acquire(self, patience: float = 0.06) -> None:
+        """Take the lock, or raise a StateError that says who has it.
+
+        Parameters
+        ----------
+        patience
+            Seconds to wait for it: `is_locked` holds it for a moment, and the processes of one that
+            was killed end a little after it.
+        """
         import fcntl
 
         file = Path(self.path) / LOCK
@@ -51,12 +60,11 @@ class Lock:
         except OSError as error:
             raise unwritable(file, error) from error
         try:
-            # Repeated, because `is_locked` holds it for a moment.
-            for _ in range(4):
+            for _ in range(1 + math.ceil(patience / _PAUSE)):
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
-                time.sleep(0.02)
+                time.sleep(_PAUSE)
             else:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -74,6 +82,11 @@ class Lock:
         with contextlib.suppress(OSError):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+    @property
+    def handle(self) -> int | None:
+        """What holds the lock; a process that is given it holds it, too, until it ends."""
+        return self._handle
 
     def release(self) -> None:
         """Give the lock back; the file stays, because removing it would race with the next."""

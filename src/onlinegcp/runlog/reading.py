@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import StateError
-from onlinegcp.runlog.aligning import align
+from onlinegcp.runlog.aligning import Aligner
 from onlinegcp.runlog.details import Details
 from onlinegcp.runlog.files import (
     CHECKPOINT,
@@ -27,6 +28,7 @@ from onlinegcp.runlog.line import Step, parse_file
 from onlinegcp.runlog.shapes import check_info
 from onlinegcp.storage.appending import unreadable
 from onlinegcp.storage.archive import DamagedFile, read_archive
+from onlinegcp.storage.atomic import STREAMS
 from onlinegcp.storage.sealed import unseal
 
 FloatArray = NDArray[np.float64]
@@ -110,6 +112,11 @@ def read_run_json(path: PathLike) -> dict[str, Any]:
         text = source.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         here = "is no directory" if not folder.is_dir() else f"has no {RUN}"
+        if (folder / STREAMS).exists():
+            raise StateError(
+                f"a run of one stream was needed, but {folder} holds many. Take one out with "
+                f"`onlinegcp export {folder} run --stream NAME -o NAME.run`, and use that."
+            ) from error
         raise StateError(
             f"a run directory was needed, but {folder} {here}. Give the directory that fit wrote "
             "with -o."
@@ -149,14 +156,64 @@ def read_run(path: PathLike, *, details: int | None = None) -> RunView:
     details
         How many slices, the oddest, keep the cells that stood out; all of them by default.
     """
+    info = read_run_json(path)
+    steps = tail(path, each=None if details is None else Details(details).take).steps
+    aligner = Aligner.of(path)
+    for step in steps:
+        aligner.take(step)
+    return dataclasses.replace(read_head(path, info), steps=steps)
+
+
+def read_head(path: PathLike, info: dict[str, Any] | None = None) -> RunView:
+    """The same without the lines, of which there may be a million.
+
+    Parameters
+    ----------
+    path
+        The directory.
+    info
+        Its settings, if they were read already.
+    """
     folder = Path(path)
-    info = read_run_json(folder)
-    steps = tail(folder, each=None if details is None else Details(details).take).steps
-    align(steps)
+    info = read_run_json(folder) if info is None else info
     factors, weights, labels = read_model(folder)
     names = [str(name) for name in info.get("modes") or ()]
     names += [f"mode {k + 1}" for k in range(len(names), len(factors))]
-    return RunView(folder, info, steps, factors, weights, labels, tuple(names))
+    return RunView(folder, info, [], factors, weights, labels, tuple(names))
+
+
+@final
+class StoredSteps:
+    """The lines of a run, read again each time they are asked for; one is held at a time.
+
+    Parameters
+    ----------
+    path
+        The run directory.
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self._folder = Path(path)
+
+    def __len__(self) -> int:
+        """How many whole lines there are."""
+        try:
+            with (self._folder / STEPS).open("rb") as stream:
+                return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
+        except FileNotFoundError:
+            return 0
+
+    def __iter__(self) -> Iterator[Step]:
+        file, aligner = self._folder / STEPS, Aligner.of(self._folder)
+        try:
+            with file.open("rb") as stream:
+                for step, _ in parse_file(stream, self._folder, many=False):
+                    aligner.take(step)
+                    yield step
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise unreadable(file, error) from error
 
 
 def read_model(path: PathLike) -> Model:
@@ -213,6 +270,8 @@ def tail(
     path: PathLike,
     position: Position | None = None,
     each: Callable[[Step], object] | None = None,
+    *,
+    keep: bool = True,
 ) -> Tail:
     """The records that came since `position`; no directory or file yet counts as none.
 
@@ -224,6 +283,8 @@ def tail(
         Where the last one ended.
     each
         Called with every record as it is read, to take from it what need not be held.
+    keep
+        Whether to return the records; if not, only the position is told.
     """
     position = position or Position()
     file = Path(path) / STEPS
@@ -237,10 +298,11 @@ def tail(
                 stream.seek(0)
             before = Position() if restarted else position
             end, last = before.offset, before.last
-            for step, line in parse_file(stream, Path(path)):
+            for step, line in parse_file(stream, Path(path), many=keep):
                 if each is not None:
                     each(step)
-                steps.append(step)
+                if keep:
+                    steps.append(step)
                 end, last = end + len(line), line
     except FileNotFoundError:
         return Tail([], Position(), restarted=position.offset > 0)

@@ -18,6 +18,7 @@ _STEP: dict[str, tuple[type, ...]] = {
     "time": (str, int, float, type(None)),
     "warm": (bool,),
     "held": (bool,),
+    "partial": (bool,),
     "weights": _LIST,
     "drift": _LIST,
     "order": _LIST,
@@ -50,7 +51,7 @@ _CELL: dict[str, tuple[type, ...]] = {
 }
 _INFO: dict[str, tuple[type, ...]] = {
     "format": (int,),
-    **dict.fromkeys(("created", "version"), _TEXT),
+    **dict.fromkeys(("created", "version", "unit"), _TEXT),
     **dict.fromkeys(("modes", "command"), _LIST),
     **dict.fromkeys(("environment", "model", "events", "anomaly"), _RECORD),
 }

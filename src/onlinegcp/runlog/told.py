@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from onlinegcp.runlog.line import Step, anomaly_of, smallest_p
+from onlinegcp.runlog.line import SMALLEST_P, Step, anomaly_of, smallest_p
 
 
 def score(step: Step) -> float:
@@ -19,7 +19,7 @@ def score(step: Step) -> float:
     (3.2, 2.0)
     """
     found = anomaly_of(step).get("score")
-    return float(found) if found is not None else abs(math.log10(max(smallest_p(step), 1e-300)))
+    return float(found) if found is not None else abs(math.log10(max(smallest_p(step), SMALLEST_P)))
 
 
 def sentence(step: Step) -> str:
@@ -29,5 +29,11 @@ def sentence(step: Step) -> str:
         return anomaly["sentence"]
     expected, total = anomaly.get("expected_total"), step.get("total") or 0.0
     if expected is None:
-        return f"{step.get('time')}: {total:,.6g}."
-    return f"{step.get('time')}: {total:,.6g} where {expected:,.6g} were expected."
+        return f"{step.get('time')}: {_plainly(total)}."
+    return f"{step.get('time')}: {_plainly(total)} where {_plainly(expected)} were expected."
+
+
+def _plainly(value: float) -> str:
+    """A number as people write it, whatever its size."""
+    whole = abs(value) >= 1000 or float(value).is_integer()
+    return f"{value:,.0f}" if whole else f"{value:.6g}"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onlinegcp.errors import StateError
-from onlinegcp.runlog.files import FORMAT, RUN, STEPS, PathLike
+from onlinegcp.runlog.files import FORMAT, RUN, STEPS, PathLike, holds_run
 from onlinegcp.runlog.line import encode_step, parse_file, plain, sealed
 from onlinegcp.storage.appending import append, unreadable, unwritable
 from onlinegcp.storage.archive import DamagedFile
@@ -22,7 +22,7 @@ from onlinegcp.storage.sealed import seal
 
 def check_new(folder: Path, overwrite: bool) -> None:
     """Refuse a place where no run can be made, before any data are read."""
-    if (folder / RUN).exists() and not overwrite:
+    if holds_run(folder) and not overwrite:
         raise StateError(
             f"a new run needs a directory without one, but {folder} holds a run already. Continue "
             "it with update, choose another directory, or allow it to be overwritten."

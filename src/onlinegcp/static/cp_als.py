@@ -29,6 +29,7 @@ from onlinegcp.slices import Slice
 from onlinegcp.static.inputs import check_options, read_start, read_tensor
 from onlinegcp.static.result import Progress, ProgressCallable, StaticFit
 from onlinegcp.static.starts import balance, best_of, check_rank, random_start, start_norm
+from onlinegcp.sums.local import jobs
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -48,7 +49,7 @@ def cp_als(
     tolerance: float = 1e-4,
     ridge: float = 0.0,
     progress: ProgressCallable | None = None,
-    n_jobs: int = 1,
+    n_jobs: int | None = None,
 ) -> StaticFit:
     """Fit a CP model by least squares, one factor matrix at a time.
 
@@ -78,7 +79,7 @@ def cp_als(
     progress
         Called with a `Progress` after every sweep.
     n_jobs
-        Threads of the sparse kernels; the result is the same for any number.
+        Threads, None for every core; the result is the same for any number.
 
     Returns
     -------
@@ -109,10 +110,11 @@ def cp_als(
             f"cp_als needs data other than zero, but all {tensor.n_observed} observed cells of the "
             f"tensor of shape {tensor.shape} are zero. Leave such tensors out."
         )
-    problem = _problem(tensor, n_jobs)
+    with jobs(n_jobs) as engine:
+        problem = _problem(tensor, engine.jobs)
 
     def solve(start: Sequence[FloatArray]) -> StaticFit:
-        with blas_threads(n_jobs):
+        with blas_threads():
             return _solve(problem, norm_squared, start, max_iterations, tolerance, ridge, progress)
 
     if init is not None:

@@ -28,6 +28,7 @@ from onlinegcp.slices import Slice
 from onlinegcp.static.inputs import check_options, read_start, read_tensor
 from onlinegcp.static.result import Progress, ProgressCallable, StaticFit
 from onlinegcp.static.starts import best_of, check_rank, random_start
+from onlinegcp.sums.local import jobs
 
 FloatArray = npt.NDArray[np.float64]
 Method = Literal["mu", "pdnr", "pqnr"]
@@ -72,7 +73,7 @@ def cp_apr(
     memory: int = 3,
     inexact: bool = True,
     progress: ProgressCallable | None = None,
-    n_jobs: int = 1,
+    n_jobs: int | None = None,
 ) -> StaticFit:
     """Fit a nonnegative CP model to counts by maximum Poisson likelihood.
 
@@ -119,7 +120,7 @@ def cp_apr(
     progress
         Called with a `Progress` after every pass.
     n_jobs
-        Threads; the result is the same for any number.
+        Threads, None for every core; the result is the same for any number.
 
     Returns
     -------
@@ -153,14 +154,15 @@ def cp_apr(
         if not (math.isfinite(size) and size > 0.0):
             raise DataError(f"{name} must be positive, but is {size!r}. Use a value like 1e-10.")
     _check_counts(tensor)
-    problem = _Problem(tensor, n_jobs)
+    with jobs(n_jobs) as engine:
+        problem = _Problem(tensor, engine.jobs)
     options = _Options(
         method, max_iterations, tolerance, max_inner, kappa, kappa_tolerance, epsilon, active,
-        damping, memory, inexact, n_jobs,
+        damping, memory, inexact, problem.n_jobs,
     )  # fmt: skip
 
     def solve(start: Sequence[FloatArray], rescale: bool) -> StaticFit:
-        with blas_threads(n_jobs):
+        with blas_threads():
             return _solve(problem, tensor, start, rescale, options, progress)
 
     if init is not None:

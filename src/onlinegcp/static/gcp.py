@@ -35,6 +35,7 @@ from onlinegcp.static.starts import (
     start_generator,
     start_norm,
 )
+from onlinegcp.sums.local import engine, jobs
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -76,7 +77,7 @@ def gcp(
     objective_sampler: str | Sampler | None = None,
     max_fails: int = 3,
     kernels: str = "cpu",
-    n_jobs: int = 1,
+    n_jobs: int | None = None,
     progress: ProgressCallable | None = None,
 ) -> StaticFit:
     """Fit a low-rank model to a tensor under any loss.
@@ -128,7 +129,7 @@ def gcp(
     kernels
         "sgd": "cpu" or "reference".
     n_jobs
-        Threads; results do not depend on it.
+        Threads, None for every core; results do not depend on it.
     progress
         Called with a `Progress` after every iteration or epoch.
 
@@ -140,7 +141,8 @@ def gcp(
     (True, 33, array([33.]))
     """
     problem = _problem(x, rank, loss, lower, ridge)
-    jobs = check_count(n_jobs, "n_jobs")
+    if n_jobs is not None:
+        check_count(n_jobs, "n_jobs")
     lbfgsb = _Lbfgsb(
         check_count(max_iterations, "max_iterations"),
         _not_negative(tolerance, "tolerance"),
@@ -160,11 +162,12 @@ def gcp(
     exact = _solver(method, problem.x, problem.loss) == "lbfgsb"
 
     def solve(start: list[FloatArray], rng: np.random.Generator) -> StaticFit:
-        if exact:
-            return _solve_lbfgsb(problem, start, lbfgsb, jobs, progress)
-        # The seed of the samples comes after the start's draws, so that starts differ in both.
-        own = int(rng.integers(2**31))
-        return _solve_sgd(problem, start, sgd, own, kernels, jobs, progress)
+        with jobs(n_jobs):
+            if exact:
+                return _solve_lbfgsb(problem, start, lbfgsb, progress)
+            # The seed of the samples comes after the start's draws: starts differ in both.
+            own = int(rng.integers(2**31))
+            return _solve_sgd(problem, start, sgd, own, kernels, progress)
 
     if init is None:
         return best_of(n_starts, lambda rng: solve(_random(problem, rng), rng), seed)
@@ -272,7 +275,6 @@ def _solve_lbfgsb(
     problem: _Problem,
     start: Sequence[FloatArray],
     options: _Lbfgsb,
-    n_jobs: int,
     progress: ProgressCallable | None,
 ) -> StaticFit:
     import scipy.optimize
@@ -295,9 +297,8 @@ def _solve_lbfgsb(
     bounds = None
     if problem.lower > -np.inf:
         bounds = scipy.optimize.Bounds(np.full(vector.size, problem.lower / unit), np.inf)
-    # L-BFGS-B works on short vectors, where handing parts to other threads costs more than it
-    # brings; and sums split among threads would depend on their number.
-    with blas_threads(n_jobs):
+    # Sums that BLAS splits among threads would depend on their number.
+    with blas_threads():
         found = scipy.optimize.minimize(
             _objective,
             vector / unit,
@@ -402,7 +403,6 @@ def _solve_sgd(
     settings: SgdSettings,
     seed: int,
     kernels: str,
-    n_jobs: int,
     progress: ProgressCallable | None,
 ) -> StaticFit:
     began = time.perf_counter()
@@ -427,7 +427,7 @@ def _solve_sgd(
         update=("factors",),
         seed=seed,
         kernels=kernels,
-        n_jobs=n_jobs,
+        n_jobs=engine().jobs,
         callback=report,
     )
     penalty = 0.5 * problem.ridge * sum(float((a**2).sum()) for a in found.factors)

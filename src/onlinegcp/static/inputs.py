@@ -26,6 +26,8 @@ def check_options(max_iterations: object, tolerance: float, n_jobs: object) -> N
     """Refuse options that no solver can run with."""
     for name, value in (("max_iterations", max_iterations), ("n_jobs", n_jobs)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if name == "n_jobs" and value is None:
+            continue
         if not whole or value < 1:  # type: ignore[operator]
             raise DataError(f"{name} must be a whole number from 1 on, but is {value!r}. Use 1.")
     if not (math.isfinite(tolerance) and tolerance >= 0.0):

@@ -138,6 +138,27 @@ def read_archive(
     return arrays, record
 
 
+def read_record(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """The record of a file written by `write_archive`, without reading its arrays."""
+    source = Path(path)
+    try:
+        with opened(source, f"a saved {kind}") as file:
+            meta = json.loads(np.load(file, allow_pickle=False)[_META].tobytes())
+        found, record = meta["kind"], dict(meta["record"])
+    except StateError:
+        raise
+    except Exception as error:  # as above
+        raise DamagedFile(
+            f"a saved {kind} was needed, but {source} cannot be read as one: {error}. The file is "
+            f"damaged or was not written by onlinegcp; use an earlier copy."
+        ) from error
+    if found != kind:
+        raise StateError(
+            f"a saved {kind} was needed, but {source} holds a {found}. Give the path of a {kind}."
+        )
+    return record
+
+
 def opened(path: Path, what: str) -> IO[bytes]:
     """A file to read, or the error that says why there is none.
 

@@ -11,8 +11,8 @@ from typing import IO
 
 from onlinegcp.errors import DataError, StateError
 
-# The file that makes a directory a run.
-RUN = "run.json"
+# The file that makes a directory a run, and the one that makes it a run of many streams.
+RUN, STREAMS = "run.json", "streams.json"
 
 
 @contextlib.contextmanager
@@ -45,7 +45,7 @@ def replacing(
     'hello'
     """
     target = Path(path)
-    if not of_run and (target.resolve().parent / RUN).exists():
+    if not of_run and _in_a_run(target.resolve().parent):
         raise DataError(
             f"A file must lie outside the directories of runs, but {target} is in one, and might "
             "take the place of a part of it. Choose another directory."
@@ -70,6 +70,11 @@ def replacing(
         # A second failure here would hide the first, and where nothing can be written nothing is.
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
+
+
+def _in_a_run(folder: Path) -> bool:
+    # Many streams lie in a folder of their own within the run.
+    return any(file.exists() for file in (folder / RUN, folder / STREAMS, folder.parent / STREAMS))
 
 
 def _sync_directory(directory: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 HIDDEN = "***"
 
@@ -29,3 +30,53 @@ def redacted(text: str) -> str:
     """
     text = _IN_ADDRESS.sub(rf"\g<start>{HIDDEN}", text)
     return _NAMED.sub(rf"\g<start>{HIDDEN}", text)
+
+
+# Of these options the value itself lets in whoever knows it: the path of a webhook, the headers of
+# a command that sends alarms.
+_HOOKS = ("--webhook", "--on-alarm")
+
+
+def redacted_words(words: Sequence[str]) -> list[str]:
+    """The words of a command without secrets.
+
+    Examples
+    --------
+    >>> redacted_words(["fit", "a.csv", "--webhook", "https://hooks.example.com/T0/B0/key"])
+    ['fit', 'a.csv', '--webhook', 'https://hooks.example.com/***']
+    >>> redacted_words(["--on-alarm=curl -H 'Authorization: Bearer key' https://example.com"])
+    ['--on-alarm=curl ***']
+    """
+    found: list[str] = []
+    for before, word in zip(["", *words], words, strict=False):
+        option, equals, value = word.partition("=")
+        if before in _HOOKS:
+            found.append(_hook(word))
+        elif option in _HOOKS and equals:
+            found.append(f"{option}={_hook(value)}")
+        else:
+            found.append(redacted(word))
+    return found
+
+
+def hidden_address(address: str) -> str:
+    """An address without its path and what comes after, by which it may be a secret.
+
+    Examples
+    --------
+    >>> hidden_address("https://ann:key@hooks.example.com:8443/T0/B0/key?token=key")
+    'https://hooks.example.com:8443/***'
+    >>> hidden_address("hooks.example.com/key")
+    'hooks.example.com/***'
+    """
+    scheme, colon, rest = address.rpartition("://")
+    host, slash, _ = rest.replace("?", "/").replace("#", "/").partition("/")
+    return f"{scheme}{colon}{host.rpartition('@')[2]}{slash and f'/{HIDDEN}'}"
+
+
+def _hook(value: str) -> str:
+    """A webhook's host, or the name of a command."""
+    if "://" in value.split(" ")[0]:
+        return hidden_address(value)
+    program, space, _ = value.partition(" ")
+    return f"{program}{space and f' {HIDDEN}'}"

@@ -40,6 +40,11 @@ def admit(
     loss, admitted = model.loss_, []
     for k, x in enumerate(slices):
         where = "the slice" if len(slices) == 1 else f"slice {k} of those passed in"
+        if model._declared() not in (None, x.ndim):
+            raise DataError(
+                f"slices of {model._declared()} modes were needed, as ndim or mode_names say, but "
+                f"{where} has {x.ndim}. Change the parameter, or reshape the data."
+            )
         expected = x.shape if expected is None else expected
         if model._may_grow() and x.ndim == len(expected):
             larger = tuple(map(max, x.shape, expected))

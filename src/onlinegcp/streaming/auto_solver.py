@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -24,9 +24,12 @@ from onlinegcp.streaming.matching import SAME, match, places
 from onlinegcp.streaming.rank_growth import graft, larger, smaller
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.regimes import Regimes
+from onlinegcp.streaming.scaling import in_data_units, in_units, units
 from onlinegcp.streaming.scoring import Stopwatch
-from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.state import FloatArray, ModelState, Views
 from onlinegcp.streaming.warm_start import WarmStart, static_start
+
+Scale: TypeAlias = tuple[int, FloatArray]  # a mode, and the unit of each of its rows
 
 # A given model without its slices is turned into dense pseudo-slices up to this many cells.
 PSEUDO_CELLS = 20_000_000
@@ -38,16 +41,20 @@ def begin(
     forget: float | Literal["auto"],
     lower: float | None,
     seed: int,
+    scale: Scale | None = None,
     most: int | None = None,
 ) -> ModelState:
-    """The state after the warm start; the rank may change up to `most`, where that is given."""
+    """The state after the warm start, whose slices are in the units of `scale`.
+
+    The rank may change up to `most`, where that is given.
+    """
     rows = start.rows if start.n_rows else start.mean[None, :]
     slices = start.slices or _pseudo_slices(start.factors, rows, loss)
     live = auto.start(
         start.factors, rows, slices, loss, forget=forget, most=most, lower=lower, seed=seed
     )
     # Columns have the solver's size now, and so must the weights.
-    return _wrap(Regimes(live), live.model.last_weights[: live.factors.rank])
+    return _wrap(Regimes(live), live.model.last_weights[: live.factors.rank], scale)
 
 
 def learn(
@@ -61,17 +68,24 @@ def learn(
     lower: float | None,
     init_slices: int,
     init_starts: int,
-    n_jobs: int,
+    card: auto.Card | None = None,
     most: int | None = None,
 ) -> tuple[ModelState, StepRecord]:
     """The state after one slice, and the account of it."""
     watch = Stopwatch()
-    live = _live(state)
+    live, scale = _live(state), _scale_of(state, x)
+    told, x = x, x if scale is None else in_units(x, *scale)
 
-    def challenger(slices: tuple[Slice, ...], old: AutoState) -> AutoState:
-        starts = init_starts if len(slices) >= init_slices else 1
+    def challenger(slices: tuple[Slice, ...], old: AutoState, rough: bool, keep: bool) -> AutoState:
         return _challenger(
-            slices, old, loss, lower=lower, starts=starts, n_jobs=n_jobs, seed=seed + number
+            slices,
+            old,
+            loss,
+            keep=keep,
+            lower=lower,
+            starts=1 if rough else init_starts,
+            seed=seed + number,
+            card=card,
         )
 
     bound = loss.lower if lower is None else lower
@@ -90,16 +104,16 @@ def learn(
         loss,
         challenger if forget == "auto" else None,
         full=init_slices,
-        n_jobs=n_jobs,
         seed=seed,
+        card=card,
         resize=None if most is None else resize,
     )
     watch.lap("solver")
     record = StepRecord(
         number=number,
         time=x.time,
-        nnz=x.nnz,
-        n_observed=x.n_observed,
+        nnz=told.nnz,
+        n_observed=told.n_observed,
         norm_squared=x.norm_squared,
         prequential=step.prequential,
         local=step.local,
@@ -115,7 +129,7 @@ def learn(
         regime_since=number - (live.age - live.surprised_at) if regime else None,
         seconds=watch.seconds,
     )
-    return _wrap(live, step.weights), record
+    return _wrap(live, step.weights, scale), record
 
 
 def _challenger(
@@ -123,34 +137,38 @@ def _challenger(
     old: AutoState,
     loss: Loss,
     *,
+    keep: bool,
     lower: float | None,
     starts: int,
-    n_jobs: int,
     seed: int,
+    card: auto.Card | None,
 ) -> AutoState:
-    """A model of these slices; patterns it shares with the old one keep their places and past."""
+    """A model of these slices; patterns it shares with the old one keep their places and past.
+
+    Only the places, if `keep` is not said.
+    """
     bound = loss.lower if lower is None else lower
     rank = old.factors.rank
     if old.ranks is not None:
         # Room for one that came besides those that changed.
         rank = min(rank + 1, max(rank, old.ranks.most))
-        start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed)
+        start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed, rough=True)
         known = [place for place in places(old.factors.views(), start.factors) if place >= 0]
-        if known:
+        if keep and known:
             model, _ = graft(old, start, slices, loss, seed)
             return AutoState(model, Trials(), False, RankTrials(old.ranks.most))
         return auto.start(
             start.factors, start.rows, slices, loss, most=old.ranks.most, lower=lower, seed=seed
         )
-    start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed)
+    start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed, rough=True)
     order, alike = match(old.factors.views(), start.factors)
     factors, rows = [a[:, order] for a in start.factors], start.rows[:, order]
     fresh = np.flatnonzero(alike < SAME)
-    if not 0 < len(fresh) < rank:
+    if not (keep and 0 < len(fresh) < rank):
         return auto.start(factors, rows, slices, loss, lower=lower, seed=seed)
     state = transplant(old, fresh.tolist(), factors, rows.mean(axis=0))
     for x in slices:
-        state, _ = auto.step(state, x, loss, n_jobs=n_jobs, seed=seed)
+        state, _ = auto.step(state, x, loss, seed=seed, card=card)
     return state
 
 
@@ -158,7 +176,9 @@ def weigh(
     state: ModelState, x: Slice, loss: Loss, seed: int, tolerance: float | None
 ) -> FloatArray:
     """Weights of a slice under the present factors; changes nothing."""
-    live = _live(state).current
+    live, scale = _live(state).current, _scale_of(state, x)
+    if scale is not None:
+        x = in_units(x, *scale)
     if tolerance is None:
         return np.asarray(auto.solve_weights(live, x, loss, seed=seed))
     solution = auto.solve(live, x, loss, tolerance=tolerance, seed=seed)
@@ -167,7 +187,9 @@ def weigh(
 
 def predict_halves(state: ModelState, x: Slice, loss: Loss, seed: int, number: int) -> Halves:
     """Either half of the cells of a slice from the other; changes nothing."""
-    model = _live(state).current.model
+    model, scale = _live(state).current.model, _scale_of(state, x)
+    if scale is not None:
+        x = in_units(x, *scale)
     return held_out.predict_halves(model, x, loss, seed=seed, number=number)
 
 
@@ -180,7 +202,11 @@ def largest_model(shape: tuple[int, ...], rank: int) -> int:
 
 def unpack(state: ModelState, flat: dict[str, Any]) -> ModelState:
     """A state that goes on from what `pack` gave."""
-    return _wrap(Regimes.from_dict(flat, state.slices), state.weights)
+    live = Regimes.from_dict(flat, state.slices)
+    scale = None
+    if "scale" in state.arrays:
+        scale = int(state.scalars["scaled_mode"]), state.arrays["scale"]
+    return _wrap(live, state.weights, scale)
 
 
 def _live(state: ModelState) -> Regimes:
@@ -189,12 +215,29 @@ def _live(state: ModelState) -> Regimes:
     return live
 
 
-def _wrap(live: Regimes, weights: FloatArray) -> ModelState:
+def _scale_of(state: ModelState, x: Slice) -> Scale | None:
+    """The scaled mode and the units of its rows, new ones of the slice included."""
+    if "scale" not in state.arrays:
+        return None
+    mode, sizes = int(state.scalars["scaled_mode"]), state.arrays["scale"]
+    if x.shape[mode] > len(sizes):
+        sizes = units([x], mode, sizes)
+    return mode, sizes
+
+
+def _wrap(live: Regimes, weights: FloatArray, scale: Scale | None = None) -> ModelState:
     model = live.current.model
+    factors, arrays = cast(tuple[FloatArray, ...], Views(model.factors)), {}
+    scalars: dict[str, float | int] = {}
+    if scale is not None:
+        factors = in_data_units(model.factors.views(), *scale)
+        arrays, scalars = {"scale": scale[1]}, {"scaled_mode": scale[0]}
     return ModelState(
-        model.factors.views(),
+        factors,
         np.array(weights, dtype=np.float64),
         np.array(model.mean_weights[: model.factors.rank]),
+        arrays,
+        scalars,
         slices=live.slices,
         live=live,
     )

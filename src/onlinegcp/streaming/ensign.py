@@ -62,6 +62,9 @@ class Ensign(StreamingModel):
         `init_starts`.
     random_state
         Seed of the warm start and of the searches.
+    ndim, mode_names
+        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
+        Without either the first slice must say it.
 
     Notes
     -----
@@ -113,6 +116,8 @@ class Ensign(StreamingModel):
         init_slices: int = 10,
         init_starts: int = 3,
         random_state: int | None = 0,
+        ndim: int | None = None,
+        mode_names: Sequence[str] | None = None,
     ) -> None:
         self.rank = rank
         self.batch = batch
@@ -127,6 +132,8 @@ class Ensign(StreamingModel):
         self.init_slices = init_slices
         self.init_starts = init_starts
         self.random_state = random_state
+        self.ndim = ndim
+        self.mode_names = mode_names
 
     @property
     def loss_(self) -> Loss:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,22 @@ from sklearn.utils.validation import validate_data
 
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice, as_slice
+from onlinegcp.streaming.naming import Names, align, names_of
+from onlinegcp.streaming.told import NOTHING, Told
 
 # What only tensors of other packages have: xarray, pydata sparse, pyttb (dense, sparse), torch.
 _TENSOR_MARKS = ("dims", "asformat", "tenfun", "to_sptenmat", "is_sparse")
 
 
 def read_slices(
-    model: Any, x: Any, time: Any = None, *, ndim: int | None = None
-) -> tuple[list[Slice], bool]:
+    model: Any, x: Any, time: Any = None, *, told: Told = NOTHING
+) -> tuple[list[Slice], bool, Names | None]:
     """Turn what a caller passed into slices.
 
-    A list is several slices. A table (2-D array, scipy sparse matrix, data frame, list of rows of
-    numbers) is scikit-learn's (n_samples, n_features): every row is a 1-way slice; only a model
-    that already works on matrices reads it as one 2-way slice. Everything else that `as_slice`
-    knows is one slice, a tuple (coords, values, shape) included.
+    A list is several slices. A matrix (2-D array, scipy sparse matrix, data frame, list of rows of
+    numbers) may be one slice or scikit-learn's table of samples, whose rows are 1-way slices: a
+    model that was told which takes it as that, and one that was not refuses it. Everything else
+    that `as_slice` knows is one slice, a tuple (coords, values, shape) included.
 
     Parameters
     ----------
@@ -34,24 +37,49 @@ def read_slices(
         What the caller passed.
     time
         Time of the slice, or one per slice where several come in.
-    ndim
-        Number of modes the model already works with, if any.
+    told
+        What is known about slices.
 
     Returns
     -------
-    slices, single
-        `single` says that the caller passed exactly one slice, not a collection of them.
+    slices, single, names
+        `single` says that the caller passed exactly one slice, not a collection of them. `names`
+        are those of `told` with what the data brought along.
     """
-    if _is_table(x) and ndim != 2:
-        if ndim is not None and ndim > 2:
-            raise DataError(
-                f"this model works on {ndim}-way slices, but got a table of shape {np.shape(x)}. "
-                f"Pass a Slice, an array of {ndim} dimensions, or a list of them."
+    if _is_matrix(x) or (told.table and _is_table(x)):
+        if told.table or told.ndim == 1:
+            return (
+                _with_times(_rows(model, x), _row_times(x) if time is None else time),
+                False,
+                told.names,
             )
-        return _with_times(_rows(model, x), time), False
-    if isinstance(x, list) and not _is_table(x):
-        return _with_times([as_slice(part) for part in x], time), False
-    return [as_slice(x, time=time)], True
+        if told.ndim is None:
+            raise _ambiguous(x)
+        if told.ndim > 2:
+            raise DataError(
+                f"this model works on {told.ndim}-way slices, but got a matrix of shape "
+                f"{np.shape(x)}. Pass a Slice, an array of {told.ndim} dimensions, or a list of "
+                f"them."
+            )
+    elif isinstance(x, list) and not _is_table(x):
+        slices, names = [], told.names
+        for part in x:
+            one, names = read_one(part, told=replace(told, names=names))
+            slices.append(one)
+        return _with_times(slices, time), False, names
+    one, names = read_one(x, time, told=told)
+    return [one], True, names
+
+
+def read_one(x: Any, time: Any = None, *, told: Told = NOTHING) -> tuple[Slice, Names | None]:
+    """One slice, its rows where their labels belong, and the names known after it."""
+    return align(
+        as_slice(x, time=time),
+        names_of(x),
+        told.names,
+        may_grow=told.may_grow,
+        given=told.named,
+    )
 
 
 def is_stream(x: Any) -> bool:
@@ -64,14 +92,36 @@ def is_stream(x: Any) -> bool:
     )
 
 
-def refuse_whole_tensor(stream: Any) -> None:
-    """Refuse an array in which time could be any axis."""
+def refuse_whole_tensor(stream: Any, ndim: int | None = None) -> None:
+    """Refuse an array in which time could be any axis, and a matrix where matrices are slices."""
+    if ndim is not None and ndim > 1 and _is_matrix(stream):
+        raise DataError(
+            f"a stream of {ndim}-way slices was needed, but got one matrix. Pass [matrix] if it "
+            f"is a stream of one slice, or ndim=1 if its rows are the slices."
+        )
     if isinstance(stream, np.ndarray) and stream.ndim > 2:
         raise DataError(
             f"a stream of slices was needed, but got one array of shape {stream.shape}, which "
             f"does not say along which axis time runs. Pass iter(array) for the first, "
             f"iter(np.moveaxis(array, -1, 0)) for the last, [array] if it is one slice."
         )
+
+
+def _ambiguous(x: Any) -> DataError:
+    n, m = (len(x), len(x[0])) if isinstance(x, list) else np.shape(x)
+    return DataError(
+        f"a matrix of {n} x {m} may be one slice or a table of {n} slices, and this model was not "
+        f"told which. If it is one slice, pass ndim=2 or mode_names to the model, or wrap the "
+        f"first: partial_fit([matrix]). If each row is a slice of its own, as in scikit-learn's "
+        f"tables, pass ndim=1, or begin with fit(table)."
+    )
+
+
+def _is_matrix(x: Any) -> bool:
+    if isinstance(x, list):
+        return _is_table(x) and bool(x) and isinstance(x[0], list)
+    # Not np.shape, which asks what only claims to be an array.
+    return _is_table(x) and (scipy.sparse.issparse(x) or np.asarray(x).ndim == 2)
 
 
 def _is_table(x: Any) -> bool:
@@ -105,6 +155,12 @@ def _rows(model: Any, table: Any) -> list[Slice]:
         Slice(checked.indices[start:stop, None], checked.data[start:stop], checked.shape[1:])
         for start, stop in zip(checked.indptr[:-1], checked.indptr[1:], strict=True)
     ]
+
+
+def _row_times(table: Any) -> Any:
+    """What a data frame calls its rows, which in a table are the slices."""
+    named = hasattr(type(table), "iloc") and type(table.index).__name__ != "RangeIndex"
+    return list(table.index) if named else None
 
 
 def _with_times(slices: list[Slice], time: Any) -> list[Slice]:

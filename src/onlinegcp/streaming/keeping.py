@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,15 +77,35 @@ def learned(
         raise not_learned(slices, f"the solver failed ({error})") from error
     if not is_finite(found):
         raise not_learned(slices)
-    return found, record
+    return alive(found, state), record
+
+
+def alive(found: ModelState, before: ModelState) -> ModelState:
+    """The state, with the factors it had before where a mode's are all zeros now.
+
+    Slices of zeros before anything was learned make them so, and nothing that comes after could
+    move them again: every update is a product with the other modes. With zeros for weights the
+    model says the same.
+    """
+    if found.live is not None or all(a.any() for a in found.factors):
+        return found
+    if not all(a.any() for a in before.factors) or found.weights.shape != before.weights.shape:
+        return found
+    factors = tuple(
+        np.vstack([old, np.zeros((len(new) - len(old), new.shape[1]))])
+        for new, old in zip(found.factors, before.factors, strict=True)
+    )
+    return replace(found, factors=factors, weights=np.zeros_like(found.weights))
 
 
 def is_finite(state: ModelState) -> bool:
     """Whether every number of a state is finite."""
-    arrays = [*state.factors, state.weights, state.mean_weights]
+    arrays = [state.weights, state.mean_weights]
     arrays += [array for array in state.arrays.values() if array.dtype.kind == "f"]
-    if state.live is not None:
-        _gather(state.live, arrays)
+    if state.live is None:
+        arrays += state.factors
+    else:
+        _gather(state.live, arrays)  # the factors are in it
     return all_finite(arrays)
 
 

@@ -51,6 +51,9 @@ class MAST(StreamingModel):
         `init_starts`.
     random_state
         Seed of the warm start.
+    ndim, mode_names
+        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
+        Without either the first slice must say it.
 
     Notes
     -----
@@ -99,6 +102,8 @@ class MAST(StreamingModel):
         init_slices: int = 10,
         init_starts: int = 3,
         random_state: int | None = 0,
+        ndim: int | None = None,
+        mode_names: Sequence[str] | None = None,
     ) -> None:
         self.rank = rank
         self.forget = forget
@@ -110,6 +115,8 @@ class MAST(StreamingModel):
         self.init_slices = init_slices
         self.init_starts = init_starts
         self.random_state = random_state
+        self.ndim = ndim
+        self.mode_names = mode_names
 
     @property
     def loss_(self) -> Loss:

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,15 +25,20 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.objective import least_loss, slice_loss
 from onlinegcp.streaming.admission import admit, tell_rank
-from onlinegcp.streaming.inputs import is_stream, read_slices, refuse_whole_tensor
+from onlinegcp.streaming.cancelling import tell_cancelling
+from onlinegcp.streaming.contract import Contract
+from onlinegcp.streaming.inputs import is_stream, read_one, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import is_finite, learned, not_learned
 from onlinegcp.streaming.options import check_common
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
+from onlinegcp.streaming.scaling import tell_scale
 from onlinegcp.streaming.showing import Showing, remember
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.told import Telling, Told, check_told
 from onlinegcp.streaming.undo import undone_on_error
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
+from onlinegcp.streaming.workers import with_workers
 
 # A dense reconstruction beyond this many cells is surely a mistake.
 DENSE_CELLS = 200_000_000
@@ -45,16 +49,15 @@ def _predicts_cells(model: Any) -> bool:
 
 
 class StreamingModel(
+    Telling,  # before what shows the names it knows
     Showing,
     Keeping,
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
+    Contract,
 ):
     """A CP model that is kept up to date while slices arrive.
 
-    Subclasses define the parameters; `rank`, `init`, `init_slices`, `init_starts` and
-    `random_state` are common to all.
+    Subclasses define the parameters; `rank`, `init`, `init_slices`, `init_starts`, `random_state`,
+    `ndim` and `mode_names` are common to all.
     """
 
     # What a class declares about itself; the suite in `onlinegcp.testing` holds it to that.
@@ -72,6 +75,9 @@ class StreamingModel(
     init_slices: int
     init_starts: int
     random_state: int | None
+    ndim: int | None
+    mode_names: Sequence[str] | None
+    n_jobs: int | None = None  # threads; None for as many as pay
 
     n_slices_: int
     last_: StepRecord | None
@@ -103,6 +109,10 @@ class StreamingModel(
     @abc.abstractmethod
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         """The state after the warm start."""
+
+    def _prepared(self, slices: tuple[Slice, ...]) -> tuple[Slice, ...]:
+        """The first slices as the method sees them."""
+        return slices
 
     @abc.abstractmethod
     def _learn(
@@ -146,15 +156,16 @@ class StreamingModel(
         y
             Ignored; part of scikit-learn's contract.
         """
-        refuse_whole_tensor(stream)
+        refuse_whole_tensor(stream, self._declared())
         self._reset()
         if is_stream(stream):
             for x in stream:
                 with undone_on_error(self):
-                    self._absorb([as_slice(x)])
+                    one, self._names = read_one(x, told=self._told())
+                    self._absorb([one])
         else:
             with undone_on_error(self):
-                self._absorb(read_slices(self, stream)[0])
+                self._take(stream, told=self._told(table=self._declared() in (None, 1)))
         if self.n_slices_ == 0:
             raise DataError(
                 "a stream of at least one slice was needed, but it was empty. Check its source."
@@ -171,18 +182,19 @@ class StreamingModel(
         Parameters
         ----------
         x
-            A slice, a list of slices, or a table whose rows are 1-way slices. A bare matrix is
-            such a table, unless the model already works on 2-way slices: wrap the first one,
-            ``Slice.dense(matrix)`` or ``[matrix]``.
+            A slice, a list of slices, or a table whose rows are 1-way slices. A bare matrix could
+            be either: it is one slice under ``ndim=2``, two `mode_names` or after an explicit one
+            (``[matrix]``), a table under ``ndim=1``, after `fit` to a table or where `y` comes
+            along; else it is refused. Labels of rows (pandas, xarray) say where rows belong.
         y
-            Ignored; part of scikit-learn's contract.
+            Not learned from. As part of scikit-learn's contract it says that `x` is a table.
         time
             Time of the slice (one per slice where several come in); kept in the records.
         """
         with undone_on_error(self):
             if not hasattr(self, "n_slices_"):
                 self._reset()
-            self._absorb(read_slices(self, x, time, ndim=self._ndim)[0])
+            self._take(x, time, told=self._told(table=y is not None))
         return self
 
     def start_from(self, init: KTensor, slices: Any) -> Self:
@@ -200,7 +212,8 @@ class StreamingModel(
         """
         with undone_on_error(self):
             self._reset()
-            held = self._check_slices(read_slices(self, slices, ndim=None)[0], may_grow=True)
+            read, _, self._names = read_slices(self, slices, told=self._told())
+            held = self._check_slices(read, may_grow=True)
             self._start_given(init, held[-1].shape, held)
         return self
 
@@ -260,7 +273,7 @@ class StreamingModel(
                 f"weights of {len(state.weights)} components were needed, shape (R,) or (n, R), "
                 f"but got shape {rows.shape}. Pass what `transform` returns."
             )
-        shape = tuple(len(a) for a in state.factors)
+        shape = state.shape
         if math.prod((*rows.shape[:-1], *shape)) > DENSE_CELLS:
             raise DataError(
                 f"dense slices of at most {DENSE_CELLS:,} cells can be built, but {len(rows)} of "
@@ -362,24 +375,8 @@ class StreamingModel(
     def check_parameters(self) -> None:
         """Refuse parameters that no data could make right; the first slice does the same."""
         check_common(self, self.gathers)
+        check_told(self.ndim, self.mode_names)
         self._check_parameters()
-
-    # ---- scikit-learn's contract
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return getattr(self, "n_slices_", 0) > 0
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.takes_missing
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        if not self.__sklearn_is_fitted__():
-            raise AttributeError("the columns of transform are known once the model is fitted")
-        return len(self._ready().weights) if self.changes_rank else int(self.rank)
 
     # ---- inner workings
 
@@ -393,25 +390,26 @@ class StreamingModel(
             self.__dict__.pop(name, None)
         self.n_slices_ = 0
         self.last_ = None
+        self._names = self._first_names()
         self._past = np.empty((0, 0))
         self._state = None
         self._buffer = ()
         self._provisional = None
 
-    @property
-    def _ndim(self) -> int | None:
-        shape = self._shape()
-        return None if shape is None else len(shape)
+    def _take(self, x: Any, time: Any = None, *, told: Told) -> None:
+        """Learn what came in, under the names it came with."""
+        slices, _, self._names = read_slices(self, x, time, told=told)
+        self._absorb(slices)
 
     def _shape(self) -> tuple[int, ...] | None:
         """What the next slice to learn is compared with: waiting slices may have grown."""
         if self._buffer:
             return self._buffer[-1].shape
-        return None if self._state is None else tuple(len(a) for a in self._state.factors)
+        return None if self._state is None else self._state.shape
 
     def _read(self, x: Any) -> tuple[list[Slice], bool]:
         check_is_fitted(self)
-        slices, single = read_slices(self, x, ndim=self._ndim)
+        slices, single, _ = read_slices(self, x, told=self._told(may_grow=False))
         return self._check_slices(slices, may_grow=False), single
 
     def _one(self, x: Any) -> Slice:
@@ -423,6 +421,7 @@ class StreamingModel(
     def _lost(self, x: Slice, weights: FloatArray) -> float:
         return slice_loss(x, self._ready().factors, weights, self.loss_, seed=self._seed)
 
+    @with_workers
     def _weigh_all(self, slices: Sequence[Slice], tolerance: float | None = None) -> FloatArray:
         state = self._ready()
         with blas_threads():
@@ -433,9 +432,10 @@ class StreamingModel(
         self._check_parameters()  # which may have been changed since the last slice
         shape = self._shape()
         if not may_grow and self._state is not None:  # slices that wait may have grown
-            shape = tuple(len(a) for a in self._state.factors)
+            shape = self._state.shape
         return admit(self, slices, shape, may_grow=may_grow)
 
+    @with_workers
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one, or as many together as are gathered."""
         enough = 1 if self.gathers is None else int(getattr(self, self.gathers))
@@ -447,6 +447,7 @@ class StreamingModel(
                 self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
                 self.n_slices_ = number
                 self._past = remember(self._past, self._state, self.last_.order)
+                tell_cancelling(self, self._state)
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
             self.n_slices_ += 1
@@ -468,6 +469,7 @@ class StreamingModel(
         if self._state is None and self._buffer:
             self._state = self._ready()
             tell_rank(self, self._buffer[0].size)
+            tell_scale(self, self._buffer)
             self._buffer = ()
             self._provisional = None
 
@@ -479,19 +481,18 @@ class StreamingModel(
             self._state, self.last_ = learned(learn, self._state, batch, number, self._seed)
             self._buffer = ()
 
+    @with_workers
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
-        check_is_fitted(self)
-        if self._state is not None:
+        if self.started_:  # first: scikit-learn's own check takes longer than all else here
+            assert self._state is not None
             return self._state
+        check_is_fitted(self)
         if self._provisional is None:
+            how: dict[str, Any] = {"lower": self._get_lower(), "starts": self.init_starts}
+            waiting = self._prepared(self._buffer)
             start = static_start(
-                self._buffer,
-                self._first_rank(self._buffer),
-                self.loss_,
-                lower=self._get_lower(),
-                starts=self.init_starts,
-                seed=self._seed,
+                waiting, self._first_rank(waiting), self.loss_, seed=self._seed, **how
             )
             found = self._begin(start, self._seed)
             if not is_finite(found):

@@ -43,6 +43,9 @@ class OnlineCP(StreamingModel):
         `start_from` P and Q are made from the data, as the authors' code makes them.
     random_state
         Seed of the warm start.
+    ndim, mode_names
+        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
+        Without either the first slice must say it.
 
     References
     ----------
@@ -74,6 +77,8 @@ class OnlineCP(StreamingModel):
         init_slices: int = 10,
         init_starts: int = 3,
         random_state: int | None = 0,
+        ndim: int | None = None,
+        mode_names: Sequence[str] | None = None,
     ) -> None:
         self.rank = rank
         self.order = order
@@ -83,6 +88,8 @@ class OnlineCP(StreamingModel):
         self.init_slices = init_slices
         self.init_starts = init_starts
         self.random_state = random_state
+        self.ndim = ndim
+        self.mode_names = mode_names
 
     @property
     def loss_(self) -> Loss:

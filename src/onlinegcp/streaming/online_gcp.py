@@ -13,15 +13,19 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.held_out import Halves
 from onlinegcp.solvers.auto.solver import is_bounded
+from onlinegcp.solvers.devices import engine_for
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import LARGEST_RANK, check_choice, check_whole
 from onlinegcp.streaming.paper_solver import Surroundings
 from onlinegcp.streaming.rank_study import study_path
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.scaling import check_scale, in_units, units
 from onlinegcp.streaming.sgd import SGD
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
+from onlinegcp.streaming.workers import engine_of
+from onlinegcp.sums.local import engine
 
 
 @final
@@ -59,6 +63,10 @@ class OnlineGCP(StreamingModel):
     lower
         Bound on factors and weights (l); None takes the loss's own. "auto" takes 0, which makes
         any model nonnegative, with exact zeros.
+    scale
+        For squared losses: number or name of a mode whose rows have units of their own, such as
+        variables. Each counts in units of its usual size in the warm start; losses of step
+        records are those of the scaled data, factors and predictions keep the data's units.
     max_rank
         Largest rank that "auto" may choose.
     init
@@ -70,10 +78,19 @@ class OnlineGCP(StreamingModel):
     random_state
         Seed; None draws one.
     n_jobs
-        Threads; the result is the same for any number. "auto" has work for two, and only while a
-        change of its components is on trial.
+        Threads; None takes every core where slices are large enough for that to pay. The result
+        is the same for any number.
+    cluster
+        A `distributed.Client`, or the address of a Dask scheduler, whose workers do the passes over
+        the cells of large slices (solver "auto"; docs/cores-and-cluster.md), with the same result.
+        It is not stored with the model.
     device
-        Where to compute: "cpu", or, for `SGD` only, "reference": plain NumPy.
+        Where to compute: "cpu"; "cuda", an NVIDIA card (docs/gpu.md says what it takes over, all
+        else stays on the CPU); "auto", the card where there is one and slices are large enough
+        to gain; or, for `SGD` only, "reference": plain NumPy.
+    ndim, mode_names
+        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
+        Without either the first slice must say it.
 
     Attributes
     ----------
@@ -113,26 +130,34 @@ class OnlineGCP(StreamingModel):
         solver: Literal["auto", "sgd"] | SGD = "auto",
         forget: float | Literal["auto"] = "auto",
         lower: float | None = None,
+        scale: int | str | None = None,
         max_rank: int = 50,
         init: KTensor | None = None,
         init_slices: int = 10,
         init_starts: int = 3,
         random_state: int | None = 0,
-        n_jobs: int = 1,
+        n_jobs: int | None = None,
+        cluster: Any = None,
         device: str = "cpu",
+        ndim: int | None = None,
+        mode_names: Sequence[str] | None = None,
     ) -> None:
         self.rank = rank
         self.loss = loss
         self.solver = solver
         self.forget = forget
         self.lower = lower
+        self.scale = scale
         self.max_rank = max_rank
         self.init = init
         self.init_slices = init_slices
         self.init_starts = init_starts
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.cluster = cluster
         self.device = device
+        self.ndim = ndim
+        self.mode_names = mode_names
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters; ``solver__factor_rate`` and the like belong to the paper's solver."""
@@ -187,11 +212,15 @@ class OnlineGCP(StreamingModel):
 
     def _check_parameters(self) -> None:
         loss, paper = self.loss_, self._paper()
-        if self.device not in ("cpu", "reference"):
+        if self.device not in ("cpu", "cuda", "auto", "reference"):
             raise BackendError(
-                f"device must be 'cpu' or 'reference', but got {self.device!r}. Choose one."
+                f"device must be 'cpu', 'cuda', 'auto' or 'reference', but got {self.device!r}. "
+                "Choose one."
             )
-        check_whole("n_jobs", self.n_jobs, 1)
+        if self.n_jobs is not None:
+            check_whole("n_jobs", self.n_jobs, 1)
+        if self.cluster is not None:
+            engine_of(self)  # refuses a scheduler that does not answer
         check_whole("max_rank", self.max_rank, 1, LARGEST_RANK)
         if self.changes_rank and paper is not None:
             raise DataError(
@@ -199,11 +228,18 @@ class OnlineGCP(StreamingModel):
                 "a number; the command `onlinegcp rank` helps to find one."
             )
         forgetting.parse(self.forget)
+        check_scale(self.scale, loss, auto=paper is None, given=self.init is not None)
         if paper is None:
-            if self.device != "cpu":
+            if self.device == "reference":
                 raise BackendError(
-                    f"solver='auto' computes on device='cpu' only, but got {self.device!r}. Leave "
-                    f"it out, or pass solver='sgd'."
+                    "solver='auto' computes on device='cpu', 'cuda' or 'auto', but got "
+                    "'reference'. Leave it out, or pass solver='sgd'."
+                )
+            engine_for(self.device)  # refuses where there is no card
+            if self.changes_rank and self.device == "cuda":
+                raise BackendError(
+                    "rank='auto' is found on the CPU, but device='cuda' was given. Leave it out, or "
+                    "give a rank."
                 )
             is_bounded(loss, self.lower)  # refuses a bound this solver does not know
         else:
@@ -211,6 +247,11 @@ class OnlineGCP(StreamingModel):
                 raise DataError(
                     f"forget belongs to solver='auto', but the paper's solver was chosen and "
                     f"forget={self.forget!r} given. Use SGD(history_decay=...), or leave it out."
+                )
+            if self.device not in ("cpu", "reference"):
+                raise BackendError(
+                    f"solver='sgd' computes on device='cpu' or 'reference', but got "
+                    f"{self.device!r}. Leave it out, or use the default solver."
                 )
             paper_solver.check_options(paper, loss, self.lower)
 
@@ -247,8 +288,30 @@ class OnlineGCP(StreamingModel):
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         paper = self._paper()
         if paper is None:
-            return auto_solver.begin(start, self.loss_, self.forget, self.lower, seed, self._most())
+            scale = self._units(self._buffer)
+            return auto_solver.begin(
+                start, self.loss_, self.forget, self.lower, seed, scale, self._most()
+            )
         return paper_solver.begin(paper, start, self._get_lower(), seed)
+
+    def _prepared(self, slices: tuple[Slice, ...]) -> tuple[Slice, ...]:
+        scale = self._units(slices)
+        return slices if scale is None else tuple(in_units(x, *scale) for x in slices)
+
+    def _units(self, slices: tuple[Slice, ...]) -> auto_solver.Scale | None:
+        """The mode to scale and what its rows are divided by, from the first slices."""
+        if self.scale is None:
+            return None
+        mode, ndim = self.scale, slices[0].ndim
+        if isinstance(mode, str):
+            names = self.mode_names_ or ()
+            check_choice("scale", mode, names, " or the number of a mode")
+            mode = names.index(mode)
+        if mode >= ndim:
+            raise DataError(
+                f"scale must be a mode from 0 to {ndim - 1}, but is {mode}. Choose one of them."
+            )
+        return mode, units(slices, mode)
 
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
@@ -265,7 +328,7 @@ class OnlineGCP(StreamingModel):
                 lower=self.lower,
                 init_slices=self.init_slices,
                 init_starts=self.init_starts,
-                n_jobs=self.n_jobs,
+                card=None if self.changes_rank else engine_for(self.device),
                 most=self._most(),
             )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)
@@ -278,4 +341,4 @@ class OnlineGCP(StreamingModel):
         return paper_solver.weigh(paper, self._surroundings(0, seed), state, x, loss)[0]
 
     def _surroundings(self, number: int, seed: int) -> Surroundings:
-        return Surroundings(self._get_lower(), number, seed, self.device, self.n_jobs)
+        return Surroundings(self._get_lower(), number, seed, self.device, engine().jobs)

@@ -32,7 +32,9 @@ def pack_parameters(
     prefix
         What names of arrays begin with.
     """
-    return {name: _pack(value, f"{prefix}.{name}", arrays) for name, value in parameters.items()}
+    # Who does the work is no part of a model: it goes on with whoever is there.
+    kept = {name: None if name == "cluster" else value for name, value in parameters.items()}
+    return {name: _pack(value, f"{prefix}.{name}", arrays) for name, value in kept.items()}
 
 
 def unpack_parameters(
@@ -67,6 +69,8 @@ def _pack(value: Any, name: str, arrays: Arrays | None) -> Any:
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        return {"names": list(value)}
     if isinstance(value, Loss):
         return {"own_loss": value.name} if value.code < 0 else {"loss": value.to_dict()}
     if isinstance(value, Step):
@@ -88,6 +92,8 @@ def _pack(value: Any, name: str, arrays: Arrays | None) -> Any:
 def _unpack(value: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if not isinstance(value, dict):
         return value
+    if "names" in value:
+        return tuple(value["names"])
     if "loss" in value:
         return from_dict(value["loss"])
     if "step" in value:

@@ -26,11 +26,13 @@ from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.model import Model, Step
 from onlinegcp.solvers.auto.state import AutoState
 from onlinegcp.streaming.matching import n_replaced, places
+from onlinegcp.streaming.misfit import Misfit
 from onlinegcp.streaming.surprise import Surprise
 
 FloatArray: TypeAlias = NDArray[np.float64]
-# Makes a state from a few slices; the second argument is the model whose patterns keep their place.
-Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState], AutoState]
+# Makes a state from a few slices; the second argument is the model whose patterns keep their place,
+# then whether it may be a rough one, and whether patterns that still hold keep their past, too.
+Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState, bool, bool], AutoState]
 # Makes a model with so many components more, or fewer, from a few slices, and tells which went
 # where; the last argument says whether to fit them all anew.
 Resize: TypeAlias = Callable[
@@ -62,6 +64,10 @@ class Regimes:
         The model that was replaced last, as it was in its own regime.
     surprise
         The detector.
+    misfit
+        The watch over a model that is new.
+    mending
+        Whether the present challenge is because of it, and no change of the data.
     buffer, losses
         Slices that surprised, and the loss of the model in use on each before it learned it.
     recent
@@ -85,6 +91,8 @@ class Regimes:
     before: AutoState | None = None
     rested: AutoState | None = None
     surprise: Surprise = field(default_factory=Surprise)
+    misfit: Misfit = field(default_factory=Misfit)
+    mending: bool = False
     buffer: tuple[Slice, ...] = ()
     recent: tuple[Slice, ...] = ()
     losses: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -109,6 +117,7 @@ class Regimes:
             value = getattr(self, name)
             flat[name] = value.copy() if isinstance(value, np.ndarray) else value
         flat |= {f"surprise.{name}": part for name, part in self.surprise.to_dict().items()}
+        flat |= {f"misfit.{name}": part for name, part in self.misfit.to_dict().items()}
         for name in _MODELS:
             model = getattr(self, name)
             if model is not None:
@@ -126,12 +135,9 @@ class Regimes:
 
         plain = {name: kind(flat[name]) for name, kind in _PLAIN.items()}
         plain |= {name: AutoState.from_dict(part(name)) for name in _MODELS if part(name)}
-        return Regimes(
-            surprise=Surprise.from_dict(part("surprise")),
-            buffer=slices[:first],
-            recent=slices[first:],
-            **plain,
-        )
+        plain["surprise"] = Surprise.from_dict(part("surprise"))
+        plain["misfit"] = Misfit.from_dict(part("misfit"))
+        return Regimes(buffer=slices[:first], recent=slices[first:], **plain)
 
     @property
     def slices(self) -> tuple[Slice, ...]:
@@ -144,6 +150,7 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
     "losses": np.array,
     "gathering": bool,
     "changed": bool,
+    "mending": bool,
     "gains": np.array,
     "age": int,
     "surprised_at": int,
@@ -160,8 +167,8 @@ def learn(
     begin: Begin | None,
     *,
     full: int,
-    n_jobs: int,
     seed: int,
+    card: auto.Card | None = None,
     resize: Resize | None = None,
 ) -> tuple[Regimes, Step, Regime]:
     """Score a slice with the model in use, learn it, and decide who goes on.
@@ -176,7 +183,7 @@ def learn(
         Makes a challenger; None where the model in use shall never be replaced.
     full
         Slices a whole warm start takes.
-    n_jobs, seed
+    seed, card
         As in the solver's `step`.
     resize
         Makes a model with more or fewer components, where the rank may change.
@@ -187,7 +194,7 @@ def learn(
 
     def step(model: AutoState, one: Slice) -> tuple[AutoState, Step]:
         judged = model.ranks is not None and now.challenger is not None
-        return auto.step(model, one, loss, n_jobs=n_jobs, seed=seed, judged=judged)
+        return auto.step(model, one, loss, seed=seed, judged=judged, card=card)
 
     now.current, done = step(now.current, x)
     if resize is not None and done.informative:
@@ -208,7 +215,7 @@ def learn(
         elif verdict < 0:
             _drop(now)
     if now.gathering:
-        now.buffer = (*now.buffer, x)
+        now.buffer = (*now.buffer, x)[-full:]
         _build(now, begin, full)
     elif now.challenger is None and now.age >= now.next_alarm:
         if now.surprise.suspects and now.current.ranks is not None:
@@ -217,8 +224,12 @@ def learn(
         if now.surprise.alarmed:
             if _rested_knows(now, loss, seed, usual):
                 return now, _come_back(now, start, done, step), "returned"
-            now.gathering, now.changed = True, False
+            now.gathering, now.changed, now.mending = True, False, False
             _build(now, begin, full)
+        elif not now.buffer and _misses(now, x, done, loss):
+            # The next slices make a challenger.
+            now.gathering, now.changed, now.mending = True, False, True
+            now.surprised_at = now.age
     return now, done, regime
 
 
@@ -250,6 +261,15 @@ def _gain(done: Step, rival: Step) -> float:
     return done.prequential - rival.prequential
 
 
+def _misses(regimes: Regimes, x: Slice, done: Step, loss: Loss) -> bool:
+    """Whether a new model leaves a pattern unexplained."""
+    if not regimes.misfit.watching:
+        return False
+    weights = np.asarray(done.weights[: regimes.current.factors.rank])
+    regimes.misfit, missing = regimes.misfit.watch(x, regimes.current.factors, weights, loss)
+    return missing
+
+
 def _suspect(regimes: Regimes, x: Slice, start: AutoState, prequential: float, full: int) -> None:
     """Keep the slices that surprise, while they do, and the model that has seen none of them."""
     if not regimes.surprise.suspects:
@@ -264,9 +284,8 @@ def _suspect(regimes: Regimes, x: Slice, start: AutoState, prequential: float, f
 def _judge(regimes: Regimes, gain: float, usual: float) -> int:
     """1 if the challenger takes over, -1 if it is dropped, 0 if more slices must tell."""
     regimes.gains = regimes.gains + np.array([1.0, gain, gain * gain])
-    count, total, squares = regimes.gains
-    mean = total / count
-    error = math.sqrt(max(squares / count - mean * mean, 0.0) / max(count - 1.0, 1.0))
+    count, total, _ = regimes.gains
+    mean, error = _mean_gain(regimes)
     # A gain beyond what slices differ by anyway needs no second look.
     if 0.0 < CLEAR * usual * math.sqrt(count) < total:
         return 1
@@ -277,16 +296,25 @@ def _judge(regimes: Regimes, gain: float, usual: float) -> int:
     return 1 if mean > error and mean > 0.0 else -1
 
 
+def _mean_gain(regimes: Regimes) -> tuple[float, float]:
+    """The challenger's mean gain so far, and its standard error."""
+    count, total, squares = regimes.gains
+    mean = total / max(count, 1.0)
+    spread = max(squares / max(count, 1.0) - mean * mean, 0.0)
+    return float(mean), math.sqrt(spread / max(count - 1.0, 1.0))
+
+
 def _take_over(regimes: Regimes, old: AutoState, done: Step, rival: Step) -> tuple[Step, Regime]:
     new = regimes.challenger
     assert new is not None
-    regime: Regime = "" if regimes.changed else "changed"
+    regime: Regime = "" if regimes.changed or regimes.mending else "changed"
     if not regimes.changed:
         # The second challenger of an alarm replaces the first, not the old regime. Its slices
         # begin later: the first that surprised may have been an odd one of the old.
         _rest(regimes)
         regimes.buffer = regimes.buffer[1:]
     regimes.current, regimes.challenger, regimes.changed = new, None, True
+    regimes.misfit = Misfit()
     regimes.surprise.forget()
     regimes.gains = np.zeros(3)
     return _account(done, rival, old, new), regime
@@ -319,8 +347,16 @@ def _build(regimes: Regimes, begin: Begin, full: int) -> None:
     count = len(regimes.buffer)
     if count != EARLY and count < full:
         return
-    # What still holds is kept from the model that has not been misled by the new slices.
-    regimes.challenger = begin(regimes.buffer, regimes.before or regimes.rested or regimes.current)
+    if regimes.challenger is not None and not regimes.changed:
+        mean, error = _mean_gain(regimes)
+        if mean <= error:
+            return  # a rough one that promises nothing needs no better start: its trial goes on
+    # What still holds is kept from the model that has not been misled by the new slices. The first
+    # challenger of an alarm is a rough one: most alarms on real streams are false, and cost that.
+    old = regimes.before or regimes.rested or regimes.current
+    first = regimes.challenger is None and not regimes.changed
+    # A model that misses a pattern has bent the others to make up for it: their past misleads.
+    regimes.challenger = begin(regimes.buffer, old, first, not regimes.mending)
     regimes.gains = np.zeros(3)
     if count >= full:
         regimes.gathering = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import final
 
 import numpy as np
@@ -57,6 +58,9 @@ class RLST(StreamingModel):
         `init_starts`.
     random_state
         Seed of the warm start.
+    ndim, mode_names
+        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
+        Without either the first slice must say it.
 
     References
     ----------
@@ -89,6 +93,8 @@ class RLST(StreamingModel):
         init_slices: int = 10,
         init_starts: int = 3,
         random_state: int | None = 0,
+        ndim: int | None = None,
+        mode_names: Sequence[str] | None = None,
     ) -> None:
         self.rank = rank
         self.forget = forget
@@ -99,6 +105,8 @@ class RLST(StreamingModel):
         self.init_slices = init_slices
         self.init_starts = init_starts
         self.random_state = random_state
+        self.ndim = ndim
+        self.mode_names = mode_names
 
     @property
     def loss_(self) -> Loss:

@@ -12,6 +12,7 @@ from onlinegcp.errors import StateError
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.keeping import is_finite
+from onlinegcp.streaming.naming import Names
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import FloatArray, ModelState
 
@@ -25,6 +26,7 @@ class Keeping:
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
     _past: FloatArray
+    _names: Names | None
 
     def _reset(self) -> None:
         raise NotImplementedError
@@ -49,7 +51,7 @@ class Keeping:
         """
         from onlinegcp.streaming.storage import load_model
 
-        model = load_model(path, loss)
+        model = load_model(path, loss, cls)  # type: ignore[arg-type]  # as above
         if not isinstance(model, cls):
             raise StateError(
                 f"a saved {cls.__name__} was needed, but {path} holds a {type(model).__name__}. "
@@ -67,6 +69,7 @@ class Keeping:
             "buffer": self._buffer,
             "last": self.last_,
             "past": self._past,
+            "names": self._names,
         }
 
     def set_state(self, saved: dict[str, Any]) -> Self:
@@ -80,6 +83,7 @@ class Keeping:
         self._buffer = tuple(saved["buffer"])
         self.last_ = saved["last"]
         self._past = np.asarray(saved.get("past", self._past))
+        self._names = saved.get("names", self._names)
         return self
 
     @property

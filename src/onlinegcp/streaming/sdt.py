@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import final
 
 import numpy as np
@@ -56,6 +57,9 @@ class SDT(StreamingModel):
         `init_starts`.
     random_state
         Seed of the warm start.
+    ndim, mode_names
+        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
+        Without either the first slice must say it.
 
     References
     ----------
@@ -87,6 +91,8 @@ class SDT(StreamingModel):
         init_slices: int = 10,
         init_starts: int = 3,
         random_state: int | None = 0,
+        ndim: int | None = None,
+        mode_names: Sequence[str] | None = None,
     ) -> None:
         self.rank = rank
         self.forget = forget
@@ -96,6 +102,8 @@ class SDT(StreamingModel):
         self.init_slices = init_slices
         self.init_starts = init_starts
         self.random_state = random_state
+        self.ndim = ndim
+        self.mode_names = mode_names
 
     @property
     def loss_(self) -> Loss:

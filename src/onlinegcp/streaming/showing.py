@@ -28,7 +28,7 @@ def remember(past: FloatArray, state: ModelState, order: Sequence[int] | None = 
     if order is not None and past.size:
         at = np.array(order)
         past = np.where(at >= 0, past[:, at], 0.0)
-    row = state.weights * np.prod([np.abs(a).sum(axis=0) for a in state.factors], axis=0)
+    row = state.weights * state.magnitudes
     start = past[-(PAST - 1) :] if past.shape[1:] == row.shape else np.empty((0, len(row)))
     return np.concatenate([start, row[None, :]])
 
@@ -51,9 +51,26 @@ class Showing(abc.ABC):
         """The state of the newest slice."""
 
     def to_ktensor(self, labels: Any = None) -> KTensor:
-        """The model of the newest slice; `labels` names the rows of each mode."""
+        """The model of the newest slice.
+
+        Parameters
+        ----------
+        labels
+            Names of the rows of each mode; those the data came with by default.
+        """
         state = self._ready()
-        return KTensor(state.weights, state.factors, labels)
+        named = self.row_labels_ if labels is None else labels
+        return KTensor(state.weights, state.factors, named, self.mode_names_)
+
+    @property
+    @abc.abstractmethod
+    def row_labels_(self) -> Any:
+        """Names of the rows of each mode."""
+
+    @property
+    @abc.abstractmethod
+    def mode_names_(self) -> Any:
+        """Names of the modes."""
 
     @abc.abstractmethod
     def transform(self, x: Any) -> FloatArray:
@@ -70,9 +87,10 @@ class Showing(abc.ABC):
         Parameters
         ----------
         labels
-            Names of the rows of each mode, or the stream they came from.
+            Names of the rows of each mode, or the stream they came from; by default those the
+            data came with.
         modes
-            Names of the modes; those of the stream by default.
+            Names of the modes; those of the stream or of the data by default.
         top
             Labels to show per mode.
         """
@@ -106,7 +124,8 @@ class Showing(abc.ABC):
                 f"A forecast needs the weights of every slice, but {type(self).__name__} learns "
                 "several slices together and keeps those of the last. Use OnlineGCP."
             )
-        named = getattr(labels, "labels", labels)
+        known: Any = model.labels if labels is None else labels
+        named = getattr(known, "labels", known)
         return forecast(
             self._past, model.factors, self.loss_, steps, labels=named, period=period, level=level
         )

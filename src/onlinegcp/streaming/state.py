@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.kernels.layout import Blocks
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
+
+
+class Views(Sequence[FloatArray]):
+    """The factors of a solver's own state, which may lie on another device until looked at."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows of every factor."""
+        return self._blocks.shape
+
+    @property
+    def magnitudes(self) -> FloatArray | None:
+        """See `ModelState`; None where only the factors themselves can tell."""
+        return getattr(self._blocks, "magnitudes", None)
+
+    def __len__(self) -> int:
+        return self._blocks.ndim
+
+    @overload
+    def __getitem__(self, k: int) -> FloatArray: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> tuple[FloatArray, ...]: ...
+
+    def __getitem__(self, k: int | slice) -> FloatArray | tuple[FloatArray, ...]:
+        return self._blocks.views()[k]
 
 
 @dataclass(frozen=True)
@@ -22,7 +53,7 @@ class ModelState:
     Attributes
     ----------
     factors
-        One matrix (I_k, R) per mode.
+        One matrix (I_k, R) per mode, or `Views` of them.
     weights
         Weights of the newest slice (R,).
     mean_weights
@@ -40,6 +71,20 @@ class ModelState:
     scalars: dict[str, float | int] = field(default_factory=dict)
     slices: tuple[Slice, ...] = ()
     live: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows of every factor, whose numbers are not looked at."""
+        known: tuple[int, ...] | None = getattr(self.factors, "shape", None)
+        return tuple(len(a) for a in self.factors) if known is None else known
+
+    @property
+    def magnitudes(self) -> FloatArray:
+        """What a component of weight one adds up to over all cells, signs aside (R,)."""
+        known: FloatArray | None = getattr(self.factors, "magnitudes", None)
+        if known is not None:
+            return known
+        return np.asarray(np.prod([np.abs(a).sum(axis=0) for a in self.factors], axis=0))
 
     @property
     def nbytes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from inspect import isabstract
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from onlinegcp.storage.archive import read_archive, write_archive
 from onlinegcp.storage.times import pack_time, unpack_time
 from onlinegcp.streaming import auto_solver
 from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.naming import Names
 from onlinegcp.streaming.parameters import pack_parameters, unpack_parameters
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import ModelState
@@ -40,11 +42,13 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
         "seed": saved["seed"],
         "parameters": pack_parameters(model.get_params(deep=False), arrays),
         "last": _pack_step(saved["last"]),
-        "buffer": _pack_slices(saved["buffer"], "buffer", arrays),
+        "buffer": pack_slices(saved["buffer"], "buffer", arrays),
     }
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             record[name] = np.asarray(getattr(model, name)).tolist()
+    if saved["names"] is not None:
+        record["names"] = {"labels": saved["names"].labels, "modes": saved["names"].modes}
     arrays["past"] = saved["past"]
     state: ModelState | None = saved["state"]
     if state is not None:
@@ -55,13 +59,17 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
             arrays[f"state.{name}"] = array
         record["n_modes"] = len(state.factors)
         record["scalars"] = state.scalars
-        record["slices"] = _pack_slices(state.slices, "slices", arrays)
+        record["slices"] = pack_slices(state.slices, "slices", arrays)
         if state.live is not None:
             record["live"] = _pack_live(state.live.to_dict(), arrays)
     return arrays, record
 
 
-def load_model(path: str | os.PathLike[str], loss: Loss | None = None) -> StreamingModel:
+def load_model(
+    path: str | os.PathLike[str],
+    loss: Loss | None = None,
+    method: type[StreamingModel] | None = None,
+) -> StreamingModel:
     """The model stored at `path`, of whatever method it is.
 
     Parameters
@@ -70,8 +78,10 @@ def load_model(path: str | os.PathLike[str], loss: Loss | None = None) -> Stream
         The file.
     loss
         The caller's own loss, where the model was saved with one.
+    method
+        The caller's own method, where it may be one that the registry does not know.
     """
-    return unpack_model(*read_archive(path, KIND), loss=loss, source=path)
+    return unpack_model(*read_archive(path, KIND), loss=loss, method=method, source=path)
 
 
 def unpack_model(
@@ -79,16 +89,19 @@ def unpack_model(
     record: dict[str, Any],
     *,
     loss: Loss | None = None,
+    method: type[StreamingModel] | None = None,
     source: str | os.PathLike[str] = "the record",
 ) -> StreamingModel:
     """The model that `pack_model` packed; `source` names it in errors."""
     from onlinegcp.streaming import METHODS
 
-    classes = {cls.__name__: cls for cls in METHODS.values()}
+    known = [*METHODS.values(), *([] if method is None or isabstract(method) else [method])]
+    classes = {cls.__name__: cls for cls in known}
     if record.get("method") not in classes:
         raise StateError(
             f"{source} holds a {record.get('method')!r}, which this version does not know. Upgrade "
-            f"onlinegcp; known methods are {', '.join(sorted(classes))}."
+            f"onlinegcp, or load it with its own class; known methods are "
+            f"{', '.join(sorted(classes))}."
         )
     _check_own_loss(source, record, loss)
     try:
@@ -139,7 +152,7 @@ def _rebuild(
             arrays["mean_weights"],
             {n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)},
             record["scalars"],
-            tuple(_unpack_slices(record["slices"], "slices", arrays)),
+            tuple(unpack_slices(record["slices"], "slices", arrays)),
         )
         if "live" in record:
             state = auto_solver.unpack(state, _unpack_live(record["live"], arrays))
@@ -148,9 +161,10 @@ def _rebuild(
             "n_slices": record["n_slices"],
             "seed": record["seed"],
             "state": state,
-            "buffer": _unpack_slices(record["buffer"], "buffer", arrays),
+            "buffer": unpack_slices(record["buffer"], "buffer", arrays),
             "last": _unpack_step(record["last"]),
             "past": arrays.get("past", np.empty((0, 0))),
+            "names": _unpack_names(record.get("names")),
         }
     )
     if "n_features_in_" in record:
@@ -176,9 +190,10 @@ def _unpack_live(scalars: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]])
     return {**scalars, **{n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)}}
 
 
-def _pack_slices(
+def pack_slices(
     slices: Sequence[Slice], name: str, arrays: dict[str, NDArray[Any]]
 ) -> list[dict[str, Any]]:
+    """Slices as entries of a record; their arrays are put among `arrays`, under `name`."""
     entries = []
     for k, x in enumerate(slices):
         if x.array is not None:
@@ -195,9 +210,10 @@ def _pack_slices(
     return entries
 
 
-def _unpack_slices(
+def unpack_slices(
     entries: Sequence[Mapping[str, Any]], name: str, arrays: Mapping[str, NDArray[Any]]
 ) -> list[Slice]:
+    """The slices that `pack_slices` packed."""
     slices = []
     for k, entry in enumerate(entries):
         time = unpack_time(entry["time"])
@@ -214,6 +230,13 @@ def _unpack_slices(
                 )
             )
     return slices
+
+
+def _unpack_names(stored: Mapping[str, Any] | None) -> Names | None:
+    if stored is None:
+        return None
+    labels = (None if names is None else tuple(names) for names in stored["labels"])
+    return Names(tuple(labels), tuple(stored["modes"]))
 
 
 def _pack_step(step: StepRecord | None) -> dict[str, Any] | None:

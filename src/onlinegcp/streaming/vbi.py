@@ -63,6 +63,9 @@ class VBI(StreamingModel):
         Slices that are gathered before the first is learned; the starts are not used.
     random_state
         Not used: nothing is drawn at random.
+    ndim, mode_names
+        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
+        Without either the first slice must say it.
 
     Notes
     -----
@@ -110,6 +113,8 @@ class VBI(StreamingModel):
         init_slices: int = 1,
         init_starts: int = 1,
         random_state: int | None = 0,
+        ndim: int | None = None,
+        mode_names: Sequence[str] | None = None,
     ) -> None:
         self.rank = rank
         self.forget = forget
@@ -122,6 +127,8 @@ class VBI(StreamingModel):
         self.init_slices = init_slices
         self.init_starts = init_starts
         self.random_state = random_state
+        self.ndim = ndim
+        self.mode_names = mode_names
 
     @property
     def outliers_(self) -> FloatArray:

@@ -27,10 +27,13 @@ FloatArray: TypeAlias = NDArray[np.float64]
 # Passes of every start, and of the best one after that. Streaming soon corrects what the static
 # fit leaves open: solving every start to the end costs ten times as much and predicts no better.
 SHORT = {"als": 20, "apr": 10, "lbfgsb": 20, "epochs": 10}
+ROUGH = {"als": 40, "apr": 30, "lbfgsb": 50, "epochs": 25}
 LONG = {"als": 200, "apr": 100, "lbfgsb": 150, "epochs": 100}
 # Passes of every rank of a study, which starts from the rank below.
 STUDY = {"als": 20, "apr": 10, "lbfgsb": 20, "epochs": 10}
 ODDS_SWEEPS = 30
+# Cells up to which data are written out to find a start for losses that are not least squares.
+LINEAR_CELLS = 5_000_000
 # Nonzeros times R^2 up to which rows of counts get Newton steps; above, multiplicative ones.
 NEWTON_WORK = 3e7
 
@@ -81,25 +84,33 @@ class WarmStart:
 
 
 def static_start(
-    slices: Sequence[Slice], rank: int, loss: Loss, *, lower: float, starts: int, seed: int
+    slices: Sequence[Slice],
+    rank: int,
+    loss: Loss,
+    *,
+    lower: float,
+    starts: int,
+    seed: int,
+    rough: bool = False,
 ) -> WarmStart:
     """Solve the first slices by the static method that matches the loss, best of several starts.
 
     Gaussian without bound: CP-ALS. Poisson: CP-APR. Everything else: GCP. All starts run a few
     passes, the best goes on. Components that so little data cannot determine start with random
-    columns and no weight.
+    columns and no weight. A rough one ends early: a model on trial learns on anyway.
     """
     x = stack(slices)
     determined = 0 if x.nnz == 0 else min(rank, most_components(x))
     parts = []
     if determined:
         first: dict[str, Any] = {"n_starts": starts, "seed": seed}
-        found = _algebraic(x, determined, loss, lower, starts, seed)
+        found = _informed(x, determined, loss, lower, starts, seed)
         if found or starts > 1:
             first["n_starts"] = max(1, starts - len(found))
             found.append(_static(x, determined, loss, lower, SHORT, **first))
             first = {"init": min(found, key=lambda fit: fit.objective).ktensor}
-        parts.append(_static(x, determined, loss, lower, LONG, **first).ktensor)
+        passes = ROUGH if rough else LONG
+        parts.append(_static(x, determined, loss, lower, passes, **first).ktensor)
     if determined < rank:
         # Different columns: equal components have equal gradients and would stay equal for ever.
         left = rank - determined
@@ -112,16 +123,52 @@ def static_start(
     return WarmStart(tuple(factors), rows, rows.mean(axis=0), tuple(slices)).normalised()
 
 
-def _algebraic(
+def _informed(
     x: Slice, rank: int, loss: Loss, lower: float, starts: int, seed: int
 ) -> list[StaticFit]:
-    """Short fits from algebraic starts, for half of the starts, where the loss has such."""
+    """Short fits from starts that seldom miss a pattern, where the loss has such."""
+    form = loss.traits.odds_form
+    guesses = []
+    if form is not None and not form.linear:
+        # Where cells are seldom certain, odds are rates. From random starts L-BFGS-B ends in
+        # another optimum in two of five cases; counts have a cheaper method, so try more of them.
+        first = _counts(x, rank, SHORT["apr"], n_starts=2 * starts, seed=seed)
+        rates = _counts(x, rank, 3 * SHORT["apr"], init=first.ktensor).ktensor
+        guesses = [KTensor(rates.weights / form.base, rates.factors)]
+    elif lower == -np.inf and loss.traits.quadratic:
+        guesses = _algebraic(x, rank, starts, seed)
+    elif lower == -np.inf:
+        data = _linearised(x, loss)
+        if data is not None:
+            fits = [
+                cp_als(data, rank, max_iterations=SHORT["als"], tolerance=1e-6, init=guess)
+                for guess in _algebraic(data, rank, starts, seed)
+            ]
+            guesses = [fit.ktensor for fit in sorted(fits, key=lambda fit: fit.objective)[:1]]
+    return [_static(x, rank, loss, lower, SHORT, init=guess) for guess in guesses]
+
+
+def _algebraic(x: Slice, rank: int, starts: int, seed: int) -> list[KTensor]:
+    """Algebraic starts of complete data, for half of the starts."""
     found = []
-    for number in range((starts + 1) // 2):
-        init = algebraic_model(x, rank, loss, lower, seed, number)
-        if init is not None:
-            found.append(_static(x, rank, loss, lower, SHORT, init=init))
+    for number in range((starts + 1) // 2 if x.n_observed == x.size else 0):
+        begin = algebraic_start(x, rank, start_generator(seed, number))
+        if begin is not None and all(np.isfinite(a).all() for a in begin):
+            found.append(KTensor(np.ones(rank), begin))
     return found
+
+
+def _linearised(x: Slice, loss: Loss) -> Slice | None:
+    """The data that least squares would have to explain: one Fisher step from the zero model."""
+    if x.size > LINEAR_CELLS:
+        return None
+    data = np.nan_to_num(x.to_dense())
+    nothing = np.zeros_like(data)
+    with np.errstate(all="ignore"):
+        steps = -loss.deriv(data, nothing) / loss.fisher(data, nothing)
+    if x.n_observed < x.size:
+        steps[np.isnan(x.to_dense())] = 0.0
+    return Slice.dense(steps) if np.isfinite(steps).all() and steps.any() else None
 
 
 def _static(
@@ -130,10 +177,7 @@ def _static(
     if loss.traits.quadratic and lower == -np.inf:
         return cp_als(x, rank, max_iterations=passes["als"], tolerance=1e-6, **start)
     if loss.traits.poisson:
-        steps: dict[str, Any] = {"max_iterations": passes["apr"]}
-        if x.nnz * rank**2 > NEWTON_WORK:
-            steps |= {"method": "mu", "max_inner": 2}
-        return cp_apr(x, rank, **steps, **start)
+        return _counts(x, rank, passes["apr"], **start)
     most: dict[str, Any] = {"max_iterations": passes["lbfgsb"], "epochs": passes["epochs"]}
     return gcp(x, rank, loss, lower=lower, **most, **start)
 
@@ -183,6 +227,12 @@ def random_model(x: Slice, rank: int, seed: int) -> KTensor:
     """Nonnegative random columns that share the total of the data evenly."""
     columns = random_start(x.shape, rank, start_generator(seed, 0), nonnegative=True)
     return KTensor(np.full(rank, x.total / rank), [a / a.sum(axis=0) for a in columns])
+
+
+def _counts(x: Slice, rank: int, passes: int, **start: Any) -> StaticFit:
+    if x.nnz * rank**2 > NEWTON_WORK:
+        return cp_apr(x, rank, max_iterations=passes, method="mu", max_inner=2, **start)
+    return cp_apr(x, rank, max_iterations=passes, **start)
 
 
 def given_start(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -431,7 +431,7 @@ def _flat(part: Any) -> Iterator[NDArray[Any]]:
     elif isinstance(part, Mapping):
         for key in sorted(part):
             yield from _flat(part[key])
-    elif isinstance(part, tuple | list):
+    elif isinstance(part, Sequence) and not isinstance(part, str):
         for member in part:
             yield from _flat(member)
     elif hasattr(part, "to_dict"):

@@ -271,3 +271,28 @@ def test_the_command_line_asks_a_database_again_without_the_query(tmp_path, caps
     assert "--every, --modes and --output are needed for a database" in capsys.readouterr().err
     lines = Path(run, "sources.jsonl").read_text().splitlines()
     assert all(json.loads(line)["kind"] == "database" for line in lines)
+
+
+def test_events_of_a_database_are_scored(tmp_path, capsys):
+    rows = rides(tmp_path / "rides.csv")
+    address = fill_sqlite(tmp_path / "rides.db", rows)
+    run = str(tmp_path / "r")
+    table = ["--time", "when", "--every", "1d", "--modes", "pu,do", "--rank", "1"]
+    words = ["fit", address, "--query", QUERY, *table, "--warm-start", "4", "-o", run, "-q"]
+    assert call(words) is Exit.DONE
+    pl.read_csv(tmp_path / "rides.csv").write_parquet(tmp_path / "rides.parquet")
+    scored = {}
+    for name, source in (("db", [address]), ("file", [str(tmp_path / "rides.parquet")])):
+        out = tmp_path / f"{name}.parquet"
+        assert call(["score", run, *source, "-o", str(out), "-q"]) is Exit.DONE
+        columns = ["when", "pu", "do", "score", "p"]
+        scored[name] = pl.read_parquet(out).select(columns).sort(columns).to_dicts()
+    assert scored["db"] == scored["file"]
+    out = str(tmp_path / "some.csv")
+    some = "select * from rides where pu = 'z1'"
+    assert call(["score", run, address, "--query", some, "-o", out, "-q"]) is Exit.DONE
+    assert set(pl.read_csv(out)["pu"]) == {"z1"}
+    # A database the run has not read needs a query.
+    other = fill_sqlite(tmp_path / "other.db", rows)
+    assert call(["score", run, other, "-o", out]) is Exit.BAD_INPUT
+    assert "--query" in capsys.readouterr().err

@@ -18,7 +18,9 @@ def drawn(factors, draws, key):
     cumulative = np.concatenate([np.cumsum(a, axis=0) for a in blocks.views()])
     rank = factors[0].shape[1]
     cells = np.empty((rank * draws, len(factors)), dtype=np.int64)
-    component_draws.draw_cells(cumulative, blocks.offsets, rank, draws, np.uint64(key), cells)
+    for r in range(rank):  # components are drawn apart
+        arguments = (cumulative, blocks.offsets, r, r + 1, draws, np.uint64(key))
+        component_draws.draw_cells(*arguments, cells)
     return blocks, cells
 
 
@@ -41,14 +43,21 @@ def test_sampled_sums_are_unbiased():
     for key in range(40):
         blocks, cells = drawn(factors, 64, 1000 + key)
         pull, logs = np.zeros(4), np.zeros(4)
-        arguments = (blocks.data, blocks.offsets, s, cells, 64, 3, sums)
-        component_draws.sampled_tangent(*arguments, pull, logs)
+        arguments = (blocks.data, blocks.offsets, s, cells, 64)
+        for first, last in ((0, 1), (1, 3)):
+            component_draws.sampled_tangent(*arguments, first, last, sums, pull, logs)
         pulls.append(pull[:3])
         totals.append(s @ logs)
         rate = np.zeros_like(blocks.data)
-        component_draws.sampled_rates(*arguments, 0, rate)
+        for first, last in ((0, 2), (2, 6)):
+            component_draws.sampled_rates(*arguments, 3, sums, 0, first, last, rate)
         conditional.append(rate[:6, :3].copy())
-        component_draws.scattered_rates(*arguments, 0, 2.0, rate)
+        chance, mean = np.empty(len(cells)), np.empty(3)
+        for first, last in ((0, 2), (2, 3)):
+            component_draws.draw_chances(*arguments, first, last, chance, mean)
+            component_draws.scattered_rates(
+                blocks.offsets, s, cells, 64, sums, 0, 2.0, chance, mean, first, last, rate
+            )
         scattered.append(rate[:6, :3].copy())
     np.testing.assert_allclose(np.mean(pulls, axis=0), exact_pull, rtol=0.01)
     assert np.mean(totals) == pytest.approx(exact_total, rel=0.01)

@@ -72,7 +72,34 @@ def test_absorb_adds_exposure_floors_entries_and_follows_the_memory():
     assert data.min() > 0.05 / 1.3
 
 
+def test_blocks_of_rows_with_sums_between_make_the_whole_mode():
+    rng = np.random.default_rng(8)
+    old, phi = columns(7, 4, 5), rng.random((7, 4))
+    rate, exposure = rng.random((7, 4)) + 1.0, rng.random((7, 4)) + 0.5
+    lam, lift, scale, floor = (rng.random(4) for _ in range(4))
+    whole, sums = np.zeros((7, 4)), np.zeros(4)
+    parts = Blend(old, phi, rate.copy(), lam, exposure)
+    conjugate_rows.blend(parts, 0, 7, sums, whole)
+    change = rng.standard_normal((7, 4))
+    one, two = [change.copy() for _ in range(2)]
+    cut, rates = whole.copy(), parts.rate.copy()
+    conjugate_rows.absorb(parts, 0, 7, scale, lift, 0.1 * floor, True, one, whole)
+    parts = parts._replace(rate=rates)
+    drifts, totals = np.zeros((2, 4)), np.zeros((2, 4))
+    blocks = ((0, 3), (3, 7))
+    for block, drift in zip(blocks, drifts, strict=True):
+        conjugate_rows.follow(parts, *block, lift, two, drift)
+    for block, total in zip(blocks, totals, strict=True):
+        all_drift = drifts.sum(axis=0)
+        arguments = (scale, 0.1 * floor, True, all_drift, two, cut, total)
+        conjugate_rows.settle(parts, *block, *arguments)
+    for block in blocks:
+        conjugate_rows.divide_columns(*block, totals.sum(axis=0), cut)
+    np.testing.assert_allclose(cut, whole, rtol=1e-13)
+    np.testing.assert_allclose(two, one, rtol=1e-12, atol=1e-15)
+
+
 def test_ratios_are_zero_where_the_factor_is():
     out = np.full((1, 4), 9.0, dtype=np.float32)
-    conjugate_rows.ratios(np.ones((1, 4)), np.array([[2.0, 0.0, 1.0, 0.0]]), out)
+    conjugate_rows.ratios(np.ones((1, 4)), np.array([[2.0, 0.0, 1.0, 0.0]]), 0, 1, out)
     assert out.tolist() == [[0.5, 0.0, 1.0, 0.0]]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from onlinegcp.kernels.auto import dense_products
+from onlinegcp.kernels.auto.tangent import split_modes
 from onlinegcp.kernels.layout import stack_factors
 
 
@@ -17,15 +18,19 @@ def test_every_mode_agrees_with_einsum(shape):
     factors = [rng.standard_normal((n, 6)) for n in shape]
     array = rng.standard_normal(shape)
     blocks = stack_factors(factors)
-    out = np.zeros_like(blocks.data)
-    dense_products.dense_products(array, blocks.data, blocks.offsets, -1, out)
+    out, split = np.zeros_like(blocks.data), split_modes(shape)
+    matrix = array.reshape(int(np.prod(shape[:split])), -1)
+    model, places = (blocks.data, blocks.offsets, split), blocks.offsets
+    dense_products.dense_products(matrix, *model, 0, -1, places, out)
     for mode in range(len(shape)):
         rows = slice(blocks.offsets[mode], blocks.offsets[mode + 1])
         expected = dense_products.reference_dense_products(array, factors, mode)
         np.testing.assert_allclose(out[rows, :6], expected, rtol=1e-10, atol=1e-12)
-        one = np.full_like(out, 5.0)
-        dense_products.dense_products(array, blocks.data, blocks.offsets, mode, one)
-        np.testing.assert_allclose(one[rows], out[rows], rtol=1e-12, atol=1e-14)
+        one, half = np.full_like(out, 5.0), len(matrix) // 2
+        one[rows] = 0.0
+        for part, low in ((matrix[:half], 0), (matrix[half:], half)):
+            dense_products.dense_products(part, *model, low, mode, places, one)
+        np.testing.assert_allclose(one[rows], out[rows], rtol=1e-12, atol=1e-13)
         outside = np.ones(len(out), dtype=bool)
         outside[rows] = False
         assert (one[outside] == 5.0).all()

@@ -25,9 +25,9 @@ def listed(blocks, index, value):
 def test_shares_agree_with_numpy_and_add_up_to_the_counts(shape):
     factors, index, value, weights = problem(shape)
     blocks = stack_factors(factors)
-    phi, z = np.full_like(blocks.data, 7.0), np.zeros(8)
+    phi = np.zeros_like(blocks.data)
     responsibilities.responsibilities(
-        listed(blocks, index, value), pad_vector(weights), ALL_MODES, phi, z
+        listed(blocks, index, value), pad_vector(weights), ALL_MODES, blocks.offsets, phi
     )
     expected = responsibilities.reference_responsibilities(factors, index, value, weights)
     np.testing.assert_allclose(phi[:, :5], np.concatenate(expected), rtol=1e-12)
@@ -37,12 +37,17 @@ def test_shares_agree_with_numpy_and_add_up_to_the_counts(shape):
 def test_one_mode_at_a_time_gives_the_same_rows():
     factors, index, value, weights = problem((4, 3, 2))
     blocks = stack_factors(factors)
-    both, z = [np.zeros_like(blocks.data) for _ in range(2)], np.zeros(8)
+    both = [np.zeros_like(blocks.data) for _ in range(2)]
     arguments = (listed(blocks, index, value), pad_vector(weights))
-    responsibilities.responsibilities(*arguments, ALL_MODES, both[0], z)
+    responsibilities.responsibilities(*arguments, ALL_MODES, blocks.offsets, both[0])
     for mode in range(3):
-        responsibilities.responsibilities(*arguments, mode, both[1], z)
+        responsibilities.responsibilities(*arguments, mode, blocks.offsets, both[1])
     np.testing.assert_array_equal(both[0], both[1])
+    # Rows may lie elsewhere than those of the factors.
+    places, elsewhere = np.array([5, 2, 0]), np.zeros_like(both[0])
+    responsibilities.responsibilities(*arguments, ALL_MODES, places, elsewhere)
+    np.testing.assert_array_equal(elsewhere[5:9], both[0][0:4])
+    np.testing.assert_array_equal(elsewhere[0:2], both[0][7:9])
 
 
 def test_sensitivity_pass_gives_the_slope_of_the_loss_along_the_sensitivity():
@@ -54,9 +59,8 @@ def test_sensitivity_pass_gives_the_slope_of_the_loss_along_the_sensitivity():
     ratio[:, :5] = change[:, :5] / blocks.data[:, :5]
     phi, slope, bend = np.zeros_like(change), np.zeros(8), np.zeros(8)
     common, logs = responsibilities.with_sensitivity(
-        listed(blocks, index, value), ratio, pad_vector(weights), phi, slope, bend,
-        np.zeros(8), np.zeros(8),
-    )  # fmt: skip
+        listed(blocks, index, value), ratio, pad_vector(weights), blocks.offsets, phi, slope, bend
+    )
 
     def minus_logs(step, columns):
         moved = blocks.data.copy()
@@ -80,8 +84,8 @@ def test_sensitivity_pass_gives_the_slope_of_the_loss_along_the_sensitivity():
         listed(blocks, index, value),
         pad_vector(weights),
         ALL_MODES,
+        blocks.offsets,
         again,
-        np.zeros(8),
     )
     np.testing.assert_allclose(phi, again, rtol=1e-12)
 
@@ -90,14 +94,15 @@ def test_sensitivity_pass_gives_the_slope_of_the_loss_along_the_sensitivity():
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_listed_rates_are_the_slopes_in_the_rows(shape, linear):
     factors, index, value, weights = problem(shape, rank=3, count=11)
-    blocks, z = stack_factors(factors), np.zeros(4)
+    blocks = stack_factors(factors)
     rate = np.zeros_like(blocks.data)
     arguments = (pad_vector(weights), linear, 1.5, 1.0)
-    responsibilities.listed_rates(listed(blocks, index, value), *arguments, ALL_MODES, rate, z)
+    cells = listed(blocks, index, value)
+    responsibilities.listed_rates(cells, *arguments, ALL_MODES, blocks.offsets, rate)
 
     def total(data):
         return weights_newton.listed_tangent(
-            Listed(data, blocks.offsets, index, value), *arguments, np.zeros(4), z
+            Listed(data, blocks.offsets, index, value), *arguments, np.zeros(4)
         )
 
     for row in range(blocks.data.shape[0]):

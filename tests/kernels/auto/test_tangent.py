@@ -22,18 +22,20 @@ def test_tiles_agree_with_the_full_array(shape):
     pull, rate = np.zeros(8), np.zeros_like(blocks.data)
     split = tangent.split_modes(shape)
     model_of = (blocks.data, blocks.offsets, split, pad_vector(weights))
-    total = tangent.tangent_sums(*model_of, tangent.VALUE_AND_SLOPE, pull, rate)
-    alone = tangent.tangent_sums(*model_of, tangent.VALUE, np.zeros(8), rate)
+    n, places = tangent.left_rows(shape), blocks.offsets
+    total = tangent.tangent_sums(*model_of, tangent.VALUE_AND_SLOPE, 0, n, pull, places, rate)
+    alone = tangent.tangent_sums(*model_of, tangent.VALUE, 0, n, np.zeros(8), places, rate)
     expected = tangent.reference_tangent_sums(factors, weights)
     assert total == pytest.approx(expected[0], rel=1e-12)
     assert alone == total
     assert not rate.any()
-    tangent.tangent_sums(*model_of, ALL_MODES, np.zeros(8), rate)
+    tangent.tangent_sums(*model_of, ALL_MODES, 0, n, np.zeros(8), places, rate)
     np.testing.assert_allclose(pull[:5], expected[1], rtol=1e-11)
     np.testing.assert_allclose(rate[:, :5], np.concatenate(expected[2]), rtol=1e-11)
     for mode in range(len(shape)):
         one = np.zeros_like(rate)
-        tangent.tangent_sums(*model_of, mode, np.zeros(8), one)
+        for low, high in ((0, n // 3), (n // 3, n)):
+            tangent.tangent_sums(*model_of, mode, low, high, np.zeros(8), places, one)
         rows = slice(blocks.offsets[mode], blocks.offsets[mode + 1])
         np.testing.assert_allclose(one[rows], rate[rows], rtol=1e-11)
 
@@ -46,7 +48,10 @@ def test_huge_model_values_do_not_overflow_the_product_of_many():
         0,
         pad_vector(np.ones(1)),
         tangent.VALUE,
+        0,
+        1,
         np.zeros(4),
+        blocks.offsets,
         np.zeros((0, 0)),
     )
     assert total == pytest.approx(8 * np.log(1e120))

@@ -37,6 +37,22 @@ def test_listed_sums_agree_with_numpy_for_one_to_six_modes(shape, count):
     np.testing.assert_allclose(np.tril(hessian)[:5, :5], np.tril(expected[2]), rtol=1e-11)
 
 
+def test_chunks_have_lines_of_their_own_that_add_up():
+    factors, index, value, weights = problem((5, 3, 4), 5, 300)
+    blocks, s, cuts = stack_factors(factors), pad_vector(weights), np.array([0, 70, 70, 300])
+    logs, pulls, hessians = np.empty(3), np.empty((3, 8)), np.empty((3, 8, 8))
+    cells = listed(blocks, index, value)
+    weights_newton.listed_sums_by_chunk(cells, cuts, s, True, logs, pulls, hessians)
+    expected = weights_newton.reference_listed_sums(factors, index, value, weights)
+    assert logs.sum() == pytest.approx(expected[0], rel=1e-12)
+    np.testing.assert_allclose(pulls.sum(axis=0)[:5], expected[1], rtol=1e-12)
+    found = np.tril(hessians.sum(axis=0))[:5, :5]
+    np.testing.assert_allclose(found, np.tril(expected[2]), rtol=1e-11)
+    assert not pulls[1].any()
+    part = weights_newton.reference_listed_sums(factors, index[:70], value[:70], weights)
+    np.testing.assert_allclose(pulls[0][:5], part[1], rtol=1e-12)
+
+
 @pytest.mark.parametrize("size", [1, 4, 13])
 def test_newton_direction_solves_the_free_block_and_leaves_the_rest(size):
     rng = np.random.default_rng(size)
@@ -65,12 +81,12 @@ def test_newton_direction_survives_a_component_without_data():
 
 def test_listed_tangent_is_the_sum_and_slope_of_its_function():
     factors, index, value, weights = problem((4, 3, 2), 3, 19)
-    blocks, z = stack_factors(factors), np.zeros(4)
+    blocks = stack_factors(factors)
     pull = np.zeros(4)
 
     def total(s, linear):
         return weights_newton.listed_tangent(
-            listed(blocks, index, value), pad_vector(s), linear, 2.0, 1.0, pull, z
+            listed(blocks, index, value), pad_vector(s), linear, 2.0, 1.0, pull
         )
 
     for linear in (True, False):

@@ -272,8 +272,6 @@ def _fits(loss, value):
 @pytest.mark.parametrize("name", ["stratified", "semi", "all"])
 def test_results_repeat_bit_for_bit_on_any_number_of_threads(monkeypatch, name):
     monkeypatch.setattr(cpu.sgd_threads, "LEAST_WORK", 0)
-    monkeypatch.setattr(cpu.sgd_threads, "SAMPLES_PER_PIECE", 13)
-    monkeypatch.setattr(cpu.sgd_threads, "ROWS_PER_PIECE", 6)
     x = sparse_slice((14, 15, 3))
     plan = plans(x)[name]
     first, *others = (

@@ -97,9 +97,12 @@ def draw_large(rng, factors, weights):
 def by_tiles(blocks, zeros, weights, rates=False):
     pull, rate = np.zeros(blocks.width), np.zeros_like(blocks.data)
     model_of = (blocks.data, blocks.offsets, tangent.split_modes(blocks.shape), weights)
-    total = tangent.tangent_sums(*model_of, tangent.VALUE_AND_SLOPE, pull, rate)
+    whole = (0, tangent.left_rows(blocks.shape))
+    places, nothing = blocks.offsets, np.zeros(blocks.width)
+    arguments = (*model_of, tangent.VALUE_AND_SLOPE, *whole)
+    total = tangent.tangent_sums(*arguments, pull, places, rate)
     if rates:
-        tangent.tangent_sums(*model_of, ALL_MODES, np.zeros(blocks.width), rate)
+        tangent.tangent_sums(*model_of, ALL_MODES, *whole, nothing, places, rate)
     return total, pull, rate
 
 

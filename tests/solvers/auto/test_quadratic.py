@@ -10,7 +10,7 @@ from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import quadratic
 from onlinegcp.solvers.auto.quadratic import Square
-from onlinegcp.solvers.auto.slice_products import slice_products
+from onlinegcp.solvers.auto.slice_products import SliceProducts
 
 LOSS = get_loss("gaussian")
 
@@ -37,7 +37,7 @@ def test_weights_agree_with_least_squares_on_the_full_slice():
     blocks, out = stack_factors(factors), None
     for listing in (Slice.dense(x), Slice(np.argwhere(x), x[x != 0], x.shape)):
         out = np.zeros_like(blocks.data)
-        slice_products(listing, blocks, 0, out)
+        SliceProducts(listing, blocks.width)(blocks, 0, out)
         right = (out[:6, :4] * factors[0]).sum(axis=0)
         gram = np.prod(quadratic.grams(blocks), axis=0)
         np.testing.assert_allclose(quadratic.solve_weights(gram, right), expected, rtol=1e-6)
@@ -54,7 +54,7 @@ def test_the_first_mode_minimises_slice_plus_history(shape):
     history = Square(past.T @ past, np.zeros_like(blocks.data), 1.0, np.zeros((0, blocks.width)))
     gram = np.prod(quadratic.grams(blocks), axis=0)
     out = np.zeros_like(blocks.data)
-    slice_products(Slice.dense(x), blocks, 0, out)
+    SliceProducts(Slice.dense(x), blocks.width)(blocks, 0, out)
     weights = quadratic.solve_weights(gram, (out[: shape[0], :rank] * factors[0]).sum(axis=0))
     others = np.ones((1, rank))
     for a in factors[1:]:
@@ -77,7 +77,7 @@ def bounded_problem(seed):
     x = np.einsum("z,az,bz,cz->abc", rng.random(rank), *old) + rng.standard_normal(shape)
     blocks = stack_factors(old)
     products = np.zeros_like(blocks.data)
-    slice_products(Slice.dense(x), blocks, 0, products)
+    SliceProducts(Slice.dense(x), blocks.width)(blocks, 0, products)
     right = (products[:7, :rank] * old[0]).sum(axis=0)
     gram = np.prod(quadratic.grams(blocks), axis=0)
     weights = quadratic.solve_weights(gram, right, bounded=True)

@@ -15,6 +15,7 @@ from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.conjugate import Conjugate
 from onlinegcp.solvers.auto.fisher_rows import FisherRows
 from onlinegcp.solvers.auto.quadratic import Square
+from onlinegcp.sums.local import jobs
 
 RANK = 3
 
@@ -213,11 +214,12 @@ def test_one_and_two_threads_give_the_same_bits(name, monkeypatch):
     monkeypatch.setattr(components, "SPLIT_PAUSE", 2)
     loss, factors, rows, slices = stream(name, count=30)
     ends, trials = [], 0
-    for jobs in (1, 2):
+    for count in (1, 2):
         state = auto.start(factors, rows[:4], slices[:4], loss)
         for x in slices[4:]:
             trials += state.trials.twin is not None
-            state, _ = auto.step(state, x, loss, n_jobs=jobs)
+            with jobs(count):
+                state, _ = auto.step(state, x, loss)
         ends.append(state.to_dict())
     assert trials
     for key, value in ends[0].items():
@@ -228,11 +230,11 @@ def test_an_error_in_the_second_thread_reaches_the_caller(monkeypatch):
     monkeypatch.setattr(components, "PAUSE", 2)
     loss, factors, rows, slices = stream("gaussian", count=30)
     state = auto.start(factors, rows[:4], slices[:4], loss)
-    state, _ = learn(state, slices[4:12], loss, n_jobs=2)
+    state, _ = learn(state, slices[4:12], loss)
     assert state.trials.twin is not None
     state.trials.twin.past.products = np.zeros((1, 7))  # a twin that cannot be stepped
-    with pytest.raises(ValueError, match="broadcast"):
-        auto.step(state, slices[12], loss, n_jobs=2)
+    with pytest.raises(ValueError, match="broadcast"), jobs(2):
+        auto.step(state, slices[12], loss)
 
 
 @pytest.mark.parametrize("name", ["poisson", "gaussian", "bernoulli_odds", "poisson_log"])

@@ -101,10 +101,13 @@ class Database:
         return self._columns
 
     def frames(self, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Rows in order of time; those without one come first, once."""
-        assert self._time is not None, "begin comes first"
-        time, columns = _quoted(self._time), ", ".join(map(_quoted, wanted))
+        """Rows in order of time, those without one first, once; as they come before `begin`."""
+        columns = ", ".join(map(_quoted, wanted))
         with self._connected() as connection:
+            if self._time is None:
+                yield from self._answer(connection, self._asking(columns, []))
+                return
+            time = _quoted(self._time)
             if self._new:
                 yield from self._answer(connection, self._asking(columns, [f"{time} is null"]))
             conditions = self._conditions or [f"{time} is not null"]

@@ -21,11 +21,11 @@ _GOLDEN = np.uint64(GOLDEN)
 
 
 @kernel
-def draw_cells(cumulative, offsets, rank, draws, key, cells):
+def draw_cells(cumulative, offsets, first, last, draws, key, cells):
     # cells[r * draws + n, k] = row of mode k drawn from column r (inverse distribution function,
-    # stratified over n with a shuffle per mode by a random shift).
+    # stratified over n with a shuffle per mode by a random shift), for components first .. last-1.
     d = offsets.shape[0] - 1
-    for r in range(rank):
+    for r in range(first, last):
         for k in range(d):
             low, high = offsets[k], offsets[k + 1]
             top = cumulative[high - 1, r]
@@ -63,14 +63,13 @@ def _coprime(candidate, modulus):
 
 
 @kernel
-def sampled_tangent(data, offsets, weights, cells, draws, rank, sums, pull, logs):
+def sampled_tangent(data, offsets, weights, cells, draws, first, last, sums, pull, logs):
     # pull[r] = sums[r] * mean over component r's draws of 1 / (1 + m); `logs` (width,) gets
-    # sums[r] * mean of log(1 + m) / m, so that weights @ logs estimates sum log(1 + m).
+    # sums[r] * mean of log(1 + m) / m, so that weights @ logs estimates sum log(1 + m). Only for
+    # components first .. last-1; both start at zero.
     width = data.shape[1]
     z = np.empty(width)
-    pull[:] = 0.0
-    logs[:] = 0.0
-    for j in range(cells.shape[0]):
+    for j in range(first * draws, last * draws):
         r = j // draws
         other_rows(data, offsets, cells, j, weights, NO_MODE, z)
         m = 0.0
@@ -78,45 +77,42 @@ def sampled_tangent(data, offsets, weights, cells, draws, rank, sums, pull, logs
             m += z[q]
         pull[r] += 1.0 / (1.0 + m)
         logs[r] += np.log1p(m) / m if m > 1e-12 else 1.0
-    for r in range(rank):
+    for r in range(first, last):
         pull[r] *= sums[r] / draws
         logs[r] *= sums[r] / draws
 
 
 @kernel
-def sampled_rates(data, offsets, weights, cells, draws, rank, sums, mode, rate):
+def sampled_rates(data, offsets, weights, cells, draws, rank, sums, mode, first, last, rate):
     # rate[row, r] = s_r prod of the other column sums * mean of 1 / (1 + m) over component r's
-    # draws, with the draw's own row of `mode` replaced by every row in turn.
+    # draws, with the draw's own row of `mode` replaced by every row first .. last-1 in turn.
     width = data.shape[1]
-    low, high = offsets[mode], offsets[mode + 1]
     z = np.empty(width)
-    for i in range(low, high):
+    for i in range(first, last):
         for r in range(width):
             rate[i, r] = 0.0
     for j in range(cells.shape[0]):
         r = j // draws
         other_rows(data, offsets, cells, j, weights, mode, z)
-        for i in range(low, high):
+        for i in range(first, last):
             a = data[i]
             m = 0.0
             for q in range(width):
                 m += z[q] * a[q]
             rate[i, r] += 1.0 / (1.0 + m)
-    for i in range(low, high):
+    for i in range(first, last):
         for r in range(rank):
             rate[i, r] *= weights[r] * sums[r] / draws
 
 
 @kernel
-def scattered_rates(data, offsets, weights, cells, draws, rank, sums, mode, strength, rate):
-    # As `sampled_rates` at a cost that does not grow with the mode: each draw informs its own
-    # row only, and rows with few draws fall back on their component's mean (`strength` draws).
+def draw_chances(data, offsets, weights, cells, draws, first, last, chance, mean):
+    # chance[j] = 1 / (1 + m) of every draw of components first .. last-1, and its mean.
     width = data.shape[1]
-    low, high = offsets[mode], offsets[mode + 1]
     z = np.empty(width)
-    mean = np.zeros(width)
-    chance = np.empty(cells.shape[0])
-    for j in range(cells.shape[0]):
+    for r in range(first, last):
+        mean[r] = 0.0
+    for j in range(first * draws, last * draws):
         r = j // draws
         other_rows(data, offsets, cells, j, weights, NO_MODE, z)
         m = 0.0
@@ -124,16 +120,23 @@ def scattered_rates(data, offsets, weights, cells, draws, rank, sums, mode, stre
             m += z[q]
         chance[j] = 1.0 / (1.0 + m)
         mean[r] += chance[j] / draws
-    count = np.full((high - low, rank), strength)
+
+
+@kernel
+def scattered_rates(offsets, weights, cells, draws, sums, mode, strength, chance, mean, first, last,
+                    rate):  # fmt: skip
+    # As `sampled_rates` at a cost that does not grow with the mode, for components first .. last-1:
+    # each draw informs its own row only, and rows with few draws fall back on their component's
+    # mean (`strength` draws).
+    low, high = offsets[mode], offsets[mode + 1]
+    count = np.full((high - low, last - first), strength)
     for i in range(low, high):
-        for r in range(rank):
+        for r in range(first, last):
             rate[i, r] = strength * mean[r]
-        for r in range(rank, width):
-            rate[i, r] = 0.0
-    for j in range(cells.shape[0]):
+    for j in range(first * draws, last * draws):
         r = j // draws
         rate[low + cells[j, mode], r] += chance[j]
-        count[cells[j, mode], r] += 1.0
+        count[cells[j, mode], r - first] += 1.0
     for i in range(low, high):
-        for r in range(rank):
-            rate[i, r] *= weights[r] * sums[r] / count[i - low, r]
+        for r in range(first, last):
+            rate[i, r] *= weights[r] * sums[r] / count[i - low, r - first]

@@ -9,42 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.auto.tangent import TILE_PRODUCT, row_products, split_modes, spread
+from onlinegcp.kernels.auto.tangent import TILE_PRODUCT, row_products, spread
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.layout import ALL_MODES
 
 Array = NDArray[Any]
 
 
-def dense_products(array: Array, data: Array, offsets: Array, mode: int, out: Array) -> None:
-    """Set `out` (rows, width) to the slice times the rows of all other modes.
-
-    Parameters
-    ----------
-    array
-        The whole slice, C order.
-    data, offsets
-        Stacked factors.
-    mode
-        Mode whose rows are wanted, or ALL_MODES.
-    out
-        Rows of other modes are left alone.
-    """
-    split = split_modes(array.shape)
-    rows = int(np.prod(array.shape[:split], dtype=np.int64))
-    _dense_products(array.reshape(rows, -1), data, offsets, split, mode, out)
-
-
 @kernel
-def _dense_products(matrix, data, offsets, split, mode, out):
-    # matrix (P, Q): cells with the modes before `split` as rows. Tiles in a fixed order.
+def dense_products(matrix, data, offsets, split, low, mode, places, out):
+    # Adds the slice times the rows of all other modes to rows places[k] + i of `out`, for one mode
+    # or ALL_MODES. matrix (P, Q): cells with the modes before `split` as rows, from row number
+    # `low` of their product on. Tiles in a fixed order.
     n_left, n_right = matrix.shape
     width = data.shape[1]
     d = offsets.shape[0] - 1
     left = np.empty((n_left, width))
     right = np.empty((n_right, width))
-    row_products(data, offsets, 0, split, left)
-    row_products(data, offsets, split, d, right)
+    row_products(data, offsets, 0, split, low, left)
+    row_products(data, offsets, split, d, 0, right)
     want_left = mode == ALL_MODES or (mode >= 0 and mode < split)
     want_right = mode == ALL_MODES or mode >= split
     left_sums = np.zeros((n_left if want_left else 0, width))
@@ -60,15 +43,10 @@ def _dense_products(matrix, data, offsets, split, mode, out):
                 left_sums[start:stop] += np.dot(tile, right[begin:end])
             if want_right:
                 right_sums[begin:end] += np.dot(tile.T, left[start:stop])
-    first = offsets[0] if mode == ALL_MODES else offsets[mode]
-    last = offsets[d] if mode == ALL_MODES else offsets[mode + 1]
-    for i in range(first, last):
-        for r in range(width):
-            out[i, r] = 0.0
     if want_left:
-        spread(data, offsets, 0, split, 0, left_sums, n_left, mode, out)
+        spread(data, offsets, 0, split, low, left_sums, n_left, mode, places, out)
     if want_right:
-        spread(data, offsets, split, d, 0, right_sums, n_right, mode, out)
+        spread(data, offsets, split, d, 0, right_sums, n_right, mode, places, out)
 
 
 def reference_dense_products(array: Array, factors: list[Array], mode: int) -> Array:

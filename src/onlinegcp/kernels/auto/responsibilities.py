@@ -23,16 +23,14 @@ Array = NDArray[Any]
 
 
 @kernel
-def responsibilities(listed, weights, mode, phi, z):
-    # phi[row] += shares, for one mode or, with ALL_MODES, for all. Single writer, listed order.
-    # `phi` (rows, width) is set, not added to, in the rows of the modes asked for.
+def responsibilities(listed, weights, mode, places, phi):
+    # phi[row] += shares, for one mode or, with ALL_MODES, for all; row i of mode k is row
+    # places[k] + i of `phi`. Single writer, listed order.
     data, offsets, index, value = listed
     width = data.shape[1]
+    z = np.empty(width)
     d = index.shape[1]
     first, last = (0, d) if mode == ALL_MODES else (mode, mode + 1)
-    for i in range(offsets[first], offsets[last]):
-        for r in range(width):
-            phi[i, r] = 0.0
     for j in range(index.shape[0]):
         khatri_rao_row(data, offsets, index, j, z)
         m = EPS
@@ -43,13 +41,13 @@ def responsibilities(listed, weights, mode, phi, z):
         for r in range(width):
             z[r] *= w
         for k in range(first, last):
-            target = phi[offsets[k] + index[j, k]]
+            target = phi[places[k] + index[j, k]]
             for r in range(width):
                 target[r] += z[r]
 
 
 @kernel
-def with_sensitivity(listed, ratio, weights, phi, slope, bend, z, tau):
+def with_sensitivity(listed, ratio, weights, places, phi, slope, bend):
     # As `responsibilities` for all modes, and with ratio = (dA / d eta) / A:
     #   tau_jr = share of component r times the sum of its ratios over the modes,
     #   slope[r] = - sum_j x_j tau_jr, bend[r] = sum_j x_j tau_jr^2,
@@ -57,7 +55,7 @@ def with_sensitivity(listed, ratio, weights, phi, slope, bend, z, tau):
     data, offsets, index, value = listed
     width = data.shape[1]
     d = index.shape[1]
-    phi[:] = 0.0
+    z, tau = np.empty(width), np.empty(width)
     slope[:] = 0.0
     bend[:] = 0.0
     common = 0.0
@@ -92,19 +90,20 @@ def with_sensitivity(listed, ratio, weights, phi, slope, bend, z, tau):
             z[r] = x * y
         common += x * total * total
         for k in range(d):
-            target = phi[offsets[k] + index[j, k]]
+            target = phi[places[k] + index[j, k]]
             for r in range(width):
                 target[r] += z[r]
     return common, logs
 
 
 @kernel
-def listed_rates(listed, weights, linear, base, slope, mode, rate, z):
+def listed_rates(listed, weights, linear, base, slope, mode, places, rate):
     # rate[row] += v_j h(m_j) s_r prod over the other modes, with v = base + slope x and
     # h = 1 (linear) or 1 / (1 + m), over listed cells; ALL_MODES: each.
-    # Adds to `rate`; single writer, listed order.
+    # Adds to `rate`, in which row i of mode k is row places[k] + i; single writer, listed order.
     data, offsets, index, value = listed
     width = data.shape[1]
+    z = np.empty(width)
     d = index.shape[1]
     first, last = (0, d) if mode == ALL_MODES else (mode, mode + 1)
     for j in range(index.shape[0]):
@@ -124,7 +123,7 @@ def listed_rates(listed, weights, linear, base, slope, mode, rate, z):
                     a = data[offsets[other] + index[j, other]]
                     for r in range(width):
                         z[r] *= a[r]
-            target = rate[offsets[k] + index[j, k]]
+            target = rate[places[k] + index[j, k]]
             for r in range(width):
                 target[r] += z[r]
 

@@ -54,11 +54,22 @@ def _advance(digits, offsets, first):
 
 
 @kernel
-def row_products(data, offsets, first, last, out):
-    # out[row] = product of one row of each mode first .. last-1, the last mode fastest.
+def _digits(offsets, first, last, row, digits):
+    # The rows of modes first .. last-1 that make row number `row` of their product.
+    for k in range(last - first - 1, -1, -1):
+        length = offsets[first + k + 1] - offsets[first + k]
+        digits[k] = row % length
+        row //= length
+
+
+@kernel
+def row_products(data, offsets, first, last, start, out):
+    # out[row] = product of one row of each mode first .. last-1, the last mode fastest, from row
+    # number `start` on.
     width = data.shape[1]
     d = last - first
     digits = np.zeros(d, np.int64)
+    _digits(offsets, first, last, start, digits)
     for row in range(out.shape[0]):
         for r in range(width):
             out[row, r] = 1.0
@@ -70,19 +81,15 @@ def row_products(data, offsets, first, last, out):
 
 
 @kernel
-def spread(data, offsets, first, last, start, slopes, rows, wanted, rate):
+def spread(data, offsets, first, last, start, slopes, rows, wanted, places, rate):
     # Rows start .. of the product of modes first .. last-1 have the slopes given; carry them to
-    # each wanted mode. Single writer.
+    # each wanted mode, whose row i is row places[k] + i of `rate`. Single writer.
     width = data.shape[1]
     d = last - first
     if d == 0:
         return
     digits = np.zeros(d, np.int64)
-    rest = start
-    for k in range(d - 1, -1, -1):
-        length = offsets[first + k + 1] - offsets[first + k]
-        digits[k] = rest % length
-        rest //= length
+    _digits(offsets, first, last, start, digits)
     buffer = np.empty(width)
     for row in range(rows):
         for k in range(d):
@@ -95,30 +102,32 @@ def spread(data, offsets, first, last, start, slopes, rows, wanted, rate):
                     a = data[offsets[first + other] + digits[other]]
                     for r in range(width):
                         buffer[r] *= a[r]
-            target = rate[offsets[first + k] + digits[k]]
+            target = rate[places[first + k] + digits[k]]
             for r in range(width):
                 target[r] += buffer[r]
         _advance(digits, offsets, first)
 
 
+def left_rows(shape: tuple[int, ...]) -> int:
+    """Rows of the left-hand group: its modes' lengths multiplied."""
+    return math.prod(shape[: split_modes(shape)])
+
+
 @kernel
-def tangent_sums(data, offsets, split, weights, wanted, pull, rate):
-    # Over all cells, what is asked for and no more: VALUE returns sum log(1 + m); VALUE_AND_SLOPE
-    # sets pull[r] = sum z_r / (1 + m), too; a mode, or ALL_MODES, adds to rate[row, r]
-    # sum s_r prod of the other modes / (1 + m) and returns 0.
-    # One thread; tiles in a fixed order, so sums repeat bit for bit.
+def tangent_sums(data, offsets, split, weights, wanted, low, high, pull, places, rate):
+    # Over all cells with rows low .. high-1 of the left-hand group, what is asked for and no more:
+    # VALUE returns sum log(1 + m); VALUE_AND_SLOPE sets pull[r] = sum z_r / (1 + m), too; a mode,
+    # or ALL_MODES, adds sum s_r prod of the other modes / (1 + m) to rate[places[k] + i, r] and
+    # returns 0. One thread; tiles in a fixed order, so sums repeat bit for bit.
     width = data.shape[1]
     d = offsets.shape[0] - 1
-    n_left, n_right = 1, 1
-    for k in range(d):
-        if k < split:
-            n_left *= offsets[k + 1] - offsets[k]
-        else:
-            n_right *= offsets[k + 1] - offsets[k]
+    n_left, n_right = high - low, 1
+    for k in range(split, d):
+        n_right *= offsets[k + 1] - offsets[k]
     left = np.empty((n_left, width))
     right = np.empty((n_right, width))
-    row_products(data, offsets, 0, split, left)
-    row_products(data, offsets, split, d, right)
+    row_products(data, offsets, 0, split, low, left)
+    row_products(data, offsets, split, d, 0, right)
     columns = min(n_right, 256)
     rows = max(1, min(n_left, 512, TILE_PRODUCT // (columns * width)))
     want_left = wanted == ALL_MODES or (wanted >= 0 and wanted < split)
@@ -167,10 +176,21 @@ def tangent_sums(data, offsets, split, weights, wanted, pull, rate):
             for i in range(here):
                 for r in range(width):
                     slopes[i, r] *= weights[r]
-            spread(data, offsets, 0, split, start, slopes, here, wanted, rate)
+            spread(data, offsets, 0, split, low + start, slopes, here, wanted, places, rate)
     if want_right:
-        spread(data, offsets, split, d, 0, right_slopes, n_right, wanted, rate)
+        spread(data, offsets, split, d, 0, right_slopes, n_right, wanted, places, rate)
     return total
+
+
+@kernel
+def tangent_sums_by_chunk(data, offsets, split, weights, wanted, first, cuts, values, pulls):
+    # `tangent_sums` without rates of rows first + cuts[c] .. first + cuts[c + 1] in line c.
+    none = np.zeros((0, data.shape[1]))
+    for c in range(values.shape[0]):
+        low, high = first + cuts[c], first + cuts[c + 1]
+        values[c] = tangent_sums(
+            data, offsets, split, weights, wanted, low, high, pulls[c], offsets, none
+        )
 
 
 def reference_tangent_sums(

@@ -1,7 +1,7 @@
 """Compiled passes for the weights of one slice: sums over listed cells, and the Newton step.
 
 `listed_sums` is one sweep over the listed cells with their Khatri-Rao rows z built on the fly;
-`newton_poisson` runs the whole projected Newton solve without leaving compiled code.
+`begin_walk` and `go_on` are what a projected Newton solve does between two such sweeps.
 `reference_listed_sums` says the same in NumPy.
 """
 
@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,11 +130,33 @@ def listed_sums(
 
 
 @kernel
-def listed_tangent(listed, weights, linear, base, slope, pull, z):
+def listed_sums_by_chunk(listed, cuts, weights, want_hessian, logs, pulls, hessians):
+    # `listed_sums` of the cells cuts[c] to cuts[c + 1] in line c of the last three.
+    data, offsets, index, value = listed
+    block = np.zeros((BLOCK, data.shape[1]))
+    for c in range(logs.shape[0]):
+        low, high = cuts[c], cuts[c + 1]
+        chunk = (data, offsets, index[low:high], value[low:high])
+        logs[c] = listed_sums(chunk, weights, want_hessian, pulls[c], hessians[c], block)
+
+
+@kernel
+def listed_tangent_by_chunk(listed, cuts, weights, linear, base, slope, values, pulls):
+    # `listed_tangent` of the cells cuts[c] to cuts[c + 1] in line c of the last two.
+    data, offsets, index, value = listed
+    for c in range(values.shape[0]):
+        low, high = cuts[c], cuts[c + 1]
+        chunk = (data, offsets, index[low:high], value[low:high])
+        values[c] = listed_tangent(chunk, weights, linear, base, slope, pulls[c])
+
+
+@kernel
+def listed_tangent(listed, weights, linear, base, slope, pull):
     # Over listed cells, with v = base + slope x: the sum of v m (linear) or v log(1 + m), and
     # pull[r] = sum of z_r times its derivative in m. Single writer, listed order.
     data, offsets, index, value = listed
     width = data.shape[1]
+    z = np.empty(width)
     pull[:] = 0.0
     total = 0.0
     for j in range(index.shape[0]):
@@ -218,89 +240,145 @@ def optimality(weights, slope, scale, rank, free):
     return worst / top if top > 0.0 else worst
 
 
+class Walk(NamedTuple):
+    """Where a Newton solve stands between two sums over the cells.
+
+    Attributes
+    ----------
+    weights, trial
+        The best weights so far, and those to sum at next (width,).
+    slope, step, metric
+        Slope at the best weights, the step last tried, and what damping is measured in (width,).
+    free
+        The weights that may move (width,).
+    kept, lower
+        Curvature at the best weights, and scratch (width, width).
+    numbers
+        By the names below.
+    """
+
+    weights: Array
+    trial: Array
+    slope: Array
+    step: Array
+    metric: Array
+    free: Array
+    kept: Array
+    lower: Array
+    numbers: Array
+
+
+OBJECTIVE, LEVEL, REMEMBERED, WORST, STEPS, ATTEMPT, DECREASE = range(7)
+
+
+def new_walk(weights: Array) -> Walk:
+    """A solve that starts at these weights, which it changes."""
+    width = len(weights)
+    trial, slope, step, metric, numbers = np.zeros((5, max(width, 7)))
+    kept, lower = np.zeros((2, width, width))
+    return Walk(
+        weights,
+        trial[:width],
+        slope[:width],
+        step[:width],
+        metric[:width],
+        np.zeros(width, np.bool_),
+        kept,
+        lower,
+        numbers,
+    )
+
+
 @kernel
-def newton_poisson(
-    listed,  # Listed
-    column_sums,  # (width,) c: the loss is c's - sum x log(z's)
-    weights,  # (width,) in: start, out: solution
-    rank,
-    em_steps,
-    max_steps,
-    tolerance,
-    chord,  # (width, width) Hessian to use throughout, lower triangle; (0, 0): compute it
-    hessian,  # (width, width) out: Hessian at the solution
-):
-    # Minimises c's - sum_j x_j log(z_j's) over s >= 0 by EM steps (safe far away), then
-    # projected Newton with exact zeros. Returns (objective, Newton steps, optimality).
-    width = weights.shape[0]
-    pull = np.zeros(width)
-    slope = np.zeros(width)
-    step = np.zeros(width)
-    trial = np.zeros(width)
-    free = np.zeros(width, np.bool_)
-    damping = np.zeros(width)
-    metric = np.zeros(width)
-    lower = np.zeros((width, width))
-    kept = np.zeros((width, width))
-    block = np.zeros((BLOCK, width))
-    exact = chord.shape[0] == 0 and max_steps > 0
-    for _ in range(em_steps):
-        listed_sums(listed, weights, False, pull, hessian, block)
-        for r in range(rank):
-            weights[r] *= pull[r] / column_sums[r]
-    logs = listed_sums(listed, weights, exact, pull, hessian, block)
+def multiplicative_step(weights, pull, column_sums, rank):
+    for r in range(rank):
+        weights[r] *= pull[r] / column_sums[r]
+
+
+@kernel
+def _objective(logs, column_sums, weights, rank):
     objective = -logs
     for r in range(rank):
         objective += column_sums[r] * weights[r]
-    steps = 0
-    remembered = 0.0
-    worst = np.inf
-    while True:
-        for r in range(rank):
-            slope[r] = column_sums[r] - pull[r]
-        worst = optimality(weights, slope, column_sums, rank, free)
-        if worst <= tolerance or steps == max_steps:
-            break
-        if exact:
-            # A rejected trial overwrites `hessian`. Row by row: Numba takes seconds to compile an
-            # assignment of whole arrays, for the sake of its error message.
-            for r in range(width):
-                for c in range(width):
-                    kept[r, c] = hessian[r, c]
-        top = 0.0
-        for r in range(rank):
-            top = max(top, weights[r])
-        for r in range(rank):
-            metric[r] = pull[r] / max(weights[r], 1e-3 * top)
+    return objective
+
+
+@kernel
+def begin_walk(walk, logs, pull, hessian, column_sums, rank, max_steps, tolerance, exact):
+    # Minimises c's - sum_j x_j log(z_j's) over s >= 0 by projected Newton with exact zeros, from
+    # what `listed_sums` gives at the start. True: it must be asked at `walk.trial` next, and
+    # `go_on` be told the answer. `hessian` is the curvature there if `exact`, else a chord that
+    # serves every step.
+    walk.numbers[OBJECTIVE] = _objective(logs, column_sums, walk.weights, rank)
+    return _aim(walk, pull, hessian, column_sums, rank, max_steps, tolerance, exact)
+
+
+@kernel
+def go_on(walk, logs, pull, hessian, column_sums, rank, max_steps, tolerance, exact):
+    # The same with what was found at `walk.trial`.
+    numbers = walk.numbers
+    attempt = _objective(logs, column_sums, walk.trial, rank)
+    if attempt <= numbers[OBJECTIVE] - ARMIJO * numbers[DECREASE]:
+        numbers[STEPS] += 1
         # A chord that needed damping needs it again; a fresh Hessian may not.
-        level = remembered
-        accepted = False
-        for _ in range(ATTEMPTS):
-            for r in range(rank):
-                damping[r] = level * metric[r]
-            newton_direction(kept if exact else chord, slope, free, damping, lower, step)
-            decrease = 0.0
-            for r in range(rank):
-                trial[r] = max(0.0, weights[r] - step[r]) if free[r] else 0.0
-                decrease += slope[r] * (weights[r] - trial[r])
-            if decrease > 0.0:
-                logs = listed_sums(listed, trial, exact, pull, hessian, block)
-                attempt = -logs
-                for r in range(rank):
-                    attempt += column_sums[r] * trial[r]
-                if attempt <= objective - ARMIJO * decrease:
-                    accepted = True
-                    break
-            level = FIRST_DAMPING if level == 0.0 else DAMPING_GROWTH * level
-        if not accepted:
-            # No progress is left at this precision; `pull` belongs to the trial point.
-            break
-        steps += 1
-        remembered = 0.0 if exact else level
-        objective = attempt
+        numbers[REMEMBERED] = 0.0 if exact else numbers[LEVEL]
+        numbers[OBJECTIVE] = attempt
         for r in range(rank):
-            weights[r] = trial[r]
-    return objective, steps, worst
+            walk.weights[r] = walk.trial[r]
+        return _aim(walk, pull, hessian, column_sums, rank, max_steps, tolerance, exact)
+    _damp_more(numbers)
+    return _try(walk, rank)
+
+
+@kernel
+def _aim(walk, pull, hessian, column_sums, rank, max_steps, tolerance, exact):
+    # A new direction from weights just reached, unless they are good enough.
+    weights, numbers = walk.weights, walk.numbers
+    for r in range(rank):
+        walk.slope[r] = column_sums[r] - pull[r]
+    numbers[WORST] = optimality(weights, walk.slope, column_sums, rank, walk.free)
+    if numbers[WORST] <= tolerance or numbers[STEPS] == max_steps:
+        return False
+    if exact or numbers[STEPS] == 0:
+        # Row by row: Numba takes seconds to compile an assignment of whole arrays, for the sake
+        # of its error message.
+        for r in range(weights.shape[0]):
+            for c in range(weights.shape[0]):
+                walk.kept[r, c] = hessian[r, c]
+    top = 0.0
+    for r in range(rank):
+        top = max(top, weights[r])
+    for r in range(rank):
+        walk.metric[r] = pull[r] / max(weights[r], 1e-3 * top)
+    numbers[LEVEL], numbers[ATTEMPT] = numbers[REMEMBERED], 0
+    return _try(walk, rank)
+
+
+@kernel
+def _try(walk, rank):
+    # The next step that leads downhill; False when no progress is left at this precision.
+    weights, trial, numbers = walk.weights, walk.trial, walk.numbers
+    damping = np.zeros(weights.shape[0])
+    while numbers[ATTEMPT] < ATTEMPTS:
+        numbers[ATTEMPT] += 1
+        for r in range(rank):
+            damping[r] = numbers[LEVEL] * walk.metric[r]
+        newton_direction(walk.kept, walk.slope, walk.free, damping, walk.lower, walk.step)
+        decrease = 0.0
+        for r in range(rank):
+            trial[r] = max(0.0, weights[r] - walk.step[r]) if walk.free[r] else 0.0
+            decrease += walk.slope[r] * (weights[r] - trial[r])
+        if decrease > 0.0:
+            numbers[DECREASE] = decrease
+            return True
+        _damp_more(numbers)
+    return False
+
+
+@kernel
+def _damp_more(numbers):
+    level = numbers[LEVEL]
+    numbers[LEVEL] = FIRST_DAMPING if level == 0.0 else DAMPING_GROWTH * level
 
 
 def reference_listed_sums(

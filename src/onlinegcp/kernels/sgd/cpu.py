@@ -119,7 +119,7 @@ def scatter_gradient(
         np.ascontiguousarray(y, np.float64), head.gradient, out.data.reshape(-1),
     )  # fmt: skip
     finish_head(
-        head.offset, head.length, blocks.width, blocks.data.reshape(-1), weights,
+        head.offset, head.length, blocks.width, 0, blocks.width, blocks.data.reshape(-1), weights,
         head.gradient, out.data.reshape(-1), weights_gradient,
     )  # fmt: skip
     if head.mode not in wanted:
@@ -222,7 +222,7 @@ class SgdEngine:
             moments.weights_largest.reshape(-1), head.scaled, head.gradient,
         )  # fmt: skip
         sampling = self._sampling(self._plan, self._cells)
-        if self._n_jobs > 1 and self._work >= sgd_threads.LEAST_WORK:
+        if sgd_threads.pays(self._n_jobs, self._work):
             sgd_threads.run_threads(
                 self._n_jobs, *counters, sampling, modes, rule, past, moved, self._matrices
             )
@@ -270,7 +270,7 @@ class _Head:
 
     def fill(self, blocks: Blocks, weights: Array) -> None:
         fill_head(
-            self.offset, self.length, self._width, blocks.data.reshape(-1), weights, self.scaled
+            self.offset, 0, self.length, self._width, blocks.data.reshape(-1), weights, self.scaled
         )
 
     def rows(self, index: Array) -> NDArray[np.int64]:

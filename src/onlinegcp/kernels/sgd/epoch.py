@@ -41,10 +41,10 @@ def key_of_iteration(key, iteration):
 
 
 @kernel
-def fill_head(offset, length, width, data, weights, head):
-    """Set `head` to the head mode's rows times the weights."""
+def fill_head(offset, first, last, width, data, weights, head):
+    """Set rows first .. last - 1 of `head` to the head mode's rows times the weights."""
     lanes = lanes_of(data)
-    for i in range(length):
+    for i in range(first, last):
         for c in range(0, width, lanes):
             store(
                 head,
@@ -54,11 +54,16 @@ def fill_head(offset, length, width, data, weights, head):
 
 
 @kernel
-def finish_head(offset, length, width, data, weights, head_gradient, gradient, weights_gradient):
-    """Turn the head's collected sums into its gradient and that of the weights; clear the sums."""
+def finish_head(
+    offset, length, width, start, stop, data, weights, head_gradient, gradient, weights_gradient
+):
+    """Turn the head's collected sums into its gradient and that of the weights; clear the sums.
+
+    Only for columns from start to stop.
+    """
     lanes = lanes_of(data)
     zero = fill(data, data.dtype.type(0))
-    for c in range(0, width, lanes):
+    for c in range(start, stop, lanes):
         total = zero
         weight = load(weights, c)
         for i in range(length):
@@ -101,11 +106,11 @@ def sampled_objective(key, width, sampling, head, data, samples):
 
 @kernel
 def mode_grams(mode, offsets, width, data, old, grams, crosses):
-    """Write A'A and old'A of one mode into its place of `grams` and `crosses`."""
+    """Write A'A (right of its diagonal) and old'A of a mode into `grams` and `crosses`."""
     n = width * width
     first, last = offsets[mode], offsets[mode + 1]
-    gram(first, last, width, data, data, ONE, grams[mode * n : (mode + 1) * n])
-    gram(first, last, width, old, data, NONE, crosses[mode * n : (mode + 1) * n])
+    gram(first, last, width, data, data, ONE, NONE, ONE, grams[mode * n : (mode + 1) * n])
+    gram(first, last, width, old, data, NONE, NONE, ONE, crosses[mode * n : (mode + 1) * n])
 
 
 @kernel
@@ -164,7 +169,7 @@ def run_epoch(
     offset, length = offsets[modes.head], sampling.cells.shape[modes.head]
     for j in range(iterations):
         draw_key = key_of_iteration(key, first_iteration + j)
-        fill_head(offset, length, width, data, weights, head)
+        fill_head(offset, NONE, length, width, data, weights, head)
         for t in range(len(strata)):
             for first in range(NONE, strata[t, 1], FULL):
                 count = min(FULL, strata[t, 1] - first)
@@ -177,7 +182,7 @@ def run_epoch(
                     head, data, samples.y, moved.head_gradient, gradient,
                 )  # fmt: skip
         finish_head(
-            offset, length, width, data, weights, moved.head_gradient, gradient,
+            offset, length, width, NONE, width, data, weights, moved.head_gradient, gradient,
             moved.weights_gradient,
         )  # fmt: skip
         rate = corrected_rate(rule.kind, steps[0], steps[1], steps[2], taken + j + 1)

@@ -20,18 +20,20 @@ PANEL = 32
 
 
 @kernel
-def gram(first, last, width, left, right, symmetric, out):
+def gram(first, last, width, left, right, symmetric, share, shares, out):
     """Set out (width, width) to the sum over rows first .. last - 1 of left' right.
 
-    With `symmetric` only the part on and right of the diagonal is computed, then mirrored.
+    Of every four rows of `out` in turn, only each `shares`-th four are set, from number `share`
+    on, and with `symmetric` nothing of them that is left of the diagonal.
     """
     lanes = lanes_of(out)
     zero = fill(out, out.dtype.type(0))
-    for e in range(0, width * width, lanes):
-        store(out, e, zero)
+    for p in range(4 * share, width, 4 * shares):
+        for e in range(p * width, min(p + 4, width) * width, lanes):
+            store(out, e, zero)
     for panel in range(first, last, PANEL):
         end = min(panel + PANEL, last)
-        for p in range(0, width, 4):
+        for p in range(4 * share, width, 4 * shares):
             c = np.int64((p // lanes) * lanes if symmetric else 0)
             while c < width:
                 wide = np.int64((width - c) // lanes)
@@ -43,10 +45,6 @@ def gram(first, last, width, left, right, symmetric, out):
                 else:
                     _gram_1(panel, end, width, left, right, p, c, out)
                 c += wide * lanes
-    if symmetric:
-        for p in range(width):
-            for q in range(p):
-                out[p * width + q] = out[q * width + p]
 
 
 @kernel(forceinline=True)
@@ -149,7 +147,10 @@ def _gram_1(start, end, width, left, right, p, c, out):
 
 @kernel
 def fold_grams(d, mode, width, S, grams, crosses, B, C):
-    """Write B = S * prod_{j != mode} grams_j and C = -S * prod crosses_j, (width, width) each."""
+    """Write B = S * prod_{j != mode} grams_j and C = -S * prod crosses_j, (width, width) each.
+
+    Gram matrices are read on and right of the diagonal.
+    """
     n = width * width
     for e in range(n):
         B[e] = S[e]
@@ -157,8 +158,12 @@ def fold_grams(d, mode, width, S, grams, crosses, B, C):
     for k in range(d):
         if k != mode:
             for e in range(n):
-                B[e] *= grams[k * n + e]
                 C[e] *= crosses[k * n + e]
+            for p in range(width):
+                for q in range(p):
+                    B[p * width + q] *= grams[k * n + q * width + p]
+                for q in range(p, width):
+                    B[p * width + q] *= grams[k * n + p * width + q]
 
 
 @kernel

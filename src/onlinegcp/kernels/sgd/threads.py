@@ -1,21 +1,22 @@
 """Iterations of stochastic gradient descent shared out to threads, bit for bit as on one.
 
 Each phase of an iteration is cut so that no sum is split: slopes by samples, the scatter by
-columns, Gram matrices by matrix, steps by rows. How many pieces there are therefore cannot be seen
-in the result. Threads come from a pool of Python threads (compiled code releases the interpreter
-lock); Numba's own threading layers abort after a fork or under other threads.
+columns, Gram matrices by their rows, steps by rows. How many threads there are therefore cannot be
+seen in the result. Every thread runs all iterations in compiled code and waits for the others there
+between phases: a phase takes less time than Python needs to hand it out.
 """
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from onlinegcp.kernels.random import iteration_key_int
+from onlinegcp.kernels.barrier import AVAILABLE, new_room, wait_for_all
+from onlinegcp.kernels.jit import kernel
+from onlinegcp.kernels.layout import aligned_zeros
 from onlinegcp.kernels.sgd.arguments import (
     Matrices,
     Modes,
@@ -26,22 +27,29 @@ from onlinegcp.kernels.sgd.arguments import (
     Variables,
 )
 from onlinegcp.kernels.sgd.epoch import (
+    FULL,
+    NONE,
+    ONE,
     corrected_rate,
     fill_head,
     finish_head,
+    key_of_iteration,
     slopes,
     step_weights,
     update_rows,
 )
 from onlinegcp.kernels.sgd.gradient import scatter_block
 from onlinegcp.kernels.sgd.history import fold_grams, gram
+from onlinegcp.kernels.simd import lanes_of
+from onlinegcp.sums.local import Local
 
-# Samples x columns x modes below which one iteration is over sooner than threads wake up: 1 ms.
-LEAST_WORK = 4_000_000
+# Samples x columns x modes below which one iteration is over before threads have met: 0.3 ms.
+LEAST_WORK = 1_500_000
 
-# Pieces of a phase: a few per thread, so that an unlucky thread can be helped out.
-SAMPLES_PER_PIECE = 8192
-ROWS_PER_PIECE = 4096
+
+def pays(n_jobs: int, work: int) -> bool:
+    """Whether so many threads are worth it, and possible, for an iteration of this work."""
+    return AVAILABLE and n_jobs > 1 and work >= LEAST_WORK
 
 
 def run_threads(
@@ -58,66 +66,99 @@ def run_threads(
     matrices: Matrices,
 ) -> None:
     """Run SGD iterations in place on several threads; arguments as for `epoch.run_epoch`."""
-    offsets, width, update, steps = modes.offsets, modes.width, modes.update, rule.steps
-    data, head, d = moved.data, moved.head, len(offsets) - 1
-    offset, length = int(offsets[modes.head]), int(sampling.cells.shape[modes.head])
-    n = int(sampling.strata[:, 1].sum())
+    d, n = len(modes.offsets) - 1, int(sampling.strata[:, 1].sum())
     samples = Samples(np.zeros(d * n, np.int64), *(np.zeros(n) for _ in range(4)))
-    grams, crosses, B, C = (matrix.reshape(d, -1) for matrix in matrices)
-    columns = _column_parts(width, data.itemsize, n_jobs)
-    sums = (samples.rows, head, data, samples.y, moved.head_gradient, moved.gradient)
+    room = new_room()
 
-    with ThreadPoolExecutor(n_jobs) as pool:
-        for j in range(iterations):
-            own_key = np.uint64(iteration_key_int(int(key), first_iteration + j))
-            fill_head(offset, length, width, data, moved.weights, head)
-            pieces = []
-            for stratum, weight in zip(sampling.strata, sampling.weights, strict=True):
-                for first in range(0, int(stratum[1]), SAMPLES_PER_PIECE):
-                    count = min(SAMPLES_PER_PIECE, int(stratum[1]) - first)
-                    part = (stratum, weight, own_key, first, count, int(stratum[4]) + first, n)
-                    pieces.append(partial(slopes, *part, width, sampling, head, data, samples))
-            _share_out(pool, pieces)
-            scatter = partial(scatter_block, d, modes.needed, 0, n, n)
-            _share_out(pool, [partial(scatter, *part, sampling.far, *sums) for part in columns])
-            finish_head(
-                offset, length, width, data, moved.weights, moved.head_gradient, moved.gradient,
-                moved.weights_gradient,
-            )  # fmt: skip
-            rate = float(corrected_rate(rule.kind, steps[0], steps[1], steps[2], taken + j + 1))
-            if update[d]:
-                step_weights(rate, modes, rule, moved)
-            if past.counts:
-                pieces = []
-                for k in range(d):
-                    if j == 0 or update[k]:
-                        rows = (offsets[k], offsets[k + 1], width)
-                        pieces.append(partial(gram, *rows, data, data, 1, grams[k]))
-                        pieces.append(partial(gram, *rows, past.old, data, 0, crosses[k]))
-                _share_out(pool, pieces)
-                for k in range(d):
-                    fold_grams(d, k, width, past.S, matrices.grams, matrices.crosses, B[k], C[k])
-            pieces = []
+    def share(me: int) -> None:
+        # Folded matrices are short work, so that every thread makes its own.
+        B, C = (aligned_zeros(matrices.B.shape, matrices.B.dtype) for _ in range(2))
+        own = Matrices(matrices.grams, matrices.crosses, B, C)
+        run_share(
+            me, n_jobs, room, iterations, first_iteration, taken, key, sampling, modes, rule, past,
+            moved, own, samples,
+        )  # fmt: skip
+
+    # As many pieces as threads, none of which ends before all have begun: each has its thread.
+    Local(n_jobs).run(share, n_jobs)
+
+
+@kernel
+def run_share(
+    me,  # number of this thread
+    crew,  # how many there are
+    room,  # where they wait
+    iterations,
+    first_iteration,
+    taken,
+    key,
+    sampling,
+    modes,
+    rule,
+    past,
+    moved,
+    matrices,  # B and C are this thread's own
+    samples,  # of a whole iteration
+):
+    """One thread's share of SGD iterations."""
+    strata, width, offsets, update = sampling.strata, modes.width, modes.offsets, modes.update
+    data, weights, head, gradient = moved.data, moved.weights, moved.head, moved.gradient
+    grams, crosses, steps = matrices.grams, matrices.crosses, rule.steps
+    d = len(sampling.cells.shape)
+    n = width * width
+    count = len(samples.y)
+    offset, length = offsets[modes.head], sampling.cells.shape[modes.head]
+    lanes = lanes_of(data)
+    vectors = width // lanes
+    start, stop = vectors * me // crew * lanes, vectors * (me + 1) // crew * lanes
+    blocks = NONE
+    for t in range(len(strata)):
+        blocks += (strata[t, 1] + FULL - 1) // FULL
+    begin, end = blocks * me // crew, blocks * (me + 1) // crew
+    for j in range(iterations):
+        draw_key = key_of_iteration(key, first_iteration + j)
+        first, last = length * me // crew, length * (me + 1) // crew
+        fill_head(offset, first, last, width, data, weights, head)
+        wait_for_all(room, crew)
+        block = NONE
+        for t in range(len(strata)):
+            for first in range(NONE, strata[t, 1], FULL):
+                if block >= begin and block < end:
+                    slopes(
+                        strata[t], sampling.weights[t], draw_key, first,
+                        min(FULL, strata[t, 1] - first), strata[t, 4] + first, count, width,
+                        sampling, head, data, samples,
+                    )  # fmt: skip
+                block += 1
+        wait_for_all(room, crew)
+        scatter_block(
+            d, modes.needed, NONE, count, count, start, stop, sampling.far, samples.rows, head,
+            data, samples.y, moved.head_gradient, gradient,
+        )  # fmt: skip
+        finish_head(
+            offset, length, width, start, stop, data, weights, moved.head_gradient, gradient,
+            moved.weights_gradient,
+        )  # fmt: skip
+        wait_for_all(room, crew)
+        rate = corrected_rate(rule.kind, steps[0], steps[1], steps[2], taken + j + 1)
+        if update[d] and me == crew - 1:
+            step_weights(rate, modes, rule, moved)
+        if past.counts:
             for k in range(d):
-                if not update[k]:
-                    continue
-                named = (rate, rule.anchors[k], modes, rule, past, moved, B[k], C[k])
-                end = int(offsets[k + 1])
-                for first in range(int(offsets[k]), end, ROWS_PER_PIECE):
-                    last = min(first + ROWS_PER_PIECE, end)
-                    pieces.append(partial(update_rows, first, last, *named))
-            _share_out(pool, pieces)
-
-
-def _share_out(pool: ThreadPoolExecutor, pieces: Sequence[Callable[[], Any]]) -> None:
-    """Run pieces on the pool and wait; errors of a piece are raised here."""
-    for future in [pool.submit(piece) for piece in pieces]:
-        future.result()
-
-
-def _column_parts(width: int, itemsize: int, n_jobs: int) -> list[tuple[int, int]]:
-    """Cut the columns into one part per thread, at cache lines, so that no line is shared."""
-    line = 64 // itemsize
-    lines = -(-width // line)
-    share = -(-lines // n_jobs) * line
-    return [(start, min(start + share, width)) for start in range(0, width, share)]
+                if j == 0 or update[k]:
+                    own, cross = grams[k * n : (k + 1) * n], crosses[k * n : (k + 1) * n]
+                    low, high = offsets[k], offsets[k + 1]
+                    gram(low, high, width, data, data, ONE, me, crew, own)
+                    gram(low, high, width, past.old, data, NONE, me, crew, cross)
+            wait_for_all(room, crew)
+        for k in range(d):
+            if update[k]:
+                B, C = matrices.B[k * n : (k + 1) * n], matrices.C[k * n : (k + 1) * n]
+                if past.counts:
+                    fold_grams(d, k, width, past.S, grams, crosses, B, C)
+                rows = offsets[k + 1] - offsets[k]
+                update_rows(
+                    offsets[k] + rows * me // crew, offsets[k] + rows * (me + 1) // crew, rate,
+                    rule.anchors[k], modes, rule, past, moved, B, C,
+                )  # fmt: skip
+        wait_for_all(room, crew)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.layout import Blocks, aligned_zeros
 from onlinegcp.kernels.simd import add, fill, lanes_of, load, multiply, multiply_add, peek, store
+from onlinegcp.sums.local import Local
 
 # Cells per unit of work. Sums are cut at the same cells whatever the number of threads.
 CHUNK = 1 << 15
@@ -199,8 +199,7 @@ def run_chunks(work: Callable[[int, int], object], n_chunks: int, n_jobs: int) -
         return
     # More ranges than threads, because chunks do not all take the same time.
     cuts = np.unique(np.linspace(0, n_chunks, 4 * workers + 1).astype(int)).tolist()
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(work, cuts[:-1], cuts[1:]))
+    Local(workers).run(lambda piece: work(cuts[piece], cuts[piece + 1]), len(cuts) - 1)
 
 
 def add_heads(out: NDArray[Any], head_rows: NDArray[np.int64]) -> None:

@@ -57,11 +57,6 @@ export function superscript(number) {
     .join("");
 }
 
-export function saySmall(p) {
-  if (!known(p)) return "–";
-  return p < 1e-300 ? "under 10⁻³⁰⁰" : say(p, 2);
-}
-
 export function compact(value) {
   if (!known(value)) return "–";
   return Math.abs(value) < 1e6
@@ -119,7 +114,12 @@ export const tip = {
 addEventListener("scroll", tip.hide, { passive: true });
 
 // Horizontal bars of the strongest labels.
-export function bars(labels, values, { rest = 0, others = 0, top = 6, format = percent } = {}) {
+// `also` picks further labels that are shown wherever they stand, and marks them.
+export function bars(
+  labels,
+  values,
+  { rest = 0, others = 0, top = 6, format = percent, also = null } = {},
+) {
   const count = values.filter((v, i) => i < top && (i === 0 || Math.abs(v) >= 0.005)).length;
   const shown = labels.slice(0, count);
   const most = Math.max(...values.map(Math.abs), 1e-12);
@@ -127,9 +127,18 @@ export function bars(labels, values, { rest = 0, others = 0, top = 6, format = p
   shown.forEach((label, i) => {
     const size = (Math.abs(values[i]) / most) * 100;
     box.append(
-      make("span", { title: label }, label),
+      make("span", { title: label, class: also?.(label) ? "match" : null }, label),
       make("i", { style: `width:${size.toFixed(1)}%`, class: values[i] < 0 ? "minus" : null }),
       make("em", {}, format(values[i])),
+    );
+  });
+  labels.slice(count).forEach((label, i) => {
+    if (!also?.(label)) return;
+    const value = values[count + i];
+    box.append(
+      make("span", { title: label, class: "match" }, label),
+      make("i", { style: `width:${((Math.abs(value) / most) * 100).toFixed(1)}%` }),
+      make("em", {}, format(value)),
     );
   });
   const hidden = others + labels.length - shown.length;

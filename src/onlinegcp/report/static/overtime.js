@@ -1,19 +1,21 @@
 // Over time: activations, losses and drift.
 
 import { byId, compact, draw, known, make, niceTicks, say, shorten } from "./charts.js";
-import { active, color, page, setShown, shown } from "./state.js";
+import { active, color, concerns, dash, page, setShown, shown } from "./state.js";
 import { clock, extent, frame, linePath, smooth, swatch, trendWindow } from "./timeline.js";
 
 const LINE = "fill:none;stroke-linejoin:round";
 
 export function renderActivations() {
-  const { components } = page.model;
+  const components = page.model.components.filter(concerns);
   const chosen = shown ?? new Set(components.slice(0, 4).map((c) => c.id));
   const span = trendWindow();
   byId("time-note").textContent =
     "How much each pattern adds to a slice. Drag over any chart to zoom all of them, double-click to return." +
     (span > 1 ? ` Bold lines are means over ${span} slices.` : "") +
-    (page.steps.stride > 1 ? ` Each point stands for ${page.steps.stride} slices.` : "");
+    (page.steps.stride > 1
+      ? ` Each point stands for ${page.steps.stride} slices, the newest for one each.`
+      : "");
   const chips = byId("chips");
   if (
     chips.childElementCount !== components.length ||
@@ -21,12 +23,12 @@ export function renderActivations() {
   ) {
     chips.dataset.names = components.map((c) => c.headline).join();
     chips.replaceChildren(
-      ...components.map((component, place) =>
+      ...components.map((component) =>
         make(
           "button",
           {
             type: "button",
-            style: `--c:${color(place)}`,
+            style: `--c:${color(component.id)}`,
             "aria-pressed": String(chosen.has(component.id)),
             onclick(event) {
               setShown(new Set(shown ?? chosen));
@@ -35,9 +37,7 @@ export function renderActivations() {
               renderActivations();
             },
           },
-          components.length > 12
-            ? `${component.id + 1} · ${shorten(component.headline, 20)}`
-            : shorten(component.headline, 44),
+          `${component.id + 1} · ${shorten(component.headline, components.length > 12 ? 20 : 44)}`,
         ),
       ),
     );
@@ -48,7 +48,7 @@ export function renderActivations() {
     return;
   }
   const drawn = components
-    .map((c, place) => ({ ...c, place, values: active(c.id) }))
+    .map((c) => ({ ...c, values: active(c.id) }))
     .filter((c) => chosen.has(c.id));
   const y = extent(
     drawn.map((c) => c.values),
@@ -59,7 +59,7 @@ export function renderActivations() {
     y,
     yTicks: niceTicks(y[0], y[1], 5).map((v) => [v, compact(v)]),
     label: "What each pattern adds to each slice",
-    lines: (i) => drawn.map((c) => [c.headline, say(c.values[i])]).slice(0, 10),
+    lines: (i) => drawn.map((c) => [`${c.id + 1} · ${c.headline}`, say(c.values[i])]).slice(0, 10),
     paint(group, X, Y) {
       // Days of many years are a fog; their means tell the story.
       const fog = Math.min(
@@ -71,16 +71,15 @@ export function renderActivations() {
           group.append(
             draw("path", {
               d: linePath(c.values, X, Y),
-              style: `${LINE};stroke:${color(c.place)};stroke-width:1;opacity:${fog.toFixed(3)}`,
+              style: `${LINE};stroke:${color(c.id)};stroke-width:1;opacity:${fog.toFixed(3)}`,
             }),
           );
         const path = draw("path", {
           d: linePath(smooth(c.values, span), X, Y),
-          style: `fill:none;stroke:${color(c.place)};stroke-width:2;stroke-linejoin:round`,
+          style: `fill:none;stroke:${color(c.id)};stroke-width:2;stroke-linejoin:round`,
           class: "series",
         });
-        if (c.place >= 7)
-          path.setAttribute("stroke-dasharray", `${2 + (c.place % 5)} ${2 + (c.place % 3)}`);
+        path.setAttribute("stroke-dasharray", dash(c.id));
         group.append(path);
       }
     },
@@ -208,12 +207,8 @@ export function renderHeat() {
     holder.replaceChildren(make("p", { class: "empty" }, "No pattern has moved yet."));
     return;
   }
-  const all = rows
-    .flatMap((row) => row.drift ?? [])
-    .filter(known)
-    .sort((a, b) => a - b);
-  const top = Math.max(all[Math.floor(all.length * 0.995)] ?? 0, 1e-6);
-  const shade = (v) => Math.sqrt(Math.min(v / top, 1));
+  // Each colour is ten times the one before, from a ten-thousandth to all there is: 1.
+  const shade = (v) => (v > 0 ? Math.max(0, Math.min(1, 1 + Math.log10(v) / 4)) : 0);
   const each = Math.max(8, Math.min(22, 440 / components.length));
   const height = Math.round(components.length * each + 38);
   const n = components.length;
@@ -231,9 +226,9 @@ export function renderHeat() {
       make(
         "span",
         {},
-        "0",
+        "0.0001 or less",
         make("i", { class: "ramp", style: `background:linear-gradient(90deg,${gradient})` }),
-        `${say(top, 2)} and more`,
+        "1, tenfold from colour to colour",
       ),
       marks ? make("span", {}, "▲ appeared  ▼ went  ◆ many at once") : null,
     ].filter(Boolean),

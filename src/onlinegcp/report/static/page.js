@@ -1,44 +1,61 @@
 // The views of a run: words, patterns, activations, losses, drift, odd slices, settings.
 
 import { byId, make } from "./charts.js";
+import { renderAnswers, renderHero, renderTools, renderTotals } from "./first.js";
 import { renderActivations, renderHeat, renderLosses } from "./overtime.js";
-import { renderGrid, renderHero, renderOverview } from "./patterns.js";
+import { renderGrid } from "./patterns.js";
 import { renderSettings } from "./settings.js";
 import { page, picked, SECTIONS, setPage, setPicked } from "./state.js";
 import { clock } from "./timeline.js";
-import { renderUnusual, worst } from "./unusual.js";
+import { renderChosen, renderUnusual, worst } from "./unusual.js";
 
 const VIEWS = {
   grid: renderGrid,
+  overall: () => renderTotals(byId("overall"), { height: 224, ahead: true }),
   activations: renderActivations,
   losses: renderLosses,
   heat: renderHeat,
   unusual: renderUnusual,
 };
+const CHARTS = Object.keys(VIEWS).slice(1);
 const waitingViews = new Set();
+let drawnLast = 0;
+const LATER = 1500; // milliseconds between two drawings of what is out of sight
 
 export function renderAll() {
-  clock.load(page.steps.rows);
+  const { steps, model } = page;
+  clock.load(steps.rows, { interval: model.interval, forecast: model.forecast });
   renderHero();
-  renderOverview();
+  renderTools(renderAll);
+  renderAnswers();
+  renderChosen();
   renderViews(Object.keys(VIEWS));
   renderSettings();
 }
 function renderCharts() {
-  renderViews(Object.keys(VIEWS).slice(1));
+  renderViews(CHARTS);
 }
 
-// A live page draws what is in sight, or will be soon; the rest when the reader comes there.
+// A page that follows a run draws at once what is in sight, or will be soon; all else a little
+// later, so that it is there when the page is printed or captured whole.
 function renderViews(names) {
   for (const name of names) {
     const box = byId(name).getBoundingClientRect();
-    if (page.live && !clock.paper && (box.bottom < -innerHeight / 2 || box.top > innerHeight * 1.5))
-      waitingViews.add(name);
+    const far = box.bottom < -innerHeight / 2 || box.top > innerHeight * 1.5;
+    if (far && page.live && !clock.paper && drawnLast) waitingViews.add(name);
     else {
       waitingViews.delete(name);
       VIEWS[name]();
     }
   }
+  if (!drawnLast) drawnLast = performance.now();
+  if (waitingViews.size) setTimeout(renderWaiting, LATER);
+}
+function renderWaiting() {
+  if (!waitingViews.size || performance.now() - drawnLast < LATER) return;
+  drawnLast = performance.now();
+  for (const name of waitingViews) VIEWS[name]();
+  waitingViews.clear();
 }
 addEventListener(
   "scroll",
@@ -72,6 +89,7 @@ export function show(payload) {
     .filter((row) => row.a?.flagged)
     .sort((a, b) => worst(a) - worst(b));
   setPicked(picked ?? flagged[0]?.n ?? null);
+  drawnLast = 0;
   renderAll();
 }
 

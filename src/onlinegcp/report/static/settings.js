@@ -28,9 +28,6 @@ function plainly(value) {
   return String(value);
 }
 
-const quoted = (word) =>
-  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-
 export function renderSettings() {
   const { run, model, steps } = page;
   const all = Object.entries({ method: run.method, ...run.parameters });
@@ -58,7 +55,7 @@ export function renderSettings() {
     slices: steps.count.toLocaleString("en-US"),
   });
   const box = byId("reproduce");
-  const command = Array.isArray(run.command) ? run.command.map(quoted).join(" ") : run.command;
+  const command = run.commands.join("\n");
   box.replaceChildren(
     make("h3", {}, command ? "The same run again" : "This run was started from Python"),
   );

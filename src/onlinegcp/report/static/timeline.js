@@ -6,12 +6,24 @@ import { draw, known, make, niceTicks, say, tip } from "./charts.js";
 export const clock = {
   rows: [],
   x: [],
+  count: [], // slices up to and with each row
   kind: "number",
+  interval: "",
   domain: null,
+  last: 0, // show that many of the newest slices; 0 for all
+  forecast: null, // of slices that are still to come
+  ahead: null, // the end of what is forecast
   charts: new Set(),
   paper: 0,
-  load(rows) {
+  pick: null, // what a click on a time does
+  load(rows, { interval = "", forecast = null } = {}) {
     this.rows = rows;
+    this.interval = interval;
+    let slices = 0;
+    this.count = rows.map((row) => {
+      slices += row.k ?? 1;
+      return slices;
+    });
     const parsed = rows.map((row) => (typeof row.t === "string" ? parseTime(row.t) : NaN));
     if (rows.length && parsed.every((v) => !Number.isNaN(v))) {
       this.kind = "date";
@@ -23,12 +35,47 @@ export const clock = {
       this.kind = "order";
       this.x = rows.map((row) => row.n);
     }
+    this.foresee(forecast);
+  },
+  // A page that follows a run may have slices that were still to come when they were forecast.
+  foresee(forecast) {
+    const end = this.x[this.x.length - 1],
+      open = this.rows[this.rows.length - 1]?.partial,
+      places = forecast?.t.map((time, i) => this.place(time, i + 1)) ?? [],
+      from = places.findIndex((x) => (open ? x >= end : x > end));
+    this.forecast = null;
+    this.ahead = null;
+    if (from < 0) return;
+    this.ahead = places[places.length - 1];
+    this.forecast = { level: forecast.level, x: places.slice(from) };
+    for (const name of ["t", "total", "low", "high"])
+      this.forecast[name] = forecast[name].slice(from);
+  },
+  // Where a time that is no row's lies; `after` slices after the last where only their order is known.
+  place(time, after) {
+    if (this.kind === "date") return typeof time === "string" ? parseTime(time) : NaN;
+    if (this.kind === "number" && typeof time === "number") return time;
+    return (this.x[this.x.length - 1] ?? 0) + after;
+  },
+  // Time from one slice to the next.
+  step() {
+    const n = this.count[this.count.length - 1] ?? 0;
+    return n > 1 ? (this.x[this.x.length - 1] - this.x[0]) / (n - 1) : 1;
   },
   full() {
-    const first = this.x[0] ?? 0,
-      last = this.x[this.x.length - 1] ?? 1;
-    const half = this.x.length > 1 ? (last - first) / (this.x.length - 1) / 2 : 0.5;
-    return [first - half, last + half];
+    const first = this.x[this.first()] ?? 0,
+      end = this.x[this.x.length - 1] ?? 1,
+      half = this.step() / 2;
+    return [first - half, end + half];
+  },
+  // The first row of the newest slices that are to be shown.
+  first() {
+    const n = this.count[this.count.length - 1] ?? 0;
+    if (!this.last || this.last >= n) return 0;
+    return Math.max(
+      0,
+      this.count.findIndex((slices) => slices > n - this.last),
+    );
   },
   range() {
     return this.domain ?? this.full();
@@ -36,6 +83,10 @@ export const clock = {
   zoom(domain) {
     this.domain = domain;
     this.redraw();
+  },
+  newest(slices) {
+    this.last = slices;
+    this.zoom(null);
   },
   redraw() {
     for (const chart of this.charts) chart();
@@ -69,16 +120,50 @@ export function parseTime(text) {
   return Date.UTC(+year, +month - 1, +day, +hour, +minute, +second);
 }
 
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+export const MONTHS = [
+  "Jan",
+  "Feb",
+  "Mar",
+  "Apr",
+  "May",
+  "Jun",
+  "Jul",
+  "Aug",
+  "Sep",
+  "Oct",
+  "Nov",
+  "Dec",
+];
+export const YEAR = [
+  "January",
+  "February",
+  "March",
+  "April",
+  "May",
+  "June",
+  "July",
+  "August",
+  "September",
+  "October",
+  "November",
+  "December",
+];
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 export function sayTime(row, { long = false } = {}) {
   if (row.t === null || row.t === undefined) return `slice ${row.n}`;
   const ms = typeof row.t === "string" ? parseTime(row.t) : NaN;
   if (Number.isNaN(ms)) return String(row.t);
-  const date = new Date(ms);
+  const date = new Date(ms),
+    year = date.getUTCFullYear(),
+    month = MONTHS[date.getUTCMonth()];
+  if (clock.interval === "yearly") return String(year);
+  if (clock.interval === "quarterly") return `Q${Math.floor(date.getUTCMonth() / 3) + 1} ${year}`;
+  if (clock.interval === "monthly") return `${long ? YEAR[date.getUTCMonth()] : month} ${year}`;
+  if (clock.interval === "weekly")
+    return `${long ? "Week of" : "Wk of"} ${date.getUTCDate()} ${month} ${year}`;
   const time = ms % 864e5 ? `, ${date.toISOString().slice(11, 16)}` : "";
-  const day = `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}${time}`;
+  const day = `${date.getUTCDate()} ${month} ${year}${time}`;
   return long ? `${DAYS[date.getUTCDay()]}, ${day}` : day;
 }
 
@@ -133,16 +218,34 @@ function timeTicks(low, high, count) {
    y: [low, high]; yTicks: [[value, text]]; lines(i): what the tooltip says about row i. */
 export function frame(
   holder,
-  { height = 220, y, yTicks, label, legend, paint, lines, onpick, left = 52, band = true },
+  {
+    height = 220,
+    y,
+    yTicks,
+    label,
+    legend,
+    paint,
+    lines,
+    onpick = clock.pick,
+    left = 52,
+    band = true,
+    ahead = false,
+  },
 ) {
   const width = clock.paper || Math.max(holder.clientWidth - 24, 280);
   const small = width < 520;
   const top = 12,
     bottom = height - 26,
     right = width - 8;
-  const [low, high] = clock.range();
+  const low = clock.range()[0];
+  // What comes next is drawn where the newest slice is in sight.
+  const high =
+    ahead && clock.ahead !== null && !clock.domain
+      ? clock.ahead + clock.step() / 2
+      : clock.range()[1];
   const X = (v) => left + ((v - low) / (high - low || 1)) * (right - left);
   const Y = (v) => bottom - ((v - y[0]) / (y[1] - y[0] || 1)) * (bottom - top);
+  Y.edges = [top - 6, bottom + 1];
   const svg = draw("svg", {
     viewBox: `0 0 ${width} ${height}`,
     role: "img",
@@ -151,7 +254,7 @@ export function frame(
   });
   const id = `clip-${holder.id}`;
   svg.append(
-    draw("clipPath", { id }, draw("rect", { x: left, y: 0, width: right - left, height })),
+    draw("clipPath", { id }, draw("rect", { x: left, y: 0, width: right - left + 7, height })),
   );
   for (const [value, text] of yTicks) {
     svg.append(
@@ -314,6 +417,8 @@ export function frame(
   return svg;
 }
 
+const within = (y, [top, bottom]) => Math.max(top, Math.min(bottom, y)).toFixed(1);
+
 // A path through the values in view, with gaps where they are unknown.
 export function linePath(values, X, Y) {
   const [first, last] = clock.visible();
@@ -324,51 +429,64 @@ export function linePath(values, X, Y) {
       pen = false;
       continue;
     }
-    path += `${pen ? "L" : "M"}${X(clock.x[i]).toFixed(1)},${Y(values[i]).toFixed(1)}`;
+    path += `${pen ? "L" : "M"}${X(clock.x[i]).toFixed(1)},${within(Y(values[i]), Y.edges)}`;
     pen = true;
   }
   return path;
 }
 
-// The mean over a week of days, a day of hours, or about a fiftieth of the run.
+// The mean over a week of days, a day of hours, or about a fiftieth of the run, in slices.
 export function trendWindow() {
-  const n = clock.x.length,
-    step = n > 1 ? (clock.x[n - 1] - clock.x[0]) / (n - 1) : 0;
-  const hours = clock.kind === "date" ? step / 36e5 : 0;
+  const n = clock.count[clock.count.length - 1] ?? 0;
+  const hours = clock.kind === "date" ? clock.step() / 36e5 : 0;
   if (n < 40) return 1;
   const cycle = Math.abs(hours - 24) < 1 ? 7 : Math.abs(hours - 1) < 0.1 ? 24 : 1;
   return Math.max(cycle, cycle * Math.round(n / 60 / cycle));
 }
 
-// A centred running mean; it stays inside what is known.
+// A centred running mean over so many slices; it stays inside what is known, and a row that stands
+// for many slices counts as many.
 export function smooth(values, window) {
   if (window <= 1) return values;
   const sums = [0],
-    counts = [0],
-    half = Math.floor(window / 2);
+    weights = [0],
+    each = clock.rows.map((row) => row.k ?? 1);
   values.forEach((v, i) => {
-    sums.push(sums[i] + (known(v) ? v : 0));
-    counts.push(counts[i] + (known(v) ? 1 : 0));
+    sums.push(sums[i] + (known(v) ? v * each[i] : 0));
+    weights.push(weights[i] + (known(v) ? each[i] : 0));
   });
+  const middle = clock.count.map((slices, i) => slices - each[i] / 2);
+  let a = 0,
+    b = 0;
   return values.map((v, i) => {
-    if (!known(v)) return null;
-    const a = Math.max(0, i - half),
-      b = Math.min(values.length, i + window - half);
-    return (sums[b] - sums[a]) / (counts[b] - counts[a]);
+    while (middle[a] < middle[i] - window / 2) a++;
+    while (b < middle.length && middle[b] <= middle[i] + window / 2) b++;
+    return known(v) ? (sums[b] - sums[a]) / (weights[b] - weights[a]) : null;
   });
 }
 
+/* The span of the values in view. One that lies far outside all others, as a day that was cut off
+   or a storm may, does not flatten the rest: it is drawn at the edge. */
 export function extent(lists, { zero = false } = {}) {
-  const [first, last] = clock.visible();
-  let low = zero ? 0 : Infinity,
-    high = zero ? 0 : -Infinity;
+  const [first, last] = clock.visible(),
+    seen = [];
   for (const values of lists)
     for (let i = first; i <= last; i++)
-      if (known(values[i])) {
-        low = Math.min(low, values[i]);
-        high = Math.max(high, values[i]);
-      }
-  if (!(high >= low)) return [0, 1];
+      if (known(values[i]) && !clock.rows[i].partial) seen.push(values[i]);
+  if (!seen.length) return [0, 1];
+  seen.sort((p, q) => p - q);
+  const at = (share) => seen[Math.round(share * (seen.length - 1))];
+  let low = seen[0],
+    high = seen[seen.length - 1];
+  if (seen.length >= 20) {
+    const reach = 3 * (at(0.98) - at(0.02)) || Infinity;
+    low = Math.max(low, at(0.02) - reach);
+    high = Math.min(high, at(0.98) + reach);
+  }
+  if (zero) {
+    low = Math.min(low, 0);
+    high = Math.max(high, 0);
+  }
   const room = (high - low) * 0.06 || Math.abs(high) * 0.1 || 1;
   return [zero && low === 0 ? 0 : low - room, high + room];
 }

@@ -1,21 +1,14 @@
 // Odd slices: their chart, the list, and why one is odd.
 
-import {
-  byId,
-  compact,
-  draw,
-  known,
-  make,
-  niceTicks,
-  percent,
-  say,
-  saySmall,
-  superscript,
-} from "./charts.js";
-import { page, picked, setPicked } from "./state.js";
-import { clock, extent, frame, linePath, sayTime, swatch } from "./timeline.js";
+import { byId, draw, known, make, niceTicks, percent, prose, say, superscript } from "./charts.js";
+import { MOST_MARKS, renderTotals, tells } from "./first.js";
+import { page, picked, saySmall, setPicked } from "./state.js";
+import { clock, frame, sayTime, swatch } from "./timeline.js";
 
-const surprise = (p) => (known(p) ? Math.min(-Math.log10(Math.max(p, 1e-320)), 16) : 0);
+// The chart ends where one more power of ten says nothing more.
+const HIGHEST = 16;
+const surprise = (p) =>
+  known(p) ? Math.min(-Math.log10(Math.max(p, page.run.smallest_p)), HIGHEST) : 0;
 export const worst = (row) => row.a?.p ?? 1;
 
 export function renderUnusual() {
@@ -49,9 +42,9 @@ export function renderUnusual() {
             ["p", saySmall(rows[i].a.p)],
             ["Total", say(rows[i].a.total)],
             ["Expected", say(rows[i].a.expected_total)],
+            ...(rows[i].flags ? [["Flagged here", String(rows[i].flags)]] : []),
           ]
-        : [["Warm start", "not scored"]],
-    onpick: (i) => nearbyPick(i),
+        : [[rows[i].partial ? "Cut off" : "Warm start", "not scored"]],
     paint(group, X, Y, { left, right }) {
       const level = Y(surprise(page.run.level));
       group.append(
@@ -83,6 +76,7 @@ export function renderUnusual() {
           style: "stroke:var(--faint);stroke-width:4;stroke-linecap:round;opacity:.65",
         }),
       );
+      const size = flagged.length > MOST_MARKS ? 2.5 : 5;
       for (const i of flagged) {
         const row = rows[i],
           x = X(clock.x[i]),
@@ -90,14 +84,15 @@ export function renderUnusual() {
         const volume = row.a.kind === "volume";
         const mark = volume
           ? draw("rect", {
-              x: x - 4,
-              y: y - 4,
-              width: 8,
-              height: 8,
+              x: x - 0.8 * size,
+              y: y - 0.8 * size,
+              width: 1.6 * size,
+              height: 1.6 * size,
               transform: `rotate(45 ${x} ${y})`,
             })
-          : draw("circle", { cx: x, cy: y, r: 5 });
+          : draw("circle", { cx: x, cy: y, r: size });
         mark.setAttribute("class", "flag");
+        if (!tells(row)) mark.setAttribute("opacity", 0.2);
         mark.setAttribute("data-number", row.n);
         const fill = volume ? "var(--volume)" : "var(--alert)";
         mark.style.cssText = `fill:${fill};stroke:var(--card);stroke-width:1.2;cursor:pointer`;
@@ -114,40 +109,9 @@ export function renderUnusual() {
       }
     },
   });
-  const total = rows.map((row) => row.total),
-    expected = rows.map((row) => row.a?.expected_total);
-  const y = extent([total, expected], { zero: true });
-  frame(byId("volume"), {
-    height: 170,
-    y,
-    yTicks: niceTicks(y[0], y[1], 3).map((v) => [v, compact(v)]),
-    label: "Total of each slice and the total expected",
-    legend: [
-      swatch("var(--c7)", "Total of the slice"),
-      swatch("var(--volume)", "Expected", "dash"),
-    ],
-    lines: (i) => [
-      ["Total", say(total[i])],
-      ["Expected", say(expected[i])],
-    ],
-    onpick: (i) => nearbyPick(i),
-    paint(group, X, Y) {
-      group.append(
-        draw("path", {
-          d: linePath(total, X, Y),
-          class: "series",
-          style: "fill:none;stroke:var(--c7);stroke-width:1.4",
-        }),
-        draw("path", {
-          d: linePath(expected, X, Y),
-          class: "series",
-          style: "fill:none;stroke:var(--volume);stroke-width:1.4;stroke-dasharray:2 2.5",
-        }),
-      );
-    },
-  });
+  renderTotals(byId("volume"), { height: 170, ahead: false });
   const order = rows
-    .filter((row) => row.a)
+    .filter((row) => row.a && tells(row))
     .sort((a, b) => b.a.flagged - a.a.flagged || worst(a) - worst(b))
     .slice(0, 10);
   const focused = document.activeElement?.closest("#ranking button")?.dataset.number;
@@ -170,15 +134,24 @@ export function renderUnusual() {
           }),
           make("span", {}, sayTime(row)),
           make("em", {}, `p ${saySmall(worst(row))}`),
-          make("small", {}, reason(row)),
+          make("small", {}, prose(reason(row))),
         ),
       ),
     ),
   );
+  if (!order.length)
+    byId("ranking").append(
+      make("li", { class: "note" }, "None of the slices kept here names such a label."),
+    );
   if (focused)
     byId("ranking").querySelector(`[data-number="${focused}"]`)?.focus({ preventScroll: true });
   renderDetail();
 }
+
+// An alarm of late need not be a row of its own where rows stand for many slices.
+const chosenRow = () =>
+  page.steps.rows.find((row) => row.n === picked) ??
+  page.steps.lately.find((row) => row.n === picked);
 
 // A click near a flagged slice means that one.
 function nearbyPick(i) {
@@ -197,10 +170,32 @@ function nearbyPick(i) {
   pick(page.steps.rows[best].n);
 }
 
+let asked = false; // whether the reader has chosen a slice
 function pick(number, scroll = false) {
+  asked = true;
   setPicked(number);
   renderUnusual();
+  renderChosen();
   if (scroll) byId("detail").scrollIntoView({ block: "nearest" });
+}
+
+// A click on a time, in any chart, chooses the slice.
+clock.pick = (i, number = null) => (number === null ? nearbyPick(i) : pick(number, true));
+
+// The slice chosen, in a line below the first chart.
+export function renderChosen() {
+  const box = byId("chosen"),
+    row = chosenRow();
+  box.hidden = !row || !asked;
+  if (box.hidden) return;
+  const told = row.a
+    ? reason(row)
+    : `${say(row.total)} ${page.run.unit}, ${row.partial ? "cut off and not scored" : "in the warm start and not scored"}.`;
+  box.replaceChildren(
+    make("b", {}, sayTime(row, { long: true })),
+    make("span", {}, prose(told)),
+    make("a", { href: "#detail" }, "Why"),
+  );
 }
 
 const span = (low, high, digits = 2) => `${say(low, digits)} to ${say(high, digits)}`;
@@ -210,7 +205,7 @@ function reason(row) {
   if (a.said) return a.said;
   const gap = a.expected_total ? a.total / a.expected_total - 1 : null;
   const change = gap === null ? "" : ` (${gap > 0 ? "+" : "−"}${percent(Math.abs(gap))})`;
-  return `${say(a.total)}, expected ${say(Math.round(a.expected_total))}${change}`;
+  return `${say(a.total)} ${page.run.unit}, expected ${say(Math.round(a.expected_total))}${change}.`;
 }
 
 // Rows, or pairs of rows, that stand out: names, what was there, and what is usual.
@@ -243,7 +238,7 @@ function standingOut(title, names, entries) {
 
 function renderDetail() {
   const box = byId("detail");
-  const row = page.steps.rows.find((r) => r.n === picked);
+  const row = chosenRow();
   if (!row) {
     box.replaceChildren();
     return;
@@ -261,6 +256,7 @@ function renderDetail() {
           )
         : make("span", { class: "tag" }, row.a ? "Not flagged" : "Not scored"),
       row.held ? make("span", { class: "tag" }, "Odd rows held") : null,
+      row.partial ? make("span", { class: "tag" }, "Cut off") : null,
     ),
   ];
   if (row.a) {
@@ -297,7 +293,13 @@ function renderDetail() {
       );
   } else
     parts.push(
-      make("p", { class: "note" }, "Slices of the warm start are learned together and not scored."),
+      make(
+        "p",
+        { class: "note" },
+        row.partial
+          ? "The data ended within this time bin: it was learned, but half a bin is no collapse, so it was not scored."
+          : "Slices of the warm start are learned together and not scored.",
+      ),
     );
   box.replaceChildren(...parts);
 }

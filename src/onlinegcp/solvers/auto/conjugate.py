@@ -30,8 +30,10 @@ from onlinegcp.solvers.auto.half_sums import HalfSums
 from onlinegcp.solvers.auto.held_out import Halves
 from onlinegcp.solvers.auto.model import Model, Past, Step, silent
 from onlinegcp.solvers.auto.newton import Solution
-from onlinegcp.solvers.auto.odds_sums import OddsSums, Slopes
+from onlinegcp.solvers.auto.odds_sums import OddsSums, Slopes, sum_columns
 from onlinegcp.solvers.auto.resizing import taken
+from onlinegcp.sums import verbs
+from onlinegcp.sums.chunks import row_blocks
 
 Array = NDArray[Any]
 
@@ -136,20 +138,57 @@ class Conjugate(Past):
         first = slice(factors.offsets[0], factors.offsets[1])
         # Counts the past stands for, read off the first mode.
         prior = np.einsum("ir,ir->r", self.rate[first], old[first]) * lam
-        counts = phi[first].sum(axis=0)
+        counts = sum_columns(phi, first.start, first.stop)
         self.mass *= cap
         self.mass += counts
         parts = Blend(old, phi, self.rate, lam, exposure)
         for k in range(factors.ndim):
             floor = floor_of(factors, self.mass, model.unit, k)
-            conjugate_rows.absorb(
-                parts, factors.offsets[k], factors.offsets[k + 1], scale[k], lift, floor,
-                memory.learned, self.sensitivity, factors.data,
-            )  # fmt: skip
+            self._absorb_mode(factors, k, parts, scale[k], lift, floor, learn=memory.learned)
         if memory.learned:
             memory.lift = prior * lift / np.maximum(prior + counts, 1e-300)
         sums.refresh()
         return weights
+
+    def _absorb_mode(
+        self,
+        factors: Blocks,
+        mode: int,
+        parts: Blend,
+        scale: Array,
+        lift: Array,
+        floor: Array,
+        *,
+        learn: bool,
+    ) -> None:
+        """Make the slice part of the past of one mode."""
+        change, data, width = self.sensitivity, factors.data, factors.width
+        blocks = row_blocks(factors.offsets[mode], factors.offsets[mode + 1])
+        if len(blocks) == 1:
+            conjugate_rows.absorb(parts, *blocks[0], scale, lift, floor, learn, change, data)
+            return
+        work, drift = factors.shape[mode] * width, np.zeros(width)
+
+        def follow(first: int, last: int) -> Array:
+            sums = np.empty(width)
+            conjugate_rows.follow(parts, first, last, lift, change, sums)
+            return sums
+
+        def settle(first: int, last: int) -> Array:
+            sums = np.empty(width)
+            conjugate_rows.settle(
+                parts, first, last, scale, floor, learn, drift, change, data, sums
+            )
+            return sums
+
+        if learn:
+            drift += verbs.rows(follow, blocks, work)
+        sums = verbs.rows(settle, blocks, work)
+
+        def divide(first: int, last: int) -> None:
+            conjugate_rows.divide_columns(first, last, sums, data)
+
+        verbs.rows(divide, blocks, work)
 
     def _sweep_all(
         self, sums: OddsSums, weights: Array, lam: Array, old: Array, slopes: Slopes | None
@@ -162,10 +201,10 @@ class Conjugate(Past):
         for sweep in range(SWEEPS):
             if sweep > 0 or slopes is None:
                 sums.responsibilities(weights, ALL_MODES, phi)
-            counts = phi[offsets[0] : offsets[1]].sum(axis=0)
+            counts = sum_columns(phi, offsets[0], offsets[1])
             parts = Blend(old, phi, self.rate, lam, counts[None, :])
             for k in range(factors.ndim):
-                conjugate_rows.blend(parts, offsets[k], offsets[k + 1], column_sums, data)
+                _blend_mode(factors, k, parts, column_sums)
             weights = counts
         return weights, phi, weights[None, :], np.ones((factors.ndim, factors.width))
 
@@ -174,7 +213,7 @@ class Conjugate(Past):
     ) -> tuple[Array, Array, Array, Array]:
         """Move one mode after the other, SWEEPS times; each column's scale goes to the weights."""
         factors = sums.factors
-        data, offsets = factors.data, factors.offsets
+        data = factors.data
         scale = np.ones((factors.ndim, factors.width))
         if slopes is None:
             phi, exposure = np.empty_like(data), np.empty_like(data)
@@ -186,7 +225,7 @@ class Conjugate(Past):
                 if sweep > 0 or k > 0 or slopes is None:
                     sums.responsibilities(weights, k, phi)
                     sums.rates(weights, k, exposure)
-                conjugate_rows.blend(parts, offsets[k], offsets[k + 1], scale[k], data)
+                _blend_mode(factors, k, parts, scale[k])
                 scale[k][scale[k] <= 0.0] = 1.0
                 weights *= scale[k]
                 sums.refresh()
@@ -253,9 +292,8 @@ class Conjugate(Past):
             usual, exposure = _start(model, half), half.column_sums()
             row = newton.solve_odds_form(half, usual, tolerance=STREAM_TOLERANCE).weights
             found.append((exposure * row + event * usual) / (exposure + event))
-        pull = np.zeros(factors.width)
         lost = sum(
-            half.value(row) - half.listed(row, pull)
+            half.value(row) - half.listed(row)[0]
             for half, row in zip(halves, reversed(found), strict=True)
         )
         return Halves(board, (found[0][:rank], found[1][:rank]), lost)
@@ -284,6 +322,24 @@ class Conjugate(Past):
             numbers[..., slot] = given * numbers[..., parent]
             numbers[..., parent] *= kept
         self.sensitivity[:, [parent, slot]] = 0.0
+
+
+def _blend_mode(factors: Blocks, mode: int, parts: Blend, sums: Array) -> None:
+    """New rows of one mode from past and slice; columns sum to one, `sums` are those before."""
+    data = factors.data
+    blocks = row_blocks(factors.offsets[mode], factors.offsets[mode + 1])
+    if len(blocks) == 1:
+        conjugate_rows.blend(parts, *blocks[0], sums, data)
+        return
+    work = factors.shape[mode] * factors.width
+
+    def blend(first: int, last: int) -> Array:
+        found = np.empty(factors.width)
+        conjugate_rows.blend_rows(parts, first, last, found, data)
+        return found
+
+    sums[...] = verbs.rows(blend, blocks, work)
+    verbs.rows(lambda low, high: conjugate_rows.divide(low, high, sums, data), blocks, work)
 
 
 def floor_of(factors: Blocks, mass: Array, unit: float, mode: int) -> Array:

@@ -16,6 +16,8 @@ from onlinegcp.kernels.auto.arguments import ByRow
 from onlinegcp.kernels.layout import Blocks
 from onlinegcp.losses import Loss
 from onlinegcp.solvers.auto.cells import Weighted
+from onlinegcp.sums import verbs
+from onlinegcp.sums.chunks import Chunks, even_cuts, row_cuts
 
 Array = NDArray[Any]
 
@@ -36,8 +38,9 @@ class FisherSums:
     def __init__(self, factors: Blocks, cells: Weighted, loss: Loss) -> None:
         self.factors, self.cells, self.loss = factors, cells, loss
         self.empty = cells.value.size == 0
-        self._m = np.empty(cells.value.size)
-        self._listings: dict[int, ByRow] = {}
+        arrays = (cells.index, cells.value, cells.weight)
+        self._chunks = Chunks(arrays, even_cuts(len(cells.value), factors.width))
+        self._listings: dict[int, tuple[ByRow, list[tuple[int, int]]]] = {}
 
     def tempered(self, share: float) -> FisherSums:
         """The same slice, each cell counting for a share of what it did."""
@@ -48,58 +51,147 @@ class FisherSums:
 
     def value(self, weights: Array) -> float:
         """Loss of the slice."""
-        return float(self.cells.weight @ self.loss.value(self.cells.value, self._values(weights)))
+        (found,) = verbs.cells(value_part, self._chunks, self.factors, weights, self.loss)
+        return float(found)
 
     def slopes(self, weights: Array) -> tuple[Array, Array]:
         """Slope and nonnegative curvature of every cell's loss in its model value."""
-        m = self._values(weights)
-        slope, curved = self.loss.deriv(self.cells.value, m), self.loss.fisher(self.cells.value, m)
-        return self.cells.weight * slope, self.cells.weight * np.maximum(curved, 0.0)
+        n = len(self.cells.value)
+        y, h = np.empty(n), np.empty(n)
 
-    def weight_sums(self, weights: Array, slope: Array, hessian: Array) -> None:
-        """Set slope and curvature (lower triangle) of the loss in the weights."""
-        kernels.weight_sums(*self._model(), *self.slopes(weights), slope, hessian)
+        def part(first: int, last: int) -> None:
+            cells = self._chunks.part(first, last)
+            here = slice(self._chunks.cuts[first], self._chunks.cuts[last])
+            y[here], h[here] = _slopes(cells, self.factors, weights, self.loss)
+
+        self._each_chunk(part)
+        return y, h
+
+    def weight_sums(self, weights: Array) -> tuple[Array, Array]:
+        """Slope and curvature (lower triangle) of the loss in the weights."""
+        slope, hessian = verbs.cells(weight_part, self._chunks, self.factors, weights, self.loss)
+        return slope, hessian
 
     def row_sums(self, weights: Array, mode: int, depth: int) -> tuple[Array, Array]:
         """Slope (n, width) and curvature (n, width, depth) in the rows of a mode."""
         n, width = self.factors.shape[mode], self.factors.width
         slopes, hessians = np.empty((n, width)), np.empty((n, width, depth))
         y, h = self.slopes(weights)
-        kernels.row_sums(*self._model(), weights, y, h, mode, self._by_row(mode), slopes, hessians)
+        data, offsets, index = self.factors.data, self.factors.offsets, self.cells.index
+        by_row, blocks = self._by_row(mode)
+
+        def block(first: int, last: int) -> None:
+            rows = ByRow(by_row.order, by_row.starts[first : last + 1])
+            here = (slopes[first:last], hessians[first:last])
+            kernels.row_sums(data, offsets, index, weights, y, h, mode, rows, *here)
+
+        verbs.rows(block, blocks, len(y) * width * depth)
         return slopes, hessians
 
     def row_values(self, weights: Array, mode: int) -> Array:
         """Loss of the cells of every row of a mode."""
-        f = self.cells.weight * self.loss.value(self.cells.value, self._values(weights))
+        f = np.empty(len(self.cells.value))
+
+        def part(first: int, last: int) -> None:
+            cells = self._chunks.part(first, last)
+            _, value, weight = cells.arrays
+            m = _values(cells, self.factors, weights)
+            here = slice(self._chunks.cuts[first], self._chunks.cuts[last])
+            f[here] = weight * self.loss.value(value, m)
+
+        self._each_chunk(part)
         return np.bincount(self.cells.index[:, mode], weights=f, minlength=self.factors.shape[mode])
 
     def along(self, weights: Array, change: Array) -> tuple[float, float]:
         """Slope and curvature of the loss when the factors move along `change`."""
-        moved = np.empty(self.cells.value.size)
-        data, offsets, index = self._model()
-        kernels.model_changes(data, change, offsets, index, weights, moved)
-        y, h = self.slopes(weights)
-        return float(y @ moved), float(h @ moved**2)
+        arguments = (self.factors, weights, self.loss, change)
+        slope, bend = verbs.cells(along_part, self._chunks, *arguments)
+        return float(slope), float(bend)
 
     def dispersion(self, weights: Array) -> float | None:
         """Squared slopes over curvature, 1 for a right likelihood; None without curvature."""
-        m = self._values(weights)
-        squares = float(self.cells.weight @ self.loss.deriv(self.cells.value, m) ** 2)
-        curved = np.maximum(self.loss.fisher(self.cells.value, m), 0.0)
-        below = float(self.cells.weight @ curved)
-        return squares / below if below > 0.0 else None
+        squares, below = verbs.cells(
+            dispersion_part, self._chunks, self.factors, weights, self.loss
+        )
+        return float(squares) / float(below) if below > 0.0 else None
 
-    def _values(self, weights: Array) -> Array:
-        kernels.model_values(*self._model(), weights, self._m)
-        return self._m
+    def _each_chunk(self, part: Any) -> None:
+        """Call for every chunk, where each cell is an affair of its own."""
+        numbers = range(self._chunks.count)
+        work = len(self.cells.value) * self.factors.width
+        verbs.rows(part, [(c, c + 1) for c in numbers], work)
 
-    def _model(self) -> tuple[Array, Array, Array]:
-        return self.factors.data, self.factors.offsets, self.cells.index
-
-    def _by_row(self, mode: int) -> ByRow:
+    def _by_row(self, mode: int) -> tuple[ByRow, list[tuple[int, int]]]:
         if mode not in self._listings:
             column, rows = self.cells.index[:, mode], self.factors.shape[mode]
             starts = np.zeros(rows + 1, dtype=np.int64)
             np.cumsum(np.bincount(column, minlength=rows), out=starts[1:])
-            self._listings[mode] = ByRow(np.argsort(column, kind="stable"), starts)
+            by_row = ByRow(np.argsort(column, kind="stable"), starts)
+            self._listings[mode] = by_row, row_cuts(starts, self.factors.width)
         return self._listings[mode]
+
+
+# What one share of the cells adds: pure functions, which may run in another process.
+
+
+def value_part(part: Chunks, factors: Blocks, weights: Array, loss: Loss) -> tuple[Array]:
+    """Loss of the cells."""
+    found = np.empty(part.count)
+    for c in range(part.count):
+        one = part.part(c, c + 1)
+        _, value, weight = one.arrays
+        found[c] = weight @ loss.value(value, _values(one, factors, weights))
+    return (found,)
+
+
+def weight_part(part: Chunks, factors: Blocks, weights: Array, loss: Loss) -> tuple[Array, Array]:
+    """Slope and curvature of the loss in the weights."""
+    width = factors.width
+    slopes, hessians = np.empty((part.count, width)), np.empty((part.count, width, width))
+    for c in range(part.count):
+        one = part.part(c, c + 1)
+        y, h = _slopes(one, factors, weights, loss)
+        model = (factors.data, factors.offsets, one.arrays[0])
+        kernels.weight_sums(*model, y, h, slopes[c], hessians[c])
+    return slopes, hessians
+
+
+def along_part(
+    part: Chunks, factors: Blocks, weights: Array, loss: Loss, change: Array
+) -> tuple[Array, Array]:
+    """Slope and curvature of the loss along a change of the factors."""
+    slopes, bends = np.empty(part.count), np.empty(part.count)
+    for c in range(part.count):
+        one = part.part(c, c + 1)
+        moved = np.empty(len(one.arrays[0]))
+        kernels.model_changes(factors.data, change, factors.offsets, one.arrays[0], weights, moved)
+        y, h = _slopes(one, factors, weights, loss)
+        slopes[c], bends[c] = y @ moved, h @ moved**2
+    return slopes, bends
+
+
+def dispersion_part(
+    part: Chunks, factors: Blocks, weights: Array, loss: Loss
+) -> tuple[Array, Array]:
+    """Squared slopes, and curvature."""
+    squares, below = np.empty(part.count), np.empty(part.count)
+    for c in range(part.count):
+        one = part.part(c, c + 1)
+        _, value, weight = one.arrays
+        m = _values(one, factors, weights)
+        squares[c] = weight @ loss.deriv(value, m) ** 2
+        below[c] = weight @ np.maximum(loss.fisher(value, m), 0.0)
+    return squares, below
+
+
+def _values(part: Chunks, factors: Blocks, weights: Array) -> Array:
+    m = np.empty(len(part.arrays[0]))
+    kernels.model_values(factors.data, factors.offsets, part.arrays[0], weights, m)
+    return m
+
+
+def _slopes(part: Chunks, factors: Blocks, weights: Array, loss: Loss) -> tuple[Array, Array]:
+    _, value, weight = part.arrays
+    m = _values(part, factors, weights)
+    slope, curved = loss.deriv(value, m), loss.fisher(value, m)
+    return weight * slope, weight * np.maximum(curved, 0.0)

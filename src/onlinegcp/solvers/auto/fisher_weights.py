@@ -21,6 +21,7 @@ Array = NDArray[Any]
 
 MOST_RESTRAINT = 1e-4
 CANCELLING = 4.0  # times the squared norm of a slice
+OPPOSED = 16.0  # the same for slices of several modes, whose patterns may well overlap
 PARTING = 1e-3
 
 
@@ -36,10 +37,10 @@ def restraint(model: Model, variance: float) -> float:
     """Penalty per squared weight that keeps signed patterns from growing against each other.
 
     Slices of one mode are fitted equally well by any mixture of their patterns, two huge ones that
-    cancel included; slices of more modes tell patterns apart, and are left alone. Usually a weight
-    as large as a slice costs as much as the misfit of a slice, and weights become smaller by less
-    than one part in ten thousand. Once the squared weights exceed what slices hold several times
-    over, patterns do cancel, and the penalty drives them apart.
+    cancel included. There a weight as large as a slice costs as much as the misfit of a slice, and
+    weights become smaller by less than one part in ten thousand. Slices of more modes tell patterns
+    apart, and are left alone. Once the squared weights exceed what slices hold many times over,
+    patterns do cancel, and the penalty drives them apart whatever the number of modes.
 
     Parameters
     ----------
@@ -48,12 +49,14 @@ def restraint(model: Model, variance: float) -> float:
     variance
         Squared error per cell.
     """
-    if model.factors.ndim > 1 or model.bounded or not model.volume > 0.0:
+    if model.bounded or not model.volume > 0.0:
         return 0.0
+    alone = model.factors.ndim == 1
     held = float(model.usage @ model.usage)
-    if held > CANCELLING * model.volume * math.prod(model.factors.shape):
+    limit = CANCELLING if alone else OPPOSED
+    if held > limit * model.volume * math.prod(model.factors.shape):
         return PARTING
-    return min(variance / model.volume, MOST_RESTRAINT)
+    return min(variance / model.volume, MOST_RESTRAINT) if alone else 0.0
 
 
 def weight_prior(
@@ -114,10 +117,9 @@ def solve_weights(
     tried = [(*objective(candidate), k) for k, candidate in enumerate(starts)]
     total, data, best = min(tried, key=lambda t: t[0] if math.isfinite(t[0]) else math.inf)
     weights = starts[best].copy()
-    slope, hessian = np.zeros(width), np.zeros((width, width))
     steps, decrement = 0, math.inf
     while steps < max_steps:
-        sums.weight_sums(weights, slope, hessian)
+        slope, hessian = sums.weight_sums(weights)
         slope += precision * (weights - center)
         hessian[np.arange(width), np.arange(width)] += precision
         free = np.zeros(width, dtype=np.bool_)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto import weights_newton
 from onlinegcp.solvers.auto.odds_sums import OddsSums
+from onlinegcp.sums.chunks import Chunks, even_cuts
 
 Array = NDArray[Any]
 Other = TypeVar("Other")
@@ -25,7 +26,6 @@ SUBSET = 16384
 # One cell of at least so many: a chord from 1 / 16 of the cells leaves a few per cent per step.
 LARGEST_STRIDE = 16
 EM_STEPS = 2  # multiplicative steps before the first Newton step, safe far from the optimum
-_EMPTY = np.zeros((0, 0))
 
 
 @dataclass(frozen=True)
@@ -124,18 +124,49 @@ def _solve_poisson(
     em_steps: int,
 ) -> Solution:
     """Minimise column_sums @ s - sum x log(z's)."""
-    width, rank = sums.factors.width, sums.factors.rank
-    weights, chord = start.copy(), _EMPTY
+    weights, chord = start, None
     if _abounds(sums):
         # The subset's optimum is a start within its sampling error, and its Hessian serves every
         # following step: only slopes and values need all cells then.
         few = _solve_subset(sums, column_sums, start, tolerance, max_steps, em_steps)
         weights, chord, em_steps, max_steps = few.weights, few.hessian, 0, 2 * max_steps
-    objective, steps, worst = weights_newton.newton_poisson(
-        sums.listed_cells, column_sums, weights, rank, em_steps, max_steps, tolerance, chord,
-        np.zeros((width, width)),
-    )  # fmt: skip
-    return Solution(weights, float(objective), int(steps), float(worst))
+    found, _ = _walk(
+        sums, sums.listed_cells, column_sums, weights, em_steps, max_steps, tolerance, chord
+    )
+    return found
+
+
+def _walk(
+    sums: OddsSums,
+    cells: Chunks,
+    column_sums: Array,
+    start: Array,
+    em_steps: int,
+    max_steps: int,
+    tolerance: float,
+    chord: Array | None = None,
+) -> tuple[Solution, Array]:
+    """EM steps, safe far away, then projected Newton with exact zeros, or with a chord.
+
+    Returns what was found, and the curvature where it was last looked at.
+    """
+    rank = sums.factors.rank
+    walk = weights_newton.new_walk(start.copy())
+    exact = chord is None and max_steps > 0
+    for _ in range(em_steps):
+        _, pull, _ = sums.listed(walk.weights, cells=cells)
+        weights_newton.multiplicative_step(walk.weights, pull, column_sums, rank)
+    limits = (column_sums, rank, max_steps, tolerance, exact)
+    logs, pull, hessian = sums.listed(walk.weights, curved=exact, cells=cells)
+    used = hessian if chord is None else chord
+    more = weights_newton.begin_walk(walk, logs, pull, used, *limits)
+    while more:
+        logs, pull, hessian = sums.listed(walk.trial, curved=exact, cells=cells)
+        used = hessian if chord is None else chord
+        more = weights_newton.go_on(walk, logs, pull, used, *limits)
+    objective, worst = walk.numbers[weights_newton.OBJECTIVE], walk.numbers[weights_newton.WORST]
+    steps = int(walk.numbers[weights_newton.STEPS])
+    return Solution(walk.weights, float(objective), steps, float(worst)), hessian
 
 
 def _abounds(sums: OddsSums) -> bool:
@@ -157,18 +188,16 @@ def _solve_subset(
     em_steps: int,
 ) -> _Few:
     """The optimum of `_solve_poisson` for a part of the cells, and the Hessian there."""
-    factors, value, weights = sums.factors, sums.cells.value, start.copy()
+    index, value = sums.cells.index, sums.cells.value
     every = min(value.size // SUBSET, LARGEST_STRIDE)
     some = _one_of_each(value.size, every)
-    few = sums.listed_cells._replace(
-        cells=np.ascontiguousarray(sums.cells.index[some]), value=value[some] * every
+    few = np.ascontiguousarray(index[some]), value[some] * every
+    width = sums.factors.width
+    cells = Chunks(few, even_cuts(len(some), width * width // 4))
+    found, hessian = _walk(
+        sums, cells, column_sums, start, em_steps, min(max_steps, 8), max(tolerance, 1e-3)
     )
-    hessian = np.zeros((factors.width, factors.width))
-    _, steps, _ = weights_newton.newton_poisson(
-        few, column_sums, weights, factors.rank, em_steps, min(max_steps, 8),
-        max(tolerance, 1e-3), _EMPTY, hessian,
-    )  # fmt: skip
-    return _Few(weights, int(steps), hessian)
+    return _Few(found.weights, found.steps, hessian)
 
 
 def _one_of_each(count: int, every: int) -> NDArray[np.int64]:
@@ -182,18 +211,18 @@ def _one_of_each(count: int, every: int) -> NDArray[np.int64]:
 def _solve_tangent(sums: OddsSums, start: Array, tolerance: float, max_steps: int) -> Solution:
     """Newton on the exact objective with the curvature of its Poisson majoriser."""
     width, rank = sums.factors.width, sums.factors.rank
-    weights, pull = start.copy(), np.zeros(width)
-    hessian, free = np.zeros((width, width)), np.zeros(width, dtype=np.bool_)
+    weights, free = start.copy(), np.zeros(width, dtype=np.bool_)
     for _ in range(EM_STEPS):
         _, push = sums.tangent(weights)
-        sums.listed(weights, pull)
+        _, pull, _ = sums.listed(weights)
         weights[:rank] *= pull[:rank] / push[:rank]
 
-    def evaluate(at: Array) -> tuple[float, Array]:
+    def evaluate(at: Array) -> tuple[float, tuple[Array, Array, Array]]:
         value, push = sums.tangent(at)
-        return value - sums.listed(at, pull, hessian), push
+        logs, pull, hessian = sums.listed(at, curved=True)
+        return value - logs, (push, pull, hessian)
 
-    objective, push = evaluate(weights)
+    objective, (push, pull, hessian) = evaluate(weights)
     steps, worst = 0, np.inf
     while True:
         slope = push - pull
@@ -201,13 +230,12 @@ def _solve_tangent(sums: OddsSums, start: Array, tolerance: float, max_steps: in
         if worst <= tolerance or steps == max_steps:
             break
         metric = pull / np.maximum(weights, 1e-3 * float(weights.max()))
-        # A rejected trial overwrites `hessian`.
-        move = Move(weights, slope, hessian.copy(), free, bounded=True)
+        move = Move(weights, slope, hessian, free, bounded=True)
         found = damped_step(move, metric, objective, evaluate)
         if found is None:
             break
         steps += 1
-        weights, (objective, push) = found
+        weights, (objective, (push, pull, hessian)) = found
     return Solution(weights, objective, steps, worst)
 
 

@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.auto import (
-    component_draws,
-    conjugate_rows,
-    responsibilities,
-    tangent,
-    weights_newton,
-)
-from onlinegcp.kernels.auto.arguments import Listed
+from onlinegcp.kernels.auto import component_draws, conjugate_rows, tangent
 from onlinegcp.kernels.layout import ALL_MODES, Blocks
 from onlinegcp.kernels.random import COMPONENT_ZEROS, stream_key
 from onlinegcp.losses import OddsForm
+from onlinegcp.solvers.auto import odds_passes
 from onlinegcp.solvers.auto.cells import Cells
+from onlinegcp.solvers.auto.row_chunks import row_chunks
+from onlinegcp.sums import verbs
+from onlinegcp.sums.chunks import Chunks, RowChunks, chunk_count, even_cuts, row_blocks
 
 Array = NDArray[Any]
 
@@ -37,7 +35,6 @@ DRAWS = 128
 # as many draws are made as the budget allows.
 RATE_BUDGET = 3e7
 MOST_DRAWS = 8192
-_NOTHING = np.zeros((0, 0))
 
 
 @dataclass(frozen=True)
@@ -84,49 +81,64 @@ class OddsSums:
         self, factors: Blocks, cells: Cells, form: OddsForm, seed: int = 0, number: int = 0
     ) -> None:
         self.factors, self.cells, self.form, self._draw = factors, cells, form, (seed, number)
-        self.listed_cells = Listed(factors.data, factors.offsets, cells.index, cells.value)
         self.empty = cells.value.size == 0
         # Poisson with every cell observed: all rows of a component have the same exposure.
         self.shares_exposure = form.linear and cells.full
-        work = math.prod(factors.shape) * factors.width
+        shape = factors.shape
+        self._split = tangent.split_modes(shape)
+        work = math.prod(shape) * factors.width
         self.sampled = not form.linear and cells.full and work > EXACT_BUDGET
-        self._z = np.zeros(factors.width)
-        self._block = np.zeros((weights_newton.BLOCK, factors.width))
         self._draws: dict[int, Array] = {}
+        self._column_sums: list[Array] = []
+        self._cut: dict[str, Chunks] = {}
 
     def refresh(self) -> None:
-        """Forget draws made from factors that have changed since."""
-        self._draws = {}
+        """Forget what was made from factors that have changed since."""
+        self._draws, self._column_sums = {}, []
 
     def loss(self, weights: Array) -> float:
         """Loss of the slice."""
         if self.empty:
             return 0.0
-        pull = np.zeros(self.factors.width)
-        return self.value(weights) - self.listed(weights, pull)
+        return self.value(weights) - self.listed(weights)[0]
 
-    def listed(self, weights: Array, pull: Array, hessian: Array | None = None) -> float:
-        """Return the sum of x log m; set its slope and, where asked, minus its curvature."""
-        curved = hessian is not None
-        out = hessian if curved else _NOTHING
-        return float(
-            weights_newton.listed_sums(self.listed_cells, weights, curved, pull, out, self._block)
-        )
+    def listed(
+        self, weights: Array, *, curved: bool = False, cells: Chunks | None = None
+    ) -> tuple[float, Array, Array]:
+        """The sum of x log m, its slope and, where asked, minus its curvature.
+
+        Parameters
+        ----------
+        weights
+            Where to sum.
+        curved
+            Whether the curvature (lower triangle) is wanted; it is empty if not.
+        cells
+            Other cells than those of the slice.
+        """
+        chunks = self.listed_cells if cells is None else cells
+        logs, pull, hessian = verbs.cells(odds_passes.listed, chunks, self.factors, weights, curved)
+        return float(logs), pull, hessian
 
     def responsibilities(self, weights: Array, mode: int, phi: Array) -> None:
         """Set `phi` to the components' shares of the counts, in a mode (ALL_MODES: in each)."""
-        responsibilities.responsibilities(self.listed_cells, weights, mode, phi, self._z)
+        arguments = (self.factors, weights, mode)
+        self._spread(odds_passes.shares, self._by_row("listed"), mode, phi, *arguments)
 
     def slopes(self, weights: Array, sensitivity: Array) -> Slopes:
         """What the slice says at the factors as they are, and how it changes with the memory."""
-        data, width = self.factors.data, self.factors.width
+        data = self.factors.data
         # Single precision is plenty for a slope, and halves what a large slice reads at random.
         ratio, phi = np.empty(data.shape, dtype=np.float32), np.empty_like(data)
-        slopes, bends = np.zeros(width), np.zeros(width)
-        conjugate_rows.ratios(sensitivity, data, ratio)
-        bend, logs = responsibilities.with_sensitivity(
-            self.listed_cells, ratio, weights, phi, slopes, bends, np.zeros(width), np.zeros(width)
-        )
+
+        def divide(first: int, last: int) -> None:
+            conjugate_rows.ratios(sensitivity, data, first, last, ratio)
+
+        verbs.rows(divide, row_blocks(0, len(data)), data.size)
+        slopes, bends, (bend, logs) = self._spread(
+            odds_passes.shares_and_slopes, self._by_row("listed"), ALL_MODES, phi,
+            self.factors, ratio, weights,
+        )  # fmt: skip
         if self.shares_exposure:
             # The model total does not depend on eta: columns of the sensitivity sum to zero.
             exposure = weights[None, :]
@@ -147,26 +159,20 @@ class OddsSums:
         form = self.form
         if form.linear or form.slope or not self.cells.full or self.sampled:
             return self.tangent(weights)[0]
-        return form.base * self._by_tiles(weights, tangent.VALUE, self._z, _NOTHING)
+        return form.base * self._by_tiles(weights, tangent.VALUE)[0]
 
     def tangent(self, weights: Array) -> tuple[float, Array]:
         """Return the sum of v h(m) and its slope in the weights."""
-        form, factors = self.form, self.factors
+        form = self.form
         if form.linear:
             sums = self.column_sums()
             return float(sums @ weights), sums
         if not self.cells.full:
             return self._listed(weights, form.base)
-        pull = np.zeros(factors.width)
         if self.sampled:
-            logs = np.zeros(factors.width)
-            component_draws.sampled_tangent(
-                factors.data, factors.offsets, weights, self._cells(DRAWS), DRAWS, factors.rank,
-                self._products(), pull, logs,
-            )  # fmt: skip
-            value = float(weights @ logs)
+            value, pull = self._sampled_tangent(weights)
         else:
-            value = self._by_tiles(weights, tangent.VALUE_AND_SLOPE, pull, _NOTHING)
+            value, pull = self._by_tiles(weights, tangent.VALUE_AND_SLOPE)
         value *= form.base
         pull *= form.base
         if form.slope:
@@ -177,9 +183,8 @@ class OddsSums:
     def rates(self, weights: Array, mode: int, out: Array) -> None:
         """Set `out` (rows, width) to the slope in the rows of a mode (ALL_MODES: of each)."""
         form, factors = self.form, self.factors
-        modes = range(factors.ndim) if mode == ALL_MODES else (mode,)
+        modes = _modes(factors, mode)
         first, last = factors.offsets[modes[0]], factors.offsets[modes[-1] + 1]
-        out[first:last] = 0.0
         if not self.cells.full:
             self._listed_rates(weights, form.base, mode, out)
             return
@@ -189,71 +194,181 @@ class OddsSums:
                 out[rows] = weights * self._products(without=k)
             return
         if self.sampled:
+            out[first:last] = 0.0
             for k in modes:
                 self._sampled_rates(weights, k, out)
         else:
-            self._by_tiles(weights, mode, self._z, out)
+            arguments = (factors, self._split, weights, mode)
+            self._spread(odds_passes.rates_of_tiles, self._tiles(), mode, out, *arguments)
         if form.base != 1.0:
             out[first:last] *= form.base
         if form.slope:
-            self._listed_rates(weights, 0.0, mode, out)
+            self._listed_rates(weights, 0.0, mode, out, fresh=False)
 
-    def _by_tiles(self, weights: Array, wanted: int, pull: Array, rate: Array) -> float:
-        data, offsets = self.factors.data, self.factors.offsets
-        split = tangent.split_modes(self.factors.shape)
-        return float(tangent.tangent_sums(data, offsets, split, weights, wanted, pull, rate))
+    @property
+    def listed_cells(self) -> Chunks:
+        """The cells that are not zero, in chunks."""
+        return self._chunks("listed")
+
+    def _chunks(self, which: str) -> Chunks:
+        if which not in self._cut:
+            index, value = self._arrays(which)
+            self._cut[which] = Chunks((index, value), even_cuts(len(value), self.factors.width))
+        return self._cut[which]
+
+    def _by_row(self, which: str) -> RowChunks:
+        key = f"{which} by row"
+        if key not in self._cut:
+            factors = self.factors
+            self._cut[key] = row_chunks(*self._arrays(which), factors.shape, factors.width)
+        found = self._cut[key]
+        assert isinstance(found, RowChunks)
+        return found
+
+    def _arrays(self, which: str) -> tuple[Array, Array]:
+        cells = self.cells
+        if which == "listed":
+            return cells.index, cells.value
+        return cells.seen_index, cells.seen_value
+
+    def _tiles(self) -> RowChunks:
+        """All cells, by rows of the left-hand group of modes."""
+        if "tiles" not in self._cut:
+            shape, width = self.factors.shape, self.factors.width
+            n = tangent.left_rows(shape)
+            cuts = even_cuts(n, math.prod(shape) // n * width)
+            while len(cuts) > 2 and (len(cuts) - 1) * sum(shape) * 4 > math.prod(shape):
+                cuts = cuts[::2]
+            lows = np.zeros((len(cuts) - 1, len(shape)), dtype=np.int64)
+            highs = np.tile(np.array(shape, dtype=np.int64), (len(cuts) - 1, 1))
+            self._cut["tiles"] = RowChunks((np.arange(n),), cuts, lows, highs)
+        found = self._cut["tiles"]
+        assert isinstance(found, RowChunks)
+        return found
+
+    def _spread(
+        self,
+        function: Any,
+        chunks: RowChunks,
+        mode: int,
+        out: Array,
+        *small: Any,
+        fresh: bool = True,
+    ) -> tuple[Array, ...]:
+        modes, offsets = _modes(self.factors, mode), self.factors.offsets
+        return verbs.spread(function, chunks, modes, offsets, out, *small, fresh=fresh)
+
+    def _by_tiles(self, weights: Array, wanted: int) -> tuple[float, Array]:
+        arguments = (self.factors, self._split, weights, wanted)
+        value, pull = verbs.cells(odds_passes.tangent_of_tiles, self._tiles(), *arguments)
+        return float(value), pull
 
     def _products(self, without: int = -1) -> Array:
-        product = np.zeros(self.factors.width)
-        product[: self.factors.rank] = 1.0
-        for k, view in enumerate(self.factors.views()):
+        factors = self.factors
+        if not self._column_sums:
+            self._column_sums = [
+                sum_columns(factors.data, factors.offsets[k], factors.offsets[k + 1])
+                for k in range(factors.ndim)
+            ]
+        product = np.zeros(factors.width)
+        product[: factors.rank] = 1.0
+        for k, sums in enumerate(self._column_sums):
             if k != without:
-                product[: self.factors.rank] *= view.sum(axis=0)
+                product[: factors.rank] *= sums[: factors.rank]
         return product
 
     def _listed(self, weights: Array, base: float) -> tuple[float, Array]:
-        form, pull = self.form, np.zeros(self.factors.width)
-        value = weights_newton.listed_tangent(
-            self._seen(), weights, form.linear, base, form.slope, pull, self._z
-        )
+        arguments = (self.factors, weights, self.form, base)
+        value, pull = verbs.cells(odds_passes.listed_tangent, self._chunks("seen"), *arguments)
         return float(value), pull
 
-    def _listed_rates(self, weights: Array, base: float, mode: int, out: Array) -> None:
-        form = self.form
-        responsibilities.listed_rates(
-            self._seen(), weights, form.linear, base, form.slope, mode, out, self._z
-        )
-
-    def _seen(self) -> Listed:
-        cells, factors = self.cells, self.factors
-        return Listed(factors.data, factors.offsets, cells.seen_index, cells.seen_value)
+    def _listed_rates(
+        self, weights: Array, base: float, mode: int, out: Array, *, fresh: bool = True
+    ) -> None:
+        arguments = (self.factors, weights, self.form, base, mode)
+        chunks = self._by_row("seen")
+        self._spread(odds_passes.listed_rates, chunks, mode, out, *arguments, fresh=fresh)
 
     def _cells(self, draws: int) -> Array:
         if draws not in self._draws:
             factors = self.factors
             cumulative = np.empty_like(factors.data)
-            for k in range(factors.ndim):
-                rows = slice(factors.offsets[k], factors.offsets[k + 1])
-                np.cumsum(factors.data[rows], axis=0, out=cumulative[rows])
+
+            def add_up(first: int, last: int) -> None:
+                for k in range(factors.ndim):
+                    rows = slice(factors.offsets[k], factors.offsets[k + 1])
+                    columns = factors.data[rows, first:last]
+                    np.cumsum(columns, axis=0, out=cumulative[rows, first:last])
+
+            verbs.rows(add_up, self._components(), factors.data.size)
             cells = np.empty((factors.rank * draws, factors.ndim), dtype=np.int64)
             key = np.uint64(stream_key(*self._draw, COMPONENT_ZEROS))
-            component_draws.draw_cells(cumulative, factors.offsets, factors.rank, draws, key, cells)
+
+            def draw(first: int, last: int) -> None:
+                component_draws.draw_cells(
+                    cumulative, factors.offsets, first, last, draws, key, cells
+                )
+
+            verbs.rows(draw, self._components(), 64 * cells.size)
             self._draws[draws] = cells
         return self._draws[draws]
 
+    def _components(self) -> list[tuple[int, int]]:
+        """Columns shared out where a component's draws are its own affair: by cache lines."""
+        rank = self.factors.rank
+        return [(first, min(first + 8, rank)) for first in range(0, rank, 8)]
+
+    def _sampled_tangent(self, weights: Array) -> tuple[float, Array]:
+        factors = self.factors
+        pull, logs = np.zeros(factors.width), np.zeros(factors.width)
+        cells, sums = self._cells(DRAWS), self._products()
+
+        def estimate(first: int, last: int) -> None:
+            component_draws.sampled_tangent(
+                factors.data, factors.offsets, weights, cells, DRAWS, first, last, sums, pull, logs
+            )
+
+        verbs.rows(estimate, self._components(), cells.size * factors.width)
+        return float(weights @ logs), pull
+
     def _sampled_rates(self, weights: Array, mode: int, out: Array) -> None:
         factors, sums = self.factors, self._products(without=mode)
-        work = factors.rank * factors.width
+        data, offsets, rank = factors.data, factors.offsets, factors.rank
+        work = rank * factors.width
         if factors.shape[mode] * work * DRAWS <= RATE_BUDGET:
-            component_draws.sampled_rates(
-                factors.data, factors.offsets, weights, self._cells(DRAWS), DRAWS, factors.rank,
-                sums, mode, out,
-            )  # fmt: skip
+            cells = self._cells(DRAWS)
+
+            def replace(first: int, last: int) -> None:
+                component_draws.sampled_rates(
+                    data, offsets, weights, cells, DRAWS, rank, sums, mode, first, last, out
+                )
+
+            parts = chunk_count(factors.shape[mode], work * DRAWS)
+            edges = np.linspace(offsets[mode], offsets[mode + 1], parts + 1).astype(int).tolist()
+            verbs.rows(replace, list(pairwise(edges)), work * DRAWS * parts)
             return
         # A row is met by few draws, so that what it lacks is lent by its component's mean: many
         # draws are needed before a popular row is known by its own.
         draws = int(min(MOST_DRAWS, max(DRAWS, RATE_BUDGET / (work * factors.ndim))))
-        component_draws.scattered_rates(
-            factors.data, factors.offsets, weights, self._cells(draws), draws, factors.rank, sums,
-            mode, 2.0, out,
-        )  # fmt: skip
+        cells = self._cells(draws)
+        chance, mean = np.empty(len(cells)), np.empty(rank)
+
+        def scatter(first: int, last: int) -> None:
+            component_draws.draw_chances(
+                data, offsets, weights, cells, draws, first, last, chance, mean
+            )
+            component_draws.scattered_rates(
+                offsets, weights, cells, draws, sums, mode, 2.0, chance, mean, first, last, out
+            )
+
+        verbs.rows(scatter, self._components(), cells.size * factors.width)
+
+
+def sum_columns(matrix: Array, first: int, last: int) -> Array:
+    """Sums of the columns of some rows, block by block."""
+    blocks, work = row_blocks(first, last), (last - first) * matrix.shape[1]
+    return verbs.rows(lambda low, high: matrix[low:high].sum(axis=0), blocks, work)
+
+
+def _modes(factors: Blocks, mode: int) -> range:
+    return range(factors.ndim) if mode == ALL_MODES else range(mode, mode + 1)

@@ -29,7 +29,7 @@ from onlinegcp.solvers.auto.model import Model, Past, Step
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.nonnegative import solve_free, solve_positive, solve_rows, solve_vector
 from onlinegcp.solvers.auto.resizing import taken
-from onlinegcp.solvers.auto.slice_products import slice_products
+from onlinegcp.solvers.auto.slice_products import SliceProducts
 
 Array = NDArray[Any]
 
@@ -113,8 +113,8 @@ class Square(Past):
         share = loudness.tempered(model, x)
         views, rank = factors.views(), factors.rank
         old = [view.copy() for view in views]
-        products = np.zeros_like(factors.data)
-        slice_products(x, factors, ALL_MODES if memory.learned else 0, products)
+        products, times = np.zeros_like(factors.data), SliceProducts(x, factors.width)
+        times(factors, ALL_MODES if memory.learned else 0, products)
         right = np.einsum("ir,ir->r", _rows(factors, products, 0), views[0])
         gram = grams(factors)
         normal = _NormalEquations(x.norm_squared, right, np.prod(gram, axis=0))
@@ -133,7 +133,7 @@ class Square(Past):
         crossed = [g.copy() for g in gram]  # old'new of every mode
         for k, view in enumerate(views):
             if k > 0:
-                slice_products(x, factors, k, products)
+                times(factors, k, products)
             others = _product_without(gram, k)
             system = (prior + outer) * others
             kept = prior * _product_without(crossed, k)
@@ -347,7 +347,7 @@ class _NormalEquations(NamedTuple):
 
 def _normal_equations(factors: Blocks, x: Slice) -> _NormalEquations:
     products, first = np.zeros_like(factors.data), factors.views()[0]
-    slice_products(x, factors, 0, products)
+    SliceProducts(x, factors.width)(factors, 0, products)
     right = (products[: len(first), : factors.rank] * first).sum(axis=0)
     return _NormalEquations(x.norm_squared, right, np.prod(grams(factors), axis=0))
 

@@ -18,7 +18,7 @@ from onlinegcp.losses import OddsForm
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto.cells import Cells
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
-from onlinegcp.solvers.auto.slice_products import slice_products
+from onlinegcp.solvers.auto.slice_products import SliceProducts
 
 Array = NDArray[Any]
 Seed = tuple[list[Array], float]
@@ -55,9 +55,10 @@ def seed_residual(
     if bounded:
         np.abs(one.data, out=one.data)
     columns, products = [view[:, 0] for view in one.views()], np.zeros_like(one.data)
+    times = SliceProducts(x, one.width)
 
     def asked(k: int) -> Array:
-        slice_products(x, one, k, products)
+        times(one, k, products)
         inner = np.ones(rank)
         for j, other in enumerate(columns):
             if j != k:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,19 @@ from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.quadratic import Square
 from onlinegcp.solvers.auto.rank_state import RankTrials
 from onlinegcp.solvers.auto.state import AutoState, Trials
+from onlinegcp.sums.local import ONE, engine
 
-__all__ = ["AutoState", "Step", "grow", "is_bounded", "solve", "solve_weights", "start", "step"]
+__all__ = [
+    "AutoState",
+    "Card",
+    "Step",
+    "grow",
+    "is_bounded",
+    "solve",
+    "solve_weights",
+    "start",
+    "step",
+]
 
 Array = NDArray[Any]
 
@@ -159,14 +170,21 @@ def _absorb_warm_start(
     model.past.settle(model, rows, slices)
 
 
+class Card(Protocol):
+    """Another place than the CPU where steps can be made."""
+
+    def take(self, state: AutoState, x: Slice, loss: Loss) -> AutoState:
+        """A state that a step may change, its models where this slice is best learned."""
+
+
 def step(
     state: AutoState,
     x: Slice,
     loss: Loss,
     *,
-    n_jobs: int = 1,
     seed: int = 0,
     judged: bool = False,
+    card: Card | None = None,
 ) -> tuple[AutoState, Step]:
     """Score a slice with the model so far, then learn it: the next state, and the account.
 
@@ -178,32 +196,26 @@ def step(
         The slice, of the state's shape.
     loss
         The loss the state was started with.
-    n_jobs
-        With 2 or more, a component's trial runs beside the model in a second thread; results do
-        not depend on it.
     seed
         Seed of the draws, where cells are sampled and where a component's trial begins.
     judged
         Whether to tell how well the halves of the slice are predicted from each other.
+    card
+        Where the step is made; None: on the CPU.
     """
     _check_shape(state, x)
-    state = state.copy()
-    ranks, rival, gain = state.ranks, None, None
+    state = state.copy() if card is None else card.take(state, x, loss)
+    ranks, held, gain = state.ranks, None, None
     twin = state.trials.twin if state.reseed else None
-    held = None
     if ranks is not None:
         twin = ranks.twin
         held = held_out(state.model, x, loss, seed) if judged or twin is not None else None
         if twin is not None and held is not None:
             gain = held - held_out(twin, x, loss, seed, state.model.n_slices)
-    if twin is not None and n_jobs > 1:
-        with ThreadPoolExecutor(1) as beside:
-            waiting = beside.submit(_learn, twin, x, loss, seed)
-            done = _learn(state.model, x, loss, seed)
-            rival = waiting.result()
-    else:
-        done = _learn(state.model, x, loss, seed)
-        rival = None if twin is None else _learn(twin, x, loss, seed)
+    models = [state.model] if twin is None else [state.model, twin]
+    workers = engine() if card is None else ONE  # a card has one queue
+    done, *rest = workers.beside([partial(_learn, model, x, loss, seed) for model in models])
+    rival = rest[0] if rest else None
     done = replace(done, held_out=held)
     if ranks is not None and rival is not None and gain is not None and done.informative:
         state.model, done = rank_trials.supervise(ranks, state.model, done, rival, gain)

@@ -1,0 +1,177 @@
+"""The default solver on an NVIDIA card: results against the CPU's, and milliseconds per slice.
+
+Needs a card and numba-cuda. The slice lies on the card already, as it does for every model but the
+first that learns it; all of the solver's step is timed, waiting for its answer included. One core
+is the same step with device="cpu". The limit is what the card's memory would take if each number
+of the passes moved once and rows of long modes were fetched from it cell by cell: no cache helps.
+Streams are drawn; those named after real data have their size, and not their patterns.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.records import Row, measured
+from benchmarks.timing import Times, clock
+
+BANDWIDTH = 4.2e12  # bytes per second that an H200 copies
+CACHED = 1 << 20  # bytes of a mode's rows that stay in a cache of first level or near it
+WARM = 3  # slices a model is made from
+ROUNDS = 15
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Size of a stream, what was promised for it, and the most that the two devices may differ."""
+
+    loss: str
+    shape: tuple[int, ...]
+    rank: int
+    listed: int
+    most_ms: float
+    least_ratio: float | None  # None: too long on one core
+    missing: bool = False
+
+
+PROBLEMS = {
+    "small": Problem("poisson", (300, 300), 20, 2_900, 0.25, 10),
+    "taxi": Problem("poisson", (263, 263, 24), 50, 90_000, 0.4, 100),
+    "chicago": Problem("bernoulli_odds", (24, 77, 32), 50, 1_000, 0.6, 20),
+    "bernoulli": Problem("bernoulli_odds", (10_000, 10_000, 24), 50, 1_000_000, 5, 300),
+    "missing": Problem("poisson", (10_000, 10_000, 24), 50, 1_000_000, 10, 100, missing=True),
+    "poisson": Problem("poisson", (100_000, 100_000, 24), 50, 5_000_000, 7, 800),
+    "long": Problem("poisson", (1_000_000, 1_000_000, 24), 50, 20_000_000, 35, None),
+    "longest": Problem("poisson", (1_000_000, 1_000_000, 1_000), 64, 50_000_000, 150, None),
+}
+
+
+def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
+    """Milliseconds per slice on the card and on one core, and how far their results differ."""
+    from onlinegcp.solvers.cuda.engine import device_problem
+
+    if device_problem():
+        print(f"No rows of gpu: {device_problem()}", flush=True)
+        return
+    for name, problem in PROBLEMS.items():
+        if only not in (None, name) or (quick and problem.listed > 1_000_000):
+            continue
+        try:
+            yield from _compare(name, problem)
+        except Exception:
+            traceback.print_exc()
+
+
+def _compare(name: str, problem: Problem) -> Iterator[Row]:
+    from onlinegcp.losses import get_loss
+    from onlinegcp.solvers.auto import solver
+    from onlinegcp.solvers.devices import engine_for
+
+    rng, loss, engine = np.random.default_rng(5), get_loss(problem.loss), engine_for("cuda")
+    state = _state(problem, rng, loss)
+    x = _slice(problem, rng, problem.listed)
+    begin = time.perf_counter()
+    there, first = solver.step(state, x, loss, card=engine)
+    compiled = time.perf_counter() - begin
+    seconds = []
+    now = there
+    for _ in range(ROUNDS + 4):
+        begin = time.perf_counter()
+        # The same slice again: it lies on the card. Trials would learn it twice.
+        now, _ = solver.step(_without_trial(now), x, loss, card=engine)
+        seconds.append(time.perf_counter() - begin)
+    times = Times(tuple(seconds[4:]))
+    limit, bytes_moved, operations = _limit(problem, x.n_listed)
+    facts = (
+        f"{problem.loss}, {'x'.join(map(str, problem.shape))}, {x.n_listed} cells, rank "
+        f"{problem.rank}; {bytes_moved / 1e9:.3g} GB, {operations / 1e9:.3g} GFLOP, limit "
+        f"{limit * 1e3:.3g} ms, {100 * limit / times.median:.0f} % reached; first call "
+        f"{compiled:.1f} s"
+    )
+    case, unit = f"gpu/{name}", "ms per slice"
+    yield measured(case, "card", times, unit, 1e3, target=f"<= {problem.most_ms}", note=facts)
+    if problem.least_ratio is None:
+        return
+    solver.step(state, x, loss)  # compiles
+    begin = clock()
+    here, second = solver.step(state, x, loss)
+    core = clock() - begin
+    yield measured(
+        case,
+        "one core",
+        Times((core,)),
+        unit,
+        1e3,
+        against="card",
+        ratio=core / times.median,
+        target=f">= {problem.least_ratio}",
+    )
+    apart = {
+        "weights": _apart(second.weights, first.weights),
+        "losses": max(
+            _apart(second.prequential, first.prequential), _apart(second.local, first.local)
+        ),
+        "factors": _apart(here.factors.data, there.factors.data),
+    }
+    worst = max(apart.values())
+    words = ", ".join(f"{name} {value:.1g}" for name, value in apart.items())
+    yield Row(case, "difference", worst, worst, worst, "relative", target="<= 1e-10", note=words)
+
+
+def _limit(problem: Problem, cells: int) -> tuple[float, float, float]:
+    """Seconds, bytes and operations of a step, if rows of long modes come from memory."""
+    rank, modes, linear = problem.rank, len(problem.shape), problem.loss == "poisson"
+    long = [n for n in problem.shape[1:] if n * rank * 8 > CACHED]
+    looked_at = cells if cells <= 32_768 else cells // min(cells // 16_384, 16)
+    # Newton and its multiplicative steps; slopes with the sensitivity's ratios, the second sweep
+    # and the loss. Odds and missing cells go over the modes one by one, over the exposure too.
+    full = 3 if linear and not problem.missing else 3 + 2 * modes
+    gathers = (5 * looked_at + full * cells) * len(long) * rank * 8 + cells * len(long) * rank * 4
+    added = 2 * cells * len(long) * rank * 16
+    lists = (5 * looked_at + full * cells) * (4 * modes + 8)
+    matrices = 22 * sum(problem.shape) * rank * 8
+    moved = gathers + added + lists + matrices
+    operations = (5 * looked_at * rank + full * cells * (modes + 4)) * rank
+    return moved / BANDWIDTH, float(moved), float(operations)
+
+
+def _state(problem: Problem, rng: np.random.Generator, loss):  # type: ignore[no-untyped-def]
+    from onlinegcp.solvers.auto import solver
+
+    factors = [rng.random((n, problem.rank)) ** 3 for n in problem.shape]
+    slices = [_slice(problem, rng, min(problem.listed, 200_000)) for _ in range(WARM)]
+    sizes = np.prod([a.sum(axis=0) for a in factors], axis=0)
+    rows = rng.random((WARM, problem.rank)) + 0.2
+    rows *= np.array([[problem.listed * 1.5] for _ in slices]) / problem.rank / sizes
+    return solver.start(factors, rows, slices, loss)
+
+
+def _slice(problem: Problem, rng: np.random.Generator, listed: int):  # type: ignore[no-untyped-def]
+    from onlinegcp.slices import Slice
+
+    count = min(listed, int(0.6 * math.prod(problem.shape)))
+    index = np.stack([(rng.random(count) ** 2 * n).astype(np.int32) for n in problem.shape], axis=1)
+    if problem.loss == "bernoulli_odds":
+        linear = np.unique(np.ravel_multi_index(tuple(index.T.astype(np.int64)), problem.shape))
+        index = np.stack(np.unravel_index(linear, problem.shape), axis=1)
+        return Slice(index, np.ones(len(index)), problem.shape)
+    value = 1.0 + rng.poisson(0.6, count)
+    if problem.missing:
+        value *= rng.random(count) < 0.5
+    return Slice(index, value, problem.shape, unlisted="missing" if problem.missing else "zero")
+
+
+def _without_trial(state):  # type: ignore[no-untyped-def]
+    from dataclasses import replace
+
+    return replace(state, reseed=False)
+
+
+def _apart(ours: object, theirs: object) -> float:
+    a, b = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+    return float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-300))

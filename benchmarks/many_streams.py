@@ -1,0 +1,94 @@
+"""Thousands of small independent streams: one command on one core and on two.
+
+Both commands read the same table, one after the other, and must leave the same bits. On a quiet
+machine the ratio of their wall times is what a second core is worth; the processor time of both is
+in the note, because on a busy one only that can be compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.records import Row
+
+STREAMS, SLICES, EVENTS = 2_000, 100, 12
+FIT = "from onlinegcp.cli import main; main()"
+
+
+def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
+    """Wall seconds of fit --by with one process and with two."""
+    n_streams = STREAMS // 10 if quick else STREAMS
+    case = f"many_streams/{n_streams}x{SLICES}"
+    if only and only not in case:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "events.parquet"
+        _write(table, n_streams)
+        _fit(table, Path(folder) / "warm.run", 1, ["--until", "2018-01-03"])  # compiles
+        measured = {jobs: _fit(table, Path(folder) / f"{jobs}.run", jobs) for jobs in (2, 1)}
+        same = len({_digest(Path(folder) / f"{jobs}.run") for jobs in measured}) == 1
+        files = [file for file in (Path(folder) / "2.run").rglob("*") if file.is_file()]
+        size = sum(file.stat().st_size for file in files)
+    (two, two_cpu), (one, one_cpu) = measured[2], measured[1]
+    load = os.getloadavg()[0]
+    note = (
+        f"{n_streams:,} streams of {SLICES} slices of {EVENTS} events, 8 x 5, rank 3; "
+        f"processor seconds {one_cpu:.0f} with one process and {two_cpu:.0f} with two, which is "
+        f"{2 * one_cpu / two_cpu:.2f}x if both cores are free; results "
+        f"{'equal' if same else 'DIFFER'}; {len(files)} files of {size / 1e6:.0f} MB; load average "
+        f"{load:.1f}"
+    )
+    yield Row(case, "1 process", one, one, one, "s")
+    yield Row(
+        case, "2 processes", two, two, two, "s",
+        against="1 process", ratio=one / two, target=">= 1.8", note=note,
+    )  # fmt: skip
+
+
+def _write(path: Path, n_streams: int) -> None:
+    """Events in order of time: every customer has its own mix of two patterns."""
+    import polars as pl
+
+    rng = np.random.default_rng(0)
+    n = n_streams * SLICES * EVENTS
+    day = np.repeat(np.arange(SLICES), n_streams * EVENTS)
+    customer = np.tile(np.repeat(np.arange(n_streams), EVENTS), SLICES)
+    second = np.sort(rng.integers(0, 86_400, (SLICES, n_streams * EVENTS)), axis=1).ravel()
+    when = np.datetime64("2018-01-01", "s") + day * 86_400 + second
+    pattern = rng.random(n) < 0.3 + 0.4 * (customer % 2)
+    a = np.where(pattern, rng.integers(0, 4, n), 2 + rng.integers(0, 6, n)) % 8
+    b = np.where(pattern, rng.integers(0, 2, n), 1 + rng.integers(0, 4, n)) % 5
+    pl.DataFrame(
+        {"when": when.astype("M8[us]"), "customer": customer, "a": a, "b": b}
+    ).write_parquet(path)
+
+
+def _fit(table: Path, run: Path, jobs: int, more: list[str] | None = None) -> tuple[float, float]:
+    """Wall and processor seconds of the command."""
+    words = ["fit", str(table), "--by", "customer", "--time", "when", "--every", "1d"]
+    words += ["--modes", "a,b", "--rank", "3", "-o", str(run), "--quiet", "--jobs", str(jobs)]
+    before, began = os.times(), time.perf_counter()
+    subprocess.run([sys.executable, "-c", FIT, *words, *(more or [])], check=True)
+    wall, after = time.perf_counter() - began, os.times()
+    cpu = after.children_user - before.children_user
+    return wall, cpu + after.children_system - before.children_system
+
+
+def _digest(run: Path) -> str:
+    """What all streams have learned, but for the seconds it took."""
+    digest = hashlib.sha256()
+    for file in sorted((run / "shards").glob("*.jsonl")):
+        for line in file.open("rb"):
+            step = {k: v for k, v in json.loads(line).items() if k not in ("seconds", "crc")}
+            digest.update(json.dumps(step, sort_keys=True).encode())
+    return digest.hexdigest()

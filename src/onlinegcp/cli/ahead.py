@@ -1,0 +1,89 @@
+"""A second process compiles what comes after the warm start, while this one compiles the start.
+
+Only where nothing is compiled yet, and where there is a second core. The two share nothing but the
+folder of compiled code: a kernel that the other has stored is loaded, one that it has not is
+compiled here as well. Nothing depends on it but the time of a first command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# Slices the second process learns: enough for every pass that an ordinary stream makes early on.
+N_SLICES = 40
+
+
+@contextlib.contextmanager
+def compiling_ahead(loss: str) -> Iterator[None]:
+    """Have the streaming kernels of a loss compiled beside what happens in this block.
+
+    Parameters
+    ----------
+    loss
+        Name of a built-in loss.
+    """
+    helper = None
+    with contextlib.suppress(OSError):  # a machine without room for a process goes on alone
+        if not is_compiled(loss) and len(os.sched_getaffinity(0)) > 1 and sys.executable:
+            helper = subprocess.Popen(
+                [sys.executable, "-m", "onlinegcp.cli.ahead", loss],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+    try:
+        yield
+    finally:
+        if helper is not None:
+            helper.terminate()
+            helper.wait()
+
+
+def is_compiled(loss: str) -> bool:
+    """Whether the streaming kernels of a loss are known to be on disk."""
+    return _stamp(loss).exists()
+
+
+def mark_compiled(loss: str) -> None:
+    """Remember that the streaming kernels of a loss are on disk."""
+    with contextlib.suppress(OSError):
+        _stamp(loss).touch()
+
+
+def compile_streaming(loss: str) -> None:
+    """Learn and judge a few small slices, from a start that is given."""
+    import numpy as np
+
+    from onlinegcp.anomaly import AnomalyTracker, score_slice
+    from onlinegcp.ktensor import KTensor
+    from onlinegcp.slices import Slice
+    from onlinegcp.streaming import OnlineGCP
+
+    rng = np.random.default_rng(0)
+    shape, modes = (5, 4, 3), ("a", "b", "c")
+    labels = [[f"{mode}{k}" for k in range(n)] for mode, n in zip(modes, shape, strict=True)]
+    start = KTensor(np.ones(2), [rng.random((n, 2)) for n in shape])
+    model, history = OnlineGCP(2, loss, init=start), AnomalyTracker(2)
+    for _ in range(N_SLICES):
+        cells = rng.integers(0, 2, shape).astype(np.float64)  # fits counts, yes or no, amounts
+        x = Slice(np.argwhere(cells), cells[cells > 0], shape)
+        model.partial_fit(x)
+        history.update(score_slice(model, x, labels, history=history, modes=modes))
+
+
+def _stamp(loss: str) -> Path:
+    from onlinegcp.kernels.jit import cache_directory
+
+    return cache_directory() / f"streaming-{loss}"
+
+
+if __name__ == "__main__":
+    # A loss that zeros are no data of is compiled when it is used; once tried is enough.
+    with contextlib.suppress(Exception):
+        compile_streaming(sys.argv[1])
+    mark_compiled(sys.argv[1])

@@ -1,0 +1,171 @@
+"""Whether there is a card that can be used, and one handle to it per process."""
+
+# mypy: disable-error-code="no-untyped-call,attr-defined"
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.errors import BackendError
+
+Array = NDArray[Any]
+
+# Cards from 2016 on add 64-bit numbers atomically.
+OLDEST = (6, 0)
+
+
+def why_not() -> str:
+    """Why this process cannot use a card, with what to do; empty if it can."""
+    from numba import config
+
+    if config.ENABLE_CUDASIM:
+        return ""
+    if find_spec("numba_cuda") is None:
+        return (
+            "numba-cuda is not installed. Run: pip install 'onlinegcp[cuda]', or use device='cpu'."
+        )
+    try:
+        from numba import cuda
+
+        if not cuda.is_available():
+            from numba.cuda.cudadrv.error import CudaSupportError
+
+            try:
+                cuda.detect()
+            except CudaSupportError as error:
+                return f"{error}. {_FIX}"
+            return f"no NVIDIA card or driver was found. {_FIX}"
+        device = cuda.get_current_device()
+        name, age = device.name, device.compute_capability
+    except Exception as error:  # whatever a broken installation of drivers raises
+        return f"{type(error).__name__}: {error}. {_FIX}"
+    if tuple(age) < OLDEST:
+        return (
+            f"the card {name} has compute capability {age[0]}.{age[1]}, and 6.0 is needed. Use "
+            "device='cpu'."
+        )
+    return ""
+
+
+_FIX = (
+    "See that nvidia-smi shows a card and a driver of CUDA 12 or newer, and that the container was "
+    "given it, or use device='cpu'."
+)
+
+
+def refuse(reason: str) -> BackendError:
+    """The error for a card that was asked for and cannot be used."""
+    return BackendError(f"device='cuda' needs an NVIDIA card, but {reason}")
+
+
+@cache
+def card() -> Card:
+    """The card of this process; raises BackendError without one."""
+    reason = why_not()
+    if reason:
+        raise refuse(reason)
+    return Card()
+
+
+class Card:
+    """One stream, named buffers with room to grow, and pairs of short vectors on either side.
+
+    Attributes
+    ----------
+    stream
+        The stream that everything goes to.
+    turn
+        Held by whoever uses the buffers.
+    """
+
+    def __init__(self) -> None:
+        from numba import config, cuda
+
+        from onlinegcp.kernels.cuda.lanes import SIMULATED
+
+        self.simulated = SIMULATED
+        config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+        self._cuda = cuda
+        self.stream = cuda.stream()
+        self.turn = threading.RLock()
+        self._buffers: dict[str, Any] = {}
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Changes whenever a buffer has moved: what was recorded with it is void then."""
+        return self._version
+
+    def room(self, name: str, size: int, dtype: Any = np.float64) -> Any:
+        """A buffer of at least this size, zeros when new; half as much again where it must grow."""
+        held = self._buffers.get(name)
+        if held is None or held.size < size or held.dtype != np.dtype(dtype):
+            size = max(size, 0 if held is None else 3 * held.size // 2)
+            self._buffers.pop(name, None)
+            self._buffers[name] = self.zeros(size, dtype)
+            self._version += 1
+        return self._buffers[name]
+
+    def zeros(self, size: int, dtype: Any = np.float64) -> Any:
+        """Zeros on the card, in memory of its own."""
+        try:
+            if self.simulated:
+                return self._cuda.to_device(np.zeros(max(int(size), 1), dtype))
+            made = self._cuda.device_array(max(int(size), 1), dtype)
+            fill_kernel()[256, 256, self.stream](made)
+            return made
+        except Exception as error:
+            if "MEMORY" not in str(error).upper():
+                raise
+            wanted = int(size) * np.dtype(dtype).itemsize
+            raise BackendError(
+                f"The card needs {wanted / 2**30:.2f} GiB more for this model or slice, but it is "
+                f"full ({error}). End other programs on it, lower the rank, cut the slices, or "
+                "use device='cpu'."
+            ) from error
+
+    def pinned(self, size: int, dtype: Any = np.float64) -> Array:
+        """Zeros on the host that the card can reach by itself."""
+        made = np.asarray(self._cuda.pinned_array(max(size, 1), dtype))
+        made[:] = 0
+        return made
+
+    def push(self, array: Array, buffer: Any) -> None:
+        """Copy a flat array to the front of a buffer."""
+        if array.size:
+            buffer[: array.size].copy_to_device(array, stream=self.stream)
+
+    def pull(self, buffer: Any, size: int) -> Array:
+        """The first numbers of a buffer, on the host."""
+        if not size:
+            return np.empty(0, buffer.dtype)
+        found = buffer[:size].copy_to_host(stream=self.stream)
+        self.wait()
+        return np.asarray(found)
+
+    def wait(self) -> None:
+        """Until all that was asked for is done."""
+        self.stream.synchronize()
+
+
+@cache
+def fill_kernel() -> Any:
+    """Sets a buffer to zero."""
+    from numba import cuda
+
+    from onlinegcp.kernels.cuda.lanes import kernel
+
+    @kernel
+    def fill(buffer):  # type: ignore[no-untyped-def]
+        i = cuda.grid(1)
+        while i < buffer.shape[0]:
+            buffer[i] = 0
+            i += cuda.gridsize(1)
+
+    return fill

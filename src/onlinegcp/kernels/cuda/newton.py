@@ -1,0 +1,323 @@
+"""Newton's method for Poisson weights on the card: what happens between two passes over the cells.
+
+One block holds the short vectors and the Hessian, and decides after each pass as
+`kernels.auto.weights_newton.newton_poisson` does: multiplicative steps first, then projected Newton
+steps, damped until they lead downhill. All that is remembered lies in `control`, `numbers` and
+`vectors`, so that the host need not know how far the solve has come: it plays the same graph until
+`control` says that there is nothing left to do.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+from numba import cuda, float64
+
+from onlinegcp.kernels.auto.weights_newton import (
+    ARMIJO,
+    ATTEMPTS,
+    BOUND,
+    DAMPING_GROWTH,
+    FIRST_DAMPING,
+    RELATIVE_RIDGE,
+    TRACE_RIDGE,
+)
+from onlinegcp.kernels.cuda.cells import STOPPED, U
+from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, device, kernel, lane_max, lane_sum
+
+# Places in `control` (int64), after STOPPED.
+EM_LEFT, STARTED, STEPS, TRIED = 1, 2, 3, 4
+CONTROLS = 8
+# Places in `numbers` (float64); the first two are given, the others found.
+TOLERANCE, MOST_STEPS, OBJECTIVE, LEVEL, DECREASE, WORST, LOGS = range(7)
+NUMBERS = 8
+# Rows of `vectors` (rows, width).
+WEIGHTS, TRIAL, COLUMN_SUMS, SLOPE, METRIC, FREE = range(6)
+VECTORS = 6
+JUDGES = LANES if SIMULATED else 256  # threads of the one block
+ACROSS = 16  # of them along a row of the matrix
+
+
+@device
+def solve_held(held, n, me, threads):
+    """Solve for the last row of held (n + 1, n + 1), whose lower triangle is the matrix.
+
+    By elimination with pivots as they come: column j keeps what it has when its turn comes, which
+    is the unit lower triangle times pivot j. Column n holds the smallest pivot allowed in each row.
+    """
+    edge = n + 1
+    last = n * edge
+    down, across = me // ACROSS, me % ACROSS
+    stride = threads // ACROSS
+    # While, not range: the number of its steps would be found by a division, which takes longer
+    # than the steps.
+    for j in range(n):
+        cuda.syncthreads()
+        # Rounding may leave a nearly singular pivot below zero.
+        over = 1.0 / max(held[j * edge + j], held[j * edge + n])
+        a = j + 1 + down
+        row = a * edge
+        while a <= n:
+            share = held[U(row + j)] * over
+            b = j + 1 + across
+            other = b * edge + j
+            while b <= a and b < n:
+                held[U(row + b)] -= share * held[U(other)]
+                b += ACROSS
+                other += ACROSS * edge
+            a += stride
+            row += stride * edge
+    # What the last row is divided by, all at once: a division takes as long as many products.
+    cuda.syncthreads()
+    k = me
+    while k < n:
+        held[k * edge + n] = 1.0 / max(held[k * edge + k], held[k * edge + n])
+        k += threads
+    for step in range(n):
+        i = n - 1 - step
+        cuda.syncthreads()
+        found = held[U(last + i)] * held[U(i * edge + n)]
+        k = me
+        while k < i:
+            held[U(last + k)] -= held[U(i * edge + k)] * found
+            k += threads
+        cuda.syncthreads()
+        if me == 0:
+            held[last + i] = found
+    cuda.syncthreads()
+
+
+@cache
+def solve_kernel() -> Any:
+    """`solve_held` by itself."""
+
+    @kernel
+    def solve(held, n):
+        solve_held(held, n, cuda.threadIdx.x, cuda.blockDim.x)
+
+    return solve
+
+
+@cache
+def begin_kernel() -> Any:
+    """Start: column sums of the modes multiplied, and weights whose model total is the slice's."""
+
+    @kernel
+    def begin(rank, width, modes, em_steps, start, sums, given, control, numbers, vectors):
+        # start (width,): weights not yet scaled; sums (modes * width,); given (3,): total of the
+        # slice, tolerance, largest number of steps. One block.
+        held = cuda.shared.array(0, float64)
+        r = cuda.threadIdx.x
+        while r < width:
+            product = 1.0 if r < rank else 0.0
+            for k in range(modes):
+                product *= sums[k * width + r] if r < rank else 0.0
+            vectors[COLUMN_SUMS * width + r] = product
+            held[r] = product * start[r]
+            r += cuda.blockDim.x
+        cuda.syncthreads()
+        mass = 0.0
+        for q in range(width):
+            mass += held[q]
+        factor = given[0] / mass if mass > 0.0 and given[0] > 0.0 else 1.0
+        r = cuda.threadIdx.x
+        while r < width:
+            vectors[WEIGHTS * width + r] = start[r] * factor
+            vectors[TRIAL * width + r] = start[r] * factor
+            r += cuda.blockDim.x
+        if cuda.threadIdx.x == 0:
+            for q in range(CONTROLS):
+                control[q] = 0
+            control[EM_LEFT] = em_steps
+            numbers[TOLERANCE] = given[1]
+            numbers[MOST_STEPS] = given[2]
+            numbers[OBJECTIVE] = 0.0
+            numbers[WORST] = math.inf
+            numbers[LEVEL] = 0.0
+
+    return begin
+
+
+@cache
+def judge_kernel(in_shared: bool) -> Any:
+    """Take in the sums at the trial point, and choose the next one."""
+
+    @kernel
+    def judge(
+        rank,
+        width,
+        sums,  # (width + 1,) pull and logs at the trial point
+        hessian,  # (width * width,) at the trial point, lower triangle
+        control,
+        numbers,
+        vectors,
+        kept,  # (width * width,) Hessian at the weights
+        scratch,  # ((rank + 1)^2,) for ranks whose matrix is too large for shared memory
+    ):
+        if control[STOPPED] != 0:
+            return
+        short = cuda.shared.array(0, float64)  # six vectors, then the matrix
+        c_sums = short[:width]
+        weight = short[width : 2 * width]
+        trial = short[2 * width : 3 * width]
+        slope = short[3 * width : 4 * width]
+        metric = short[4 * width : 5 * width]
+        free = short[5 * width : 6 * width]
+        held = short[6 * width :] if in_shared else scratch
+        me, threads = cuda.threadIdx.x, cuda.blockDim.x
+        lane = me % LANES
+        r = me
+        while r < rank:
+            c_sums[r] = vectors[COLUMN_SUMS * width + r]
+            weight[r] = vectors[WEIGHTS * width + r]
+            trial[r] = vectors[TRIAL * width + r]
+            slope[r] = vectors[SLOPE * width + r]
+            metric[r] = vectors[METRIC * width + r]
+            free[r] = vectors[FREE * width + r]
+            r += threads
+        em_left = control[EM_LEFT]
+        started, steps, tried = control[STARTED], control[STEPS], control[TRIED]
+        level, objective = numbers[LEVEL], numbers[OBJECTIVE]
+        goal = objective - ARMIJO * numbers[DECREASE]
+        cuda.syncthreads()
+        if em_left > 0:
+            r = me
+            while r < rank:
+                w = weight[r] * sums[r] / c_sums[r]
+                vectors[WEIGHTS * width + r] = w
+                vectors[TRIAL * width + r] = w
+                r += threads
+            if me == 0:
+                control[EM_LEFT] = em_left - 1
+            return
+        # Sums over the components are made by every warp for itself.
+        attempt = 0.0
+        r = lane
+        while r < rank:
+            attempt += c_sums[r] * trial[r]
+            r += LANES
+        attempt = lane_sum(attempt) - sums[width]
+        moved = True
+        if started == 0:
+            objective = attempt
+        elif attempt <= goal:
+            objective = attempt
+            steps += 1
+        else:
+            moved = False
+            tried += 1
+            level = FIRST_DAMPING if level == 0.0 else DAMPING_GROWTH * level
+        if moved:
+            tried = 0
+            level = 0.0
+            cuda.syncthreads()
+            r = me
+            while r < rank:
+                weight[r] = trial[r]
+                slope[r] = c_sums[r] - sums[r]
+                r += threads
+            q = me
+            while q < width * width:
+                kept[q] = hessian[q]
+                q += threads
+            cuda.syncthreads()
+            top = 0.0
+            r = lane
+            while r < rank:
+                top = max(top, weight[r])
+                r += LANES
+            top = lane_max(top)
+            r = me
+            while r < rank:
+                outwards = weight[r] <= BOUND * top and slope[r] > 0.0
+                free[r] = 0.0 if outwards else 1.0
+                metric[r] = sums[r] / max(weight[r], 1e-3 * top)
+                # How far the conditions of an optimum are violated; `trial` is made anew below.
+                violation = abs(slope[r]) / max(c_sums[r], 1e-300) * max(weight[r], 1e-3 * top)
+                trial[r] = min(violation, weight[r]) if slope[r] > 0.0 else violation
+                r += threads
+            cuda.syncthreads()
+            worst = 0.0
+            r = lane
+            while r < rank:
+                worst = max(worst, trial[r])
+                r += LANES
+            worst = lane_max(worst)
+            if top > 0.0:
+                worst /= top
+            if me == 0:
+                numbers[WORST] = worst
+                numbers[LOGS] = sums[width]
+            if worst <= numbers[TOLERANCE] or steps >= numbers[MOST_STEPS]:
+                tried = -1
+        decrease = 0.0
+        edge = rank + 1
+        trace, count = 0.0, 0.0
+        r = lane
+        while r < rank:
+            if free[r] > 0.0:
+                trace += kept[r * width + r]
+                count += 1.0
+            r += LANES
+        # A component without data has H_rr = 0: the second term keeps its pivot positive.
+        ridge = TRACE_RIDGE * lane_sum(trace) / max(lane_sum(count), 1.0) + 1e-300
+        # A direction that does not lead downhill is damped without another look at the cells.
+        while 0 <= tried < ATTEMPTS and decrease <= 0.0:
+            cuda.syncthreads()
+            i = me // ACROSS
+            while i < edge:
+                j = me % ACROSS
+                while j < edge:
+                    number = 0.0
+                    if i < rank and j <= i:
+                        both = free[i] * free[j]
+                        number = both * kept[i * width + j]
+                        if i == j:
+                            number += RELATIVE_RIDGE * number
+                            number += ridge + level * metric[i] if both > 0.0 else 1.0
+                    elif i < rank and j == rank:
+                        number = 1e-14 * kept[i * width + i] + ridge
+                    elif i == rank and j < rank:
+                        number = free[j] * slope[j]
+                    held[i * edge + j] = number
+                    j += ACROSS
+                i += threads // ACROSS
+            solve_held(held, rank, me, threads)
+            r = me
+            while r < rank:
+                to = max(0.0, weight[r] - held[rank * edge + r])
+                trial[r] = to if free[r] > 0.0 else 0.0
+                r += threads
+            cuda.syncthreads()
+            decrease = 0.0
+            r = lane
+            while r < rank:
+                decrease += slope[r] * (weight[r] - trial[r])
+                r += LANES
+            decrease = lane_sum(decrease)
+            if decrease <= 0.0:
+                tried += 1
+                level = FIRST_DAMPING if level == 0.0 else DAMPING_GROWTH * level
+        r = me
+        while r < rank:
+            vectors[WEIGHTS * width + r] = weight[r]
+            vectors[TRIAL * width + r] = trial[r]
+            vectors[SLOPE * width + r] = slope[r]
+            vectors[METRIC * width + r] = metric[r]
+            vectors[FREE * width + r] = free[r]
+            r += threads
+        if me == 0:
+            # No attempt left: no progress at this precision.
+            control[STOPPED] = 1 if tried < 0 or tried >= ATTEMPTS else 0
+            control[STARTED] = 1
+            control[STEPS] = steps
+            control[TRIED] = max(tried, 0)
+            numbers[OBJECTIVE] = objective
+            numbers[LEVEL] = level
+            numbers[DECREASE] = decrease
+
+    return judge

@@ -1,0 +1,497 @@
+"""A step of the conjugate past for odds losses, and for slices with missing cells, in phases.
+
+The exposure differs from row to row here, so that one mode moves after the other. Where every
+cell counts, sums of log(1 + m) are exact up to a budget, and made from drawn cells above it.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.kernels.cuda import draws, every_cell, rows
+from onlinegcp.kernels.cuda.boxes import Box
+from onlinegcp.kernels.cuda.card import Card
+from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, THREADS
+from onlinegcp.kernels.cuda.matrices import Place
+from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
+from onlinegcp.kernels.cuda.plan import MOST_BLOCKS, WARPS, Plan, batch_for, blocks_for, size_class
+from onlinegcp.kernels.cuda.poisson import PoissonStep, fixed_scale
+from onlinegcp.kernels.cuda.slice_cells import SliceCells
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """The loss v h(m) - x log m of a slice, and how its sums are made.
+
+    Attributes
+    ----------
+    linear, base, slope
+        See `losses.traits.OddsForm`.
+    full
+        Whether every cell is observed; else sums run over the listed cells.
+    sampled
+        Whether sums over every cell are made from drawn cells.
+    largest
+        The largest v there is.
+    key
+        Of the draws.
+    draws
+        Cells drawn per component for sums, and for the rates of every mode.
+    row_draws
+        Per mode: the same, and whether each draw informs its own row only.
+    """
+
+    linear: bool
+    base: float
+    slope: float
+    full: bool
+    sampled: bool
+    largest: float
+    key: int
+    draws: int
+    row_draws: tuple[tuple[int, bool], ...]
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What a recording depends on."""
+        kind = (self.linear, self.base, self.slope, self.full, self.sampled)
+        return (*kind, self.draws, self.row_draws)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Sum of v h(m) and its slope, sum of x log m, its slope and minus its curvature."""
+
+    value: float
+    push: Array
+    logs: float
+    pull: Array
+    hessian: Array
+
+
+class OddsStep(PoissonStep):
+    """The phases, for models of one layout."""
+
+    def __init__(self, card: Card, plan: Plan) -> None:
+        super().__init__(card, plan)
+        width, modes = plan.width, plan.modes
+        self._asked = Box(card, weights=width, scale=1, largest=1, lam=width, lift=width,
+                          mass=width, events=1)  # fmt: skip
+        self._told = Box(
+            card, push=width + 1, more=width + 1, curved=width + 1 + width * width,
+            slopes=2 * width + 2, exposed=modes * width, phi_sums=modes * width,
+            absorbed=modes * rows.ABSORB_SUMS * width, weights=width, scales=modes * width,
+            sums=modes * width, floors=modes * width, unit=width, drawn=2 * width, means=width,
+        )  # fmt: skip
+        self._key = card.zeros(1, np.uint64)
+        self._keyed = card.pinned(1, np.uint64)
+
+    # ---- the phases
+
+    def evaluate(
+        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, weights: Array
+    ) -> Evaluation:
+        """Both parts of the loss at some weights."""
+        self._asked["weights"][:] = weights
+        self._keyed[0] = form.key
+        self._count(cells, seen)
+        key = ("evaluate", at.serial, *self._sizes(cells, seen), form.shape)
+        self._tape(key, lambda: self._evaluate(at, cells, seen, form)).play()
+        self.card.wait()
+        told, width = self._told, self.plan.width
+        push, value = told["push"][:width].copy(), float(told["push"][width])
+        if form.full and form.slope:
+            push, value = push + told["more"][:width], value + float(told["more"][width])
+        curved = told["curved"]
+        return Evaluation(
+            value, push, float(curved[width]), curved[:width].copy(),
+            curved[width + 1 :].reshape(width, width).copy(),
+        )  # fmt: skip
+
+    def slopes(
+        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, weights: Array
+    ) -> tuple[Array, Array, float, float]:
+        """Slopes and bends per component, the common bend and the sum of x log m.
+
+        Responsibilities and exposure of all modes stay on the card, for `learn`.
+        """
+        self._asked["weights"][:] = weights
+        self._asked["scale"][0], self._asked["largest"][0] = fixed_scale(cells.total), form.largest
+        self._keyed[0] = form.key
+        self._count(cells, seen)
+        key = ("odds slopes", at.serial, *self._sizes(cells, seen), form.shape)
+        self._tape(key, lambda: self._all_slopes(at, cells, seen, form)).play()
+        self.card.wait()
+        width = self.plan.width
+        told, found = self._told, self._told["slopes"]
+        exposed = told["exposed"].reshape(self.plan.modes, width).sum(axis=0)
+        common, logs = float(found[2 * width]), float(found[2 * width + 1])
+        return found[:width] + exposed, found[width : 2 * width].copy(), common, logs
+
+    def learn_modes(
+        self,
+        at: Place,
+        to: Place,
+        cells: SliceCells,
+        seen: SliceCells,
+        form: Form,
+        weights: Array,
+        *,
+        lam: Array,
+        lift: Array,
+        mass: Array,
+        events: float,
+        share: float,
+        sweeps: int,
+        learned: bool,
+    ) -> tuple[Array, Array, Array, Array]:
+        """Learn a slice, one mode after the other; arguments as `PoissonStep.learn`.
+
+        Returns the weights, the counts of the past and of the slice per component, and numbers
+        that are finite if the new matrices are.
+        """
+        asked = self._asked
+        asked["weights"][:], asked["lam"][:], asked["lift"][:] = weights, lam, lift
+        asked["mass"][:], asked["events"][0] = mass, events
+        asked["scale"][0], asked["largest"][0] = fixed_scale(cells.total), form.largest
+        self._keyed[0] = form.key
+        self._count(cells, seen)
+        key = ("odds learn", at.serial, to.serial, *self._sizes(cells, seen), form.shape)
+        self._tape(
+            (*key, learned, share, sweeps),
+            lambda: self._learn_modes(at, to, cells, seen, form, share, sweeps, learned),
+        ).play()
+        self.card.wait()
+        told, width, modes = self._told, self.plan.width, self.plan.modes
+        absorbed = told["absorbed"].reshape(modes, rows.ABSORB_SUMS, width)
+        health = absorbed[:, [rows.DRIFT, rows.TOTAL, rows.RATES]].sum(axis=(0, 2))
+        counts = told["phi_sums"][:width].copy()
+        return told["weights"].copy(), absorbed[0, rows.PRIOR].copy(), counts, health
+
+    # ---- what they consist of
+
+    def reserve(self) -> None:
+        """Make room on the card."""
+        super().reserve()
+        plan = self.plan
+        size = plan.rows * plan.width
+        for name, wanted, dtype in (
+            ("exposure", size, np.float64),
+            ("cumulative", size, np.float64),
+            ("chunk sums", plan.n_chunks * plan.width, np.float64),
+            ("found", size, np.int64),
+            ("met", size, np.int64),
+        ):
+            self._rooms[name] = self.card.room(name, wanted, dtype)
+
+    def reserve_draws(self, form: Form) -> None:
+        """Make room for the cells that are drawn."""
+        if form.sampled:
+            most = self.plan.rank * max(form.draws, *(n for n, _ in form.row_draws))
+            self._rooms["drawn"] = self.card.room("drawn", most * self.plan.modes, np.int64)
+            self._rooms["chance"] = self.card.room("chance", most)
+            self._rooms["drawn parts"] = self.card.room("drawn parts", most)
+
+    def _sizes(self, cells: SliceCells, seen: SliceCells) -> tuple[int, int]:
+        return size_class(cells.n), size_class(seen.n)
+
+    def _count(self, cells: SliceCells, seen: SliceCells) -> None:
+        self._counted[:] = cells.n, 1, cells.n, 1, seen.n, math.prod(self.plan.shape)
+
+    def _mail(self) -> None:
+        self._asked.send()
+        self._counts.copy_to_device(self._counted, stream=self.card.stream)
+        self._key.copy_to_device(self._keyed, stream=self.card.stream)
+
+    def _evaluate(self, at: Place, cells: SliceCells, seen: SliceCells, form: Form) -> None:
+        self._mail()
+        weights = self._asked.card("weights")
+        self._value(at, cells, seen, form, weights)
+        made, width = size_class(cells.n), self.plan.width
+        if form.sampled or form.linear:
+            # Where Newton steps are made on the card, nobody asks for the curvature.
+            self._listed(at, cells, made, self._counts[2:4], weights, self._never)
+            self._add(self._blocks(made), width + 1, self._told.card("curved"))
+        else:
+            self._curved(at, cells, made, weights, self._never, self._told.card("curved"))
+        self._told.receive()
+
+    def _value(
+        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, weights: Any
+    ) -> None:
+        """Sum of v h(m) and its slope, to `push` (and `more`, what listed cells add)."""
+        if form.sampled:
+            self._draw(at, form.draws, form.key)
+            self._chances(at, form.draws, weights, NO_MODE)
+            self._collect(form)
+        elif form.full:
+            self._tangent(at, None, form.base, form, weights, "push")
+        else:
+            self._tangent(at, seen, form.base, form, weights, "push")
+        if form.full and form.slope:
+            self._tangent(at, cells, 0.0, form, weights, "more")
+
+    def _all_slopes(self, at: Place, cells: SliceCells, seen: SliceCells, form: Form) -> None:
+        plan, stream, made = self.plan, self.card.stream, size_class(cells.n)
+        self._mail()
+        weights, size = self._asked.card("weights"), plan.rows * plan.width
+        grid = int(max(1, min(MOST_BLOCKS, -(-size // THREADS))))
+        rows.ratios_kernel()[grid, THREADS, stream](
+            at.sensitivity[:size], at.factors[:size], self._room("ratio")
+        )
+        self._shares(
+            at, cells, made, weights, learned=True, control=self._always,
+            scale=self._asked.card("scale"),
+        )  # fmt: skip
+        self._add(self._share_blocks(made), 2 * plan.width + 2, self._told.card("slopes"))
+        for k in range(plan.modes):
+            self._settle(k, self._asked.card("scale"), 0, self._room("phi"))
+            self._rates(at, cells, seen, form, weights, k)
+        every_cell.along_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
+            self._room("exposure"), at.sensitivity, plan.width, plan.chunks, self._parts
+        )
+        self._add_modes(plan.width, self._told.card("exposed"))
+        self._told.receive()
+
+    def _learn_modes(
+        self,
+        at: Place,
+        to: Place,
+        cells: SliceCells,
+        seen: SliceCells,
+        form: Form,
+        share: float,
+        sweeps: int,
+        learned: bool,
+    ) -> None:
+        plan, told, asked, stream = self.plan, self._told, self._asked, self.card.stream
+        width, phi, exposure = plan.width, self._room("phi"), self._room("exposure")
+        size, made = plan.rows * width, size_class(cells.n)
+        weights = told.card("weights")
+        self._mail()
+        weights.copy_to_device(asked.card("weights"), stream=stream)
+        to.factors[:size].copy_to_device(at.factors[:size], stream=stream)
+        for sweep in range(sweeps):
+            for k in range(plan.modes):
+                if sweep > 0 or k > 0 or not learned:
+                    self._shares(
+                        to, cells, made, weights, only=k, control=self._always,
+                        scale=asked.card("scale"),
+                    )  # fmt: skip
+                    self._settle(k, asked.card("scale"), 0, phi)
+                    self._rates(to, cells, seen, form, weights, k)
+                self._blend(k, at, to)
+                scales = told.card("scales")[k * width : (k + 1) * width]
+                every_cell.moved_kernel()[1, THREADS, stream](
+                    told.card("sums")[k * width : (k + 1) * width], width, scales, weights
+                )
+                rows.scale_kernel(plan.per_lane)[self._chunks(k), THREADS, stream](
+                    told.card("scales"), width, plan.chunks, plan.modes_of, plan.first_chunk[k],
+                    to.factors,
+                )  # fmt: skip
+        counts, floors = told.card("phi_sums")[:width], told.card("floors")
+        rows.floors_kernel()[1, THREADS, stream](
+            plan.rank, width, plan.modes, asked.card("mass"), counts, asked.card("events"), share,
+            plan.lengths, floors,
+        )  # fmt: skip
+        absorb_bytes = rows.ABSORB_SUMS * plan.row_bytes
+        rows.absorb_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, absorb_bytes](
+            at.factors, phi, at.rate, asked.card("lam"), exposure, False, width, plan.chunks,
+            plan.modes_of, 0, told.card("scales"), self._ones, asked.card("lift"), floors, learned,
+            at.sensitivity, to.factors, to.rate, to.sensitivity, self._parts,
+        )  # fmt: skip
+        self._add_modes(rows.ABSORB_SUMS * width, told.card("absorbed"))
+        rows.finish_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream](
+            told.card("absorbed"), floors, learned, width, plan.chunks, plan.modes_of, 0,
+            to.factors, to.sensitivity,
+        )  # fmt: skip
+        self._told.receive()
+
+    # ---- single launches
+
+    def _chunks(self, mode: int) -> int:
+        return self.plan.first_chunk[mode + 1] - self.plan.first_chunk[mode]
+
+    def _add_mode(self, mode: int, sums: Any) -> None:
+        """Add up the parts of one mode's chunks."""
+        width = self.plan.width
+        add_parts_kernel()[(-(-width // LANES), 1), ADDERS, self.card.stream, 8 * ADDERS](
+            self._parts, width, self.plan.bounds[mode : mode + 2], self._never, -1,
+            sums[mode * width : (mode + 1) * width],
+        )  # fmt: skip
+
+    def _settle(self, mode: int, scale: Any, stride: int, out: Any) -> None:
+        plan = self.plan
+        rows.settle_kernel(plan.per_lane)[
+            self._chunks(mode), THREADS, self.card.stream, plan.row_bytes
+        ](
+            self._room("fixed"), plan.width, plan.chunks, plan.modes_of, plan.first_chunk[mode],
+            plan.offsets, plan.bases, plan.copies, scale, stride, out, self._parts,
+        )  # fmt: skip
+        if stride == 0:
+            self._add_mode(mode, self._told.card("phi_sums"))
+
+    def _blend(self, mode: int, at: Place, to: Place) -> None:
+        plan = self.plan
+        rows.blend_kernel(plan.per_lane)[
+            self._chunks(mode), THREADS, self.card.stream, plan.row_bytes
+        ](
+            at.factors, self._room("phi"), at.rate, self._asked.card("lam"),
+            self._room("exposure"), False, plan.width, plan.chunks, plan.first_chunk[mode],
+            to.factors, self._parts,
+        )  # fmt: skip
+        self._add_mode(mode, self._told.card("sums"))
+
+    def _tangent(
+        self, at: Place, cells: SliceCells | None, base: float, form: Form, weights: Any, to: str
+    ) -> None:
+        """Over listed cells, or, without any, over every cell."""
+        plan = self.plan
+        made, count, index, value = self._lists(cells)
+        batch = batch_for(made, LANES)
+        blocks = blocks_for(made, batch)
+        every_cell.tangent_kernel(plan.per_lane, plan.modes, cells is None)[
+            blocks, THREADS, self.card.stream, 8 * WARPS * (plan.width + 1)
+        ](
+            at.factors, plan.width, plan.offsets, index, value, count, batch, weights,
+            form.linear, base, form.slope, self._parts,
+        )  # fmt: skip
+        self._add(blocks, plan.width + 1, self._told.card(to))
+
+    def _rates(
+        self,
+        at: Place,
+        cells: SliceCells,
+        seen: SliceCells,
+        form: Form,
+        weights: Any,
+        mode: int,
+    ) -> None:
+        """Exposure of the rows of a mode."""
+        if form.sampled:
+            self._drawn_rates(at, form, weights, mode)
+            if not form.slope:
+                return
+            raise NotImplementedError("drawn zeros with weights of their own are the CPU's")
+        every_cell.bound_kernel()[1, THREADS, self.card.stream](
+            weights, self.plan.width, self._asked.card("largest"), self._told.card("unit")
+        )
+        if form.full:
+            self._listed_rates(at, None, form.base, form, weights, mode)
+            if form.slope:
+                self._listed_rates(at, cells, 0.0, form, weights, mode)
+        else:
+            self._listed_rates(at, seen, form.base, form, weights, mode)
+        self._settle(mode, self._told.card("unit"), 1, self._room("exposure"))
+
+    def _listed_rates(
+        self, at: Place, cells: SliceCells | None, base: float, form: Form, weights: Any, mode: int
+    ) -> None:
+        plan = self.plan
+        made, count, index, value = self._lists(cells)
+        batch = batch_for(made, LANES)
+        every_cell.rates_kernel(plan.per_lane, plan.modes, cells is None)[
+            blocks_for(made, batch), THREADS, self.card.stream
+        ](
+            at.factors, plan.width, plan.offsets, index, value, count, batch, weights,
+            form.linear, base, form.slope, mode, self._told.card("unit"), plan.bases, plan.copies,
+            self._room("fixed"),
+        )  # fmt: skip
+
+    def _lists(self, cells: SliceCells | None) -> tuple[int, Any, Any, Any]:
+        """How many cells a recording is made for, how many there are, and the cells."""
+        if cells is None:
+            return math.prod(self.plan.shape), self._counts[5:6], self._nothing, self._ones
+        place = 4 if cells.name == SEEN else 2
+        return size_class(cells.n), self._counts[place : place + 1], cells.index, cells.value
+
+    @property
+    def _nothing(self) -> Any:
+        return self.card.room("no cells", 1, np.int32)
+
+    # ---- drawn cells
+
+    def _draw(self, at: Place, count: int, key: int) -> None:
+        plan, stream = self.plan, self.card.stream
+        self._chunk_sums(at)
+        cumulative, drawn = self._room("cumulative"), self._room("drawn")
+        draws.cumulate_kernel()[plan.n_chunks, 64 if not SIMULATED else LANES, stream](
+            at.factors, plan.width, plan.chunks, plan.modes_of, plan.bounds,
+            self._room("chunk sums"), cumulative,
+        )  # fmt: skip
+        draws.draw_kernel()[(plan.rank, plan.modes), min(THREADS, 128), stream](
+            cumulative, plan.width, plan.offsets, plan.modes, plan.rank, count, self._key, drawn
+        )
+
+    def _chunk_sums(self, at: Place) -> None:
+        plan, stream = self.plan, self.card.stream
+        chunk_sums = self._room("chunk sums")
+        rows.column_sums_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
+            at.factors, plan.width, plan.chunks, 0, chunk_sums
+        )
+        grid = (-(-plan.width // LANES), plan.modes)
+        add_parts_kernel()[grid, ADDERS, stream, 8 * ADDERS](
+            chunk_sums, plan.width, plan.bounds, self._never, -1, self._board.card("column_sums")
+        )
+
+    def _chances(self, at: Place, count: int, weights: Any, without: int) -> None:
+        plan, stream, shares = self.plan, self.card.stream, -(-count // DRAWS_PER_BLOCK)
+        draws.chance_kernel(plan.per_lane, plan.modes)[
+            (plan.rank, shares), THREADS, stream, 16 * WARPS
+        ](
+            at.factors, plan.width, self._room("drawn"), count, weights, self._room("chance"),
+            self._room("drawn parts"),
+        )  # fmt: skip
+        draws.means_kernel()[1, THREADS, stream](
+            plan.rank, plan.width, plan.modes, without, count, shares,
+            self._board.card("column_sums"), self._room("drawn parts"), self._told.card("drawn"),
+        )  # fmt: skip
+
+    def _collect(self, form: Form) -> None:
+        """Slope and value of the sum from what the draws say."""
+        draws.collect_kernel()[1, THREADS, self.card.stream](
+            self.plan.rank, self.plan.width, form.base, self._asked.card("weights"),
+            self._told.card("drawn"), self._told.card("push"),
+        )  # fmt: skip
+
+    def _drawn_rates(self, at: Place, form: Form, weights: Any, mode: int) -> None:
+        plan, stream, width = self.plan, self.card.stream, self.plan.width
+        count, scattered = form.row_draws[mode]
+        self._draw(at, count, form.key)
+        first, last = sum(plan.shape[:mode]), sum(plan.shape[: mode + 1])
+        if not scattered:
+            draws.row_chances_kernel(plan.per_lane, plan.modes)[
+                (plan.shape[mode], width), THREADS, stream, 8 * WARPS
+            ](
+                at.factors, width, plan.offsets, self._room("drawn"), count, plan.rank, weights,
+                self._board.card("column_sums"), mode, form.base, self._room("exposure"),
+            )  # fmt: skip
+            return
+        self._chances(at, count, weights, mode)
+        draws.scatter_kernel()[
+            int(min(MOST_BLOCKS, -(-plan.rank * count // THREADS))), THREADS, stream
+        ](
+            self._room("drawn"), plan.modes, count, plan.rank, mode, width, self._room("chance"),
+            self._room("found"), self._room("met"),
+        )  # fmt: skip
+        size = (last - first) * width
+        draws.lend_kernel()[int(min(MOST_BLOCKS, -(-size // THREADS))), THREADS, stream](
+            first, last, width, plan.rank, plan.modes, mode, weights,
+            self._board.card("column_sums"), self._told.card("drawn"), STRENGTH, form.base,
+            self._room("found"), self._room("met"), self._room("exposure"),
+        )  # fmt: skip
+
+
+NO_MODE = -1
+SEEN = "seen"  # name of the list of all listed cells, zeros too
+DRAWS_PER_BLOCK = 64
+STRENGTH = 2.0  # draws that a row borrows from its component's mean

@@ -1,0 +1,49 @@
+"""Partial sums of blocks, added in a fixed order."""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import cuda, float64
+
+from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, kernel
+
+ADDERS = LANES if SIMULATED else 1024  # threads of a block: many rows wait for memory at once
+
+
+@cache
+def add_parts_kernel() -> Any:
+    """Sums of rows bounds[y] .. bounds[y + 1] of `parts`, columns side by side in lanes."""
+
+    @kernel
+    def add_parts(
+        parts,  # (rows * columns,)
+        columns,
+        bounds,  # (segments + 1,)
+        control,
+        flag,  # place in `control` that says whether there is nothing to add up, -1: none
+        sums,  # (segments * columns,) out
+    ):
+        if flag >= 0 and control[flag] != 0:
+            return
+        held = cuda.shared.array(0, float64)
+        lane = cuda.threadIdx.x % LANES
+        group = cuda.threadIdx.x // LANES
+        groups = cuda.blockDim.x // LANES
+        column = cuda.blockIdx.x * LANES + lane
+        total = 0.0
+        if column < columns:
+            for row in range(bounds[cuda.blockIdx.y] + group, bounds[cuda.blockIdx.y + 1], groups):
+                total += parts[row * columns + column]
+        held[group * LANES + lane] = total
+        cuda.syncthreads()
+        if group == 0 and column < columns:
+            total = 0.0
+            for g in range(groups):
+                total += held[g * LANES + lane]
+            sums[cuda.blockIdx.y * columns + column] = total
+
+    return add_parts

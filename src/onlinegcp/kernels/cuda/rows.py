@@ -1,0 +1,277 @@
+"""Row updates of the conjugate past on the card, cut into chunks of rows that blocks take.
+
+A warp takes rows of a chunk in turn, its lanes the columns. Sums over the rows of a chunk leave as
+one row of `parts`. A new state lies in memory of its own, so that the old one stays as it was.
+`kernels.auto.conjugate_rows` is the same for the CPU.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, float64
+
+from onlinegcp.kernels.cuda.lanes import LANES, block_sums, kernel
+
+
+@cache
+def column_sums_kernel(per_lane: int) -> Any:
+    """Column sums of a matrix, one row of `parts` per chunk."""
+
+    @kernel
+    def column_sums(data, width, chunks, first, parts):
+        held = cuda.shared.array(0, float64)
+        lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
+        chunk = first + cuda.blockIdx.x
+        sums = cuda.local.array(per_lane, float64)
+        for p in range(per_lane):
+            sums[p] = 0.0
+        for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
+            for p in range(per_lane):
+                r = lane + LANES * p
+                if r < width:
+                    sums[p] += data[i * width + r]
+        for p in range(per_lane):
+            r = lane + LANES * p
+            if r < width:
+                held[warp * width + r] = sums[p]
+        cuda.syncthreads()
+        block_sums(held, width, parts, chunk * width, cuda.threadIdx.x, cuda.blockDim.x)
+
+    return column_sums
+
+
+@cache
+def ratios_kernel() -> Any:
+    """Single precision sensitivity / data where data > 0, else 0."""
+
+    @kernel
+    def ratios(sensitivity, data, out):
+        i = cuda.grid(1)
+        while i < data.shape[0]:
+            a = data[i]
+            out[i] = np.float32(sensitivity[i] / a) if a > 0.0 else np.float32(0.0)
+            i += cuda.gridsize(1)
+
+    return ratios
+
+
+@cache
+def settle_kernel(per_lane: int) -> Any:
+    """Whole numbers back to counts, summed over copies, which become zero; and column sums."""
+
+    @kernel
+    def settle(
+        fixed, width, chunks, modes_of, first, offsets, bases, copies, scale, stride, phi, parts
+    ):  # `scale` (width,) with stride 1, (1,) with stride 0
+        held = cuda.shared.array(0, float64)
+        lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
+        chunk = first + cuda.blockIdx.x
+        k = modes_of[chunk]
+        size = (offsets[k + 1] - offsets[k]) * width
+        held_copies = copies[k]
+        sums = cuda.local.array(per_lane, float64)
+        for p in range(per_lane):
+            sums[p] = 0.0
+        for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
+            base = bases[k] + (i - offsets[k]) * width
+            for p in range(per_lane):
+                r = lane + LANES * p
+                if r < width:
+                    whole = 0
+                    for c in range(held_copies):
+                        whole += fixed[base + c * size + r]
+                    for c in range(held_copies):
+                        fixed[base + c * size + r] = 0
+                    per_count = scale[r * stride]
+                    found = whole / per_count if per_count > 0.0 else 0.0
+                    phi[i * width + r] = found
+                    sums[p] += found
+        for p in range(per_lane):
+            r = lane + LANES * p
+            if r < width:
+                held[warp * width + r] = sums[p]
+        cuda.syncthreads()
+        block_sums(held, width, parts, chunk * width, cuda.threadIdx.x, cuda.blockDim.x)
+
+    return settle
+
+
+@cache
+def blend_kernel(per_lane: int) -> Any:
+    """New factors from past and slice, not yet scaled; and column sums."""
+
+    @kernel
+    def blend(
+        old, phi, rate, lam, exposure, shared, width, chunks, first, data, parts
+    ):  # `exposure` (width,) if `shared`, else (rows * width,)
+        held = cuda.shared.array(0, float64)
+        lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
+        chunk = first + cuda.blockIdx.x
+        sums = cuda.local.array(per_lane, float64)
+        for p in range(per_lane):
+            sums[p] = 0.0
+        for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
+            for p in range(per_lane):
+                r = lane + LANES * p
+                if r < width:
+                    at = i * width + r
+                    e = exposure[r if shared else at]
+                    prior = lam[r] * rate[at]
+                    below = prior + e
+                    # A row never seen has neither history nor exposure: it keeps its value.
+                    a = (prior * old[at] + phi[at]) / below if below > 0.0 else old[at]
+                    data[at] = a
+                    sums[p] += a
+        for p in range(per_lane):
+            r = lane + LANES * p
+            if r < width:
+                held[warp * width + r] = sums[p]
+        cuda.syncthreads()
+        block_sums(held, width, parts, chunk * width, cuda.threadIdx.x, cuda.blockDim.x)
+
+    return blend
+
+
+@cache
+def scale_kernel(per_lane: int) -> Any:
+    """Divide the columns of every mode by their sums, where these are positive."""
+
+    @kernel
+    def scale(sums, width, chunks, modes_of, first, data):
+        lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
+        chunk = first + cuda.blockIdx.x
+        k = modes_of[chunk]
+        for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
+            for p in range(per_lane):
+                r = lane + LANES * p
+                if r < width:
+                    total = sums[k * width + r]
+                    if total > 0.0:
+                        data[i * width + r] /= total
+
+    return scale
+
+
+@cache
+def unscaled_kernel() -> Any:
+    """Weights for factors whose columns have not been divided by their sums yet."""
+
+    @kernel
+    def unscaled(counts, sums, width, modes, out):  # sums (modes * width,). One block.
+        for r in range(cuda.threadIdx.x, width, cuda.blockDim.x):
+            w = counts[r]
+            for k in range(modes):
+                if sums[k * width + r] > 0.0:
+                    w /= sums[k * width + r]
+            out[r] = w
+
+    return unscaled
+
+
+# What `absorb` leaves in its sums, one block of `width` numbers each.
+DRIFT, TOTAL, RATES, PRIOR = range(4)
+ABSORB_SUMS = 4
+
+
+@cache
+def absorb_kernel(per_lane: int) -> Any:
+    """New sensitivity and rate, and the sums that the end of the step needs."""
+    numbers = per_lane * ABSORB_SUMS
+
+    @kernel
+    def absorb(
+        old, phi, rate, lam, exposure, shared, width, chunks, modes_of, first,
+        scale,  # (modes * width,) column sums divided out since `old`
+        sums,  # (modes * width,) column sums of `data`, divided out here
+        lift, floors, learned, sensitivity, data, new_rate, new_sensitivity, parts
+    ):  # fmt: skip
+        held = cuda.shared.array(0, float64)
+        lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
+        chunk = first + cuda.blockIdx.x
+        k = modes_of[chunk]
+        added = cuda.local.array(numbers, float64)
+        for p in range(numbers):
+            added[p] = 0.0
+        for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
+            for p in range(per_lane):
+                r = lane + LANES * p
+                if r < width:
+                    at = i * width + r
+                    e = exposure[r if shared else at]
+                    b = old[at]
+                    prior = lam[r] * rate[at]
+                    total = prior + e
+                    value = sensitivity[at]
+                    if learned:
+                        kept = prior / total if total > 0.0 else 1.0
+                        fresh = phi[at] / e if e > 0.0 else b
+                        value = kept * value - (1.0 - kept) * kept * lift[r] * (fresh - b)
+                    new_sensitivity[at] = value
+                    grown = total * scale[k * width + r]
+                    new_rate[at] = grown
+                    added[p * ABSORB_SUMS + DRIFT] += value
+                    a = data[at]
+                    if sums[k * width + r] > 0.0:
+                        a /= sums[k * width + r]
+                        data[at] = a
+                    added[p * ABSORB_SUMS + TOTAL] += max(a, floors[k * width + r])
+                    added[p * ABSORB_SUMS + RATES] += grown
+                    added[p * ABSORB_SUMS + PRIOR] += prior * b
+        columns = ABSORB_SUMS * width
+        for p in range(per_lane):
+            r = lane + LANES * p
+            if r < width:
+                for q in range(ABSORB_SUMS):
+                    held[warp * columns + q * width + r] = added[p * ABSORB_SUMS + q]
+        cuda.syncthreads()
+        block_sums(held, columns, parts, chunk * columns, cuda.threadIdx.x, cuda.blockDim.x)
+
+    return absorb
+
+
+@cache
+def finish_kernel(per_lane: int) -> Any:
+    """Columns of the sensitivity sum to zero, factors lie above the floor and sum to one."""
+
+    @kernel
+    def finish(sums, floors, learned, width, chunks, modes_of, first, data, sensitivity):
+        lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
+        chunk = first + cuda.blockIdx.x
+        k = modes_of[chunk]
+        base = k * ABSORB_SUMS * width
+        for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
+            for p in range(per_lane):
+                r = lane + LANES * p
+                if r < width:
+                    at = i * width + r
+                    a = data[at]
+                    if learned:
+                        sensitivity[at] -= a * sums[base + DRIFT * width + r]
+                    total = sums[base + TOTAL * width + r]
+                    a = max(a, floors[k * width + r])
+                    data[at] = a / total if total > 0.0 else a
+
+    return finish
+
+
+@cache
+def floors_kernel() -> Any:
+    """The accumulated counts, and the smallest entry of every column that follows from them."""
+
+    @kernel
+    def floors_of(rank, width, modes, mass, counts, events, share, lengths, floors):
+        # mass (width,): the past's, forgotten; events = FLOOR_EVENTS * unit (1,). One block.
+        r = cuda.threadIdx.x
+        while r < width:
+            held = max(mass[r] + counts[r], 1e-300)
+            for k in range(modes):
+                least = min(events[0] / held, share / lengths[k])
+                floors[k * width + r] = least if r < rank else 0.0
+            r += cuda.blockDim.x
+
+    return floors_of

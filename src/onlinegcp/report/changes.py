@@ -1,0 +1,168 @@
+"""What changed: patterns that grew or shrank of late, regimes, births, what moved most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from onlinegcp.drawing.profiles import matrix
+from onlinegcp.drawing.text import number, parse_time, percent, plural, say_time
+from onlinegcp.report.digest import Digest
+from onlinegcp.report.words import Pattern
+
+# Slices that are compared with as many before them, and what they are called.
+_WINDOWS = {
+    "hourly": (168, 24, "hours"),
+    "daily": (28, 7, "days"),
+    "weekly": (13, 1, "weeks"),
+    "monthly": (12, 12, "months"),
+    "quarterly": (4, 4, "quarters"),
+    "yearly": (10, 1, "years"),
+}
+_LEAST = 5  # slices on either side
+_CLEARLY = 0.1  # a smaller change is none
+_BEYOND = 3.0  # standard errors
+
+
+@final
+@dataclass(frozen=True)
+class Change:
+    """Something that changed.
+
+    Attributes
+    ----------
+    kind
+        "up", "down", "regime", "born" or "moved".
+    text
+        What, in a sentence.
+    component
+        The pattern it is about, counted from 0; None if it is about several.
+    """
+
+    kind: str
+    text: str
+    component: int | None = None
+
+
+def changes(digest: Digest, patterns: Sequence[Pattern], top: int = 3) -> list[Change]:
+    """What changed, the most telling first.
+
+    Parameters
+    ----------
+    digest
+        The run.
+    patterns
+        Its components in words.
+    top
+        Most patterns that grew or shrank, and most regimes, that are told.
+    """
+    found = _regimes(digest, top)
+    grown = _grown(digest, patterns)[:top]
+    told = {change.component for change in grown}
+    found += grown
+    found += [change for change in _over_all(digest, patterns) if change.component not in told][:2]
+    if digest.births or digest.deaths:
+        gone = digest.deaths
+        found.append(
+            Change("born", f"{plural(digest.births, 'pattern')} appeared, {gone} went in all.")
+        )
+    moved = digest.moved
+    if patterns and len(moved) and moved.max() > 0.05:
+        most = int(moved.argmax())
+        far, when = digest.furthest(most)
+        names = {pattern.component: pattern.headline for pattern in patterns}
+        if far > 0.01 and most in names and len(found) < 2 * top:
+            text = f"{names[most]} moved most, fastest {_at(when, digest.interval)}."
+            found.append(Change("moved", text, most))
+    return found
+
+
+def _grown(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
+    """Patterns that grew or shrank beyond their noise, the largest change first."""
+    usual, cycle, noun = _WINDOWS.get(digest.interval, (50, 1, "slices"))
+    steps = [s for s in digest.newest if not s.get("partial") and s.get("weights")]
+    width = min(usual, len(steps) // 2)
+    width -= width % cycle if width >= cycle else 0
+    if width < _LEAST or not digest.view.factors:
+        return []
+    held = matrix(steps[-2 * width :], "weights", digest.rank) * digest.scale
+    held = np.abs(np.nan_to_num(held))
+    before, now = held[:width], held[width:]
+    was, is_now = before.mean(axis=0), now.mean(axis=0)
+    noise = np.sqrt((before.var(axis=0) + now.var(axis=0)) / width)
+    total = max(float(is_now.sum()), float(was.sum()), 1e-300)
+    found = []
+    for pattern in sorted(patterns, key=lambda p: -abs(is_now[p.component] - was[p.component])):
+        r = pattern.component
+        gap, larger = is_now[r] - was[r], max(was[r], is_now[r])
+        if larger < 0.02 * total or abs(gap) < _CLEARLY * larger or abs(gap) < _BEYOND * noise[r]:
+            continue
+        ratio = is_now[r] / was[r] if was[r] > 0 else np.inf
+        size = f"{number(ratio, 2)} times" if ratio > 3 else percent(abs(gap) / max(was[r], 1e-300))
+        way = "up" if gap > 0 else "down"
+        text = (
+            f"{pattern.headline}: {way} {size if ratio <= 3 else f'to {size}'} in the last {width} "
+            f"{noun}, from {number(was[r], 3)} to {number(is_now[r], 3)} {_each(digest)}."
+        )
+        found.append(Change(way, text, r))
+    return found
+
+
+def _over_all(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
+    """Patterns that are clearly larger or smaller at the end of the run than at its beginning."""
+    points = list(digest.series)
+    part = len(points) // 5
+    if part < _LEAST:
+        return []
+    held = np.abs(np.nan_to_num(digest.activations(points)))
+    first, last = held[:part], held[-part:]
+    was, is_now = first.mean(axis=0), last.mean(axis=0)
+    noise = np.sqrt((first.var(axis=0) + last.var(axis=0)) / part)
+    total = max(float(is_now.sum()), float(was.sum()), 1e-300)
+    found = []
+    for pattern in sorted(patterns, key=lambda p: -abs(is_now[p.component] - was[p.component])):
+        r = pattern.component
+        gap, larger = is_now[r] - was[r], max(was[r], is_now[r])
+        if larger < 0.02 * total or abs(gap) < 0.2 * larger or abs(gap) < _BEYOND * noise[r]:
+            continue
+        way = "up" if gap > 0 else "down"
+        text = (
+            f"{pattern.headline}: {way} from {number(was[r], 3)} to {number(is_now[r], 3)} "
+            f"{_each(digest)} from the first fifth of the run to the last."
+        )
+        found.append(Change(way, text, r))
+    return found
+
+
+def _each(digest: Digest) -> str:
+    noun = _WINDOWS.get(digest.interval, (0, 0, "slices"))[2].removesuffix("s")
+    return f"an {noun}" if noun == "hour" else f"a {noun}"
+
+
+def _regimes(digest: Digest, top: int) -> list[Change]:
+    """When many patterns changed at once; of many such times only the newest are told."""
+    texts = []
+    for step, first in list(digest.regimes)[-top:]:
+        dated = parse_time(first.get("time")) is not None
+        at = _at(first.get("time"), digest.interval) if dated else f"at slice {first.get('number')}"
+        at = at[:1].upper() + at[1:]
+        many = f"{step.get('births') or 0} of {plural(digest.rank, 'pattern')}"
+        if step["regime"] == "returned":
+            texts.append(f"{at} an earlier regime came back: {many} changed.")
+        else:
+            texts.append(f"{at} {many} were replaced.")
+    if digest.n_regimes > top:
+        texts.insert(0, f"Many patterns changed at once {digest.n_regimes} times, of late:")
+    return [Change("regime", text) for text in texts]
+
+
+def _at(time: object, interval: str) -> str:
+    said = say_time(time, interval)
+    if interval in ("monthly", "yearly"):
+        return f"in {said}"
+    if interval in ("weekly", "quarterly"):
+        return f"in the {said}"
+    return f"on {said}" if parse_time(time) is not None else f"at {said}"

@@ -1,0 +1,84 @@
+"""One slice of a run: scored, learned, and told as lines. Nothing here knows a directory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from onlinegcp import runlog
+from onlinegcp.anomaly import held_back, is_counted, score_slice
+from onlinegcp.errors import DataError
+from onlinegcp.run.checkpoint import Checkpoint
+from onlinegcp.run.lines import learned_line, unseen, warm_lines, written
+from onlinegcp.run.settings import spoken
+from onlinegcp.slices import Slice
+from onlinegcp.streaming import StreamingModel
+
+
+def advance(
+    point: Checkpoint, info: Mapping[str, Any], x: Slice, *, hold: bool, partial: bool = False
+) -> list[runlog.Step]:
+    """Score and learn one slice; its line, or none or many around the end of the warm start.
+
+    Parameters
+    ----------
+    point
+        Where the run stands; its model, tracker and last time are those after the slice.
+    info
+        Settings of the run.
+    x
+        The slice.
+    hold
+        Whether its odd rows are learned as they usually are, if it is flagged.
+    partial
+        Whether it is only a part of its time bin.
+    """
+    start = time.perf_counter()
+    try:
+        lines = _lines(point, info, x, hold, partial)
+    except DataError as error:
+        cell, labels = getattr(error, "cell", None), point.labels
+        named = "" if x.time is None else f"In the slice of {written(x.time)}: "
+        if cell is not None and labels is not None:
+            names = (of[i] for of, i in zip(labels, cell, strict=True))
+            named += f"in the cell of {', '.join(map(repr, names))}: "
+        if not named:
+            raise
+        raise DataError(f"{named}{error}") from error
+    point.last_time = x.time
+    seconds = time.perf_counter() - start
+    return [{**line, "seconds": round(seconds / len(lines), 6)} for line in lines]
+
+
+def collected(model: StreamingModel) -> tuple[Slice, ...] | None:
+    """Slices a warm start has collected so far; None when it is over."""
+    if model.started_:
+        return None
+    return tuple(model.get_state()["buffer"]) if model.__sklearn_is_fitted__() else ()
+
+
+def _lines(
+    point: Checkpoint, info: Mapping[str, Any], x: Slice, hold: bool, partial: bool
+) -> list[runlog.Step]:
+    model, number = point.model, point.n_steps + 1
+    buffer = collected(model)
+    if buffer is not None:
+        model.partial_fit([x])
+        point.tracker.update_unscored(x, counted=is_counted(model.loss_))
+        if collected(model) is not None:
+            return []
+        if model.init is None:
+            return warm_lines([*buffer, x], number, model)
+        return [learned_line(x, number, model, None, None)]
+    old = model.factors_
+    if partial:  # half a day is no collapse: it is learned, and not judged
+        model.partial_fit([x])
+        point.tracker.update_unscored(unseen(x), counted=is_counted(model.loss_))
+        return [{**learned_line(x, number, model, old, None), "partial": True}]
+    anomaly = score_slice(model, x, point.labels, history=point.tracker, **spoken(info))
+    learned = held_back(x, anomaly) if hold and anomaly.flagged else x
+    model.partial_fit([learned])
+    line = learned_line(x, number, model, old, anomaly.to_json(), held=learned is not x)
+    point.tracker.update(anomaly)
+    return [line]

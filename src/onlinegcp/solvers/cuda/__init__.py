@@ -1,0 +1,1 @@
+"""The default solver's models on an NVIDIA card."""

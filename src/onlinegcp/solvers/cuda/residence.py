@@ -1,0 +1,97 @@
+"""Models whose matrices lie on the card, and come to the host when somebody looks at them.
+
+Matrices on the card are values: a step leaves the old ones and makes new ones. A copy of such a
+model is an ordinary model on the host, for whoever wants to change one; what goes from step to step
+on the card shares its matrices instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.kernels.cuda.matrices import Matrices
+from onlinegcp.kernels.layout import Blocks, aligned_zeros
+from onlinegcp.solvers.auto.model import Model
+
+Array = NDArray[Any]
+
+SHORT = ("mean_weights", "usage", "last_weights")
+
+
+class CardBlocks(Blocks):
+    """Stacked factors on the card; `data` fetches them, once."""
+
+    def __init__(
+        self,
+        matrices: Matrices,
+        offsets: NDArray[np.int64],
+        rank: int,
+        width: int,
+        magnitudes: Array,
+    ) -> None:
+        # `magnitudes`: what each component of weight one adds up to over all cells (R,).
+        parts = {"matrices": matrices, "offsets": offsets, "rank": rank, "_width": width}
+        for name, value in (parts | {"magnitudes": magnitudes}).items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def data(self) -> Array:
+        """The factors on the host, to be read only."""
+        found: Matrices = vars(self)["matrices"]
+        return found.pull("factors", (int(self.offsets[-1]), self.width))
+
+    @property
+    def width(self) -> int:
+        """Columns with padding."""
+        return int(vars(self)["_width"])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Number format of the entries."""
+        return np.dtype(np.float64)
+
+    def zeros_like(self) -> Blocks:
+        """Zeros of the same layout on the host."""
+        return Blocks(aligned_zeros((int(self.offsets[-1]), self.width)), self.offsets, self.rank)
+
+
+@dataclass
+class CardModel(Model):
+    """A model on the card. `copy` brings it to the host; `handed_on` stays."""
+
+    def copy(self) -> Model:
+        """The same model on the host, in memory of its own."""
+        short = {name: getattr(self, name).copy() for name in SHORT}
+        return Model(
+            self.factors.copy(),
+            self.memory.copy(),
+            self.past.copy(),
+            **short,
+            bounded=self.bounded,
+            unit=self.unit,
+            volume=self.volume,
+            n_slices=self.n_slices,
+        )
+
+    def handed_on(self) -> CardModel:
+        """The model for the next step, which puts new matrices in the place of these."""
+        past: Any = self.past
+        return replace(
+            self,
+            memory=self.memory.copy(),
+            past=past.handed_on(),
+            mean_weights=self.mean_weights.copy(),
+            usage=self.usage.copy(),
+            last_weights=self.last_weights.copy(),
+        )
+
+    def __reduce__(self) -> Any:
+        return _as_it_is, (self.copy(),)
+
+
+def _as_it_is(model: Model) -> Model:
+    return model

@@ -1,0 +1,128 @@
+"""How a problem is cut: by its own size, never by the number of workers, so that no sum can tell.
+
+Cells lie in chunks, rows in blocks. A chunk that is to be spread over rows of the factors knows
+which rows of each mode its cells can lie in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+# Multiply-adds (cells times columns) worth a chunk of their own: a third of a millisecond.
+LEAST_WORK = 1 << 19
+# Partial sums of so many chunks are short work to add up, and keep 128 threads busy.
+MOST_CHUNKS = 256
+# Rows that are updated together: eight columns of a handful of arrays stay in second-level cache.
+BLOCK_ROWS = 2048
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Cells of a slice in chunks: chunk c holds those from ``cuts[c]`` to ``cuts[c + 1]``.
+
+    Attributes
+    ----------
+    arrays
+        What is known of every cell, one array each, cells along the first axis.
+    cuts
+        First cell of every chunk, and the number of cells: (count + 1,) int64.
+    """
+
+    arrays: tuple[Array, ...]
+    cuts: NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        """Number of chunks."""
+        return len(self.cuts) - 1
+
+    def part(self, first: int, last: int) -> Chunks:
+        """Chunks `first` to `last` alone, sharing memory."""
+        low, high = self.cuts[first], self.cuts[last]
+        cuts = self.cuts[first : last + 1] - low
+        return Chunks(tuple(array[low:high] for array in self.arrays), cuts)
+
+
+@dataclass(frozen=True)
+class RowChunks(Chunks):
+    """Chunks of cells whose sums belong to rows.
+
+    Attributes
+    ----------
+    lows, highs
+        The rows of every mode, from low to high, in which the cells of a chunk may lie:
+        (count, d) int64.
+    """
+
+    lows: NDArray[np.int64]
+    highs: NDArray[np.int64]
+
+
+def even_cuts(n: int, work: int) -> NDArray[np.int64]:
+    """Cut `n` cells of `work` multiply-adds each into a power of two of even chunks.
+
+    Examples
+    --------
+    >>> even_cuts(30_000, 52).tolist()
+    [0, 15000, 30000]
+    >>> even_cuts(100, 52).tolist()
+    [0, 100]
+    """
+    count = chunk_count(n, work)
+    return np.linspace(0, n, count + 1).astype(np.int64)
+
+
+def chunk_count(n: int, work: int) -> int:
+    """The largest power of two of chunks that are worth it, `n` cells of `work` multiply-adds."""
+    count = 1
+    while count < MOST_CHUNKS and n * work >= 2 * count * LEAST_WORK and n >= 2 * count:
+        count *= 2
+    return count
+
+
+def row_blocks(first: int, last: int) -> list[tuple[int, int]]:
+    """Cut rows into blocks.
+
+    Examples
+    --------
+    >>> row_blocks(100, 5000)
+    [(100, 2148), (2148, 4196), (4196, 5000)]
+    """
+    starts = range(int(first), int(last), BLOCK_ROWS)
+    return [(start, min(start + BLOCK_ROWS, int(last))) for start in starts]
+
+
+def row_cuts(starts: NDArray[np.int64], work: int) -> list[tuple[int, int]]:
+    """Cut rows, of which row i has cells ``starts[i]`` to ``starts[i + 1]``, into blocks alike.
+
+    Examples
+    --------
+    >>> row_cuts(np.array([0, 19_000, 19_100, 19_200, 41_000]), 52)
+    [(0, 1), (1, 4)]
+    """
+    n_rows, n = len(starts) - 1, int(starts[-1])
+    goals = even_cuts(n, work)[1:-1]
+    edges = np.unique(np.concatenate([[0], np.searchsorted(starts, goals), [n_rows]])).tolist()
+    return list(pairwise(edges))
+
+
+def add_tree(parts: Array) -> Array:
+    """Add arrays along the first axis in pairs, pairs of pairs, and so on: a fixed order.
+
+    Examples
+    --------
+    >>> add_tree(np.array([1.0, 2.0, 3.0])).item()
+    6.0
+    """
+    while len(parts) > 1:
+        even = len(parts) // 2 * 2
+        pairs = parts[0:even:2] + parts[1:even:2]
+        parts = pairs if even == len(parts) else np.concatenate([pairs, parts[even:]])
+    return np.asarray(parts[0])

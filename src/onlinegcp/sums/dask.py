@@ -1,0 +1,265 @@
+"""Pieces of work on the workers of a Dask cluster: the only file that knows Dask.
+
+Chunks of cells and factors are sent to workers, which give back sums; the driver adds them up as
+threads would have been made to, so that the bits are the same. Tasks are pure functions and the
+driver keeps all they were made from: when a worker dies and takes what it held with it, the verb is
+simply said again. Work on rows, and slices of one chunk, stay with the driver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.errors import BackendError
+from onlinegcp.sums.chunks import Chunks, RowChunks, add_tree
+from onlinegcp.sums.local import Local, cores, spread_chunk
+
+Array = NDArray[Any]
+
+ATTEMPTS = 5  # how often a verb is said again after a worker was lost
+LARGE = 1 << 16  # bytes: what is longer is sent once and then called by its name
+KEPT = 16  # large things that workers keep
+CUT_KEPT = 4  # cells of one slice, cut in different ways
+PATIENCE = "20s"  # for the scheduler to answer
+
+
+class Cluster(Local):
+    """Does pieces on the workers of a cluster; what is on rows, on threads of this process.
+
+    Parameters
+    ----------
+    client
+        A `distributed.Client`, or an address: ``tcp://scheduler:8786``, or ``local:4`` for four
+        processes on this machine.
+    threads
+        Threads of this process; None for every core.
+    facts
+        What bits depend on besides data, by name: it must be the same on every worker.
+    """
+
+    def __init__(
+        self, client: Any, threads: int | None, facts: Callable[[], dict[str, str]]
+    ) -> None:
+        super().__init__(cores() if threads is None else threads)
+        self.client = _connect(client) if isinstance(client, str) else client
+        self._sent: OrderedDict[str, Any] = OrderedDict()
+        self._cells: dict[tuple[int, str, int], tuple[Chunks, list[Any]]] = {}
+        self._known: set[str] = set()
+        self._facts = facts
+
+    def ready(self) -> None:
+        """Refuse workers that would give other bits, before anything is learned."""
+        workers = set(self._addresses())
+        if not workers:
+            raise BackendError(
+                "The cluster needs at least one worker, but its scheduler has none. Start some "
+                "with `dask worker SCHEDULER-ADDRESS`."
+            )
+        if workers <= self._known:
+            return
+        ours = self._facts()
+        for address, theirs in self.client.run(self._facts).items():
+            for name, value in ours.items():
+                if theirs.get(name) != value:
+                    raise BackendError(
+                        f"All machines need the same {name}, or results would differ by who did a "
+                        f"piece, but worker {address} has {theirs.get(name)!r} and this process "
+                        f"{value!r}. {_advice(name)}"
+                    )
+        self._known = workers
+
+    def beside(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
+        """What independent calls give, one after the other: each has the whole cluster."""
+        return [call() for call in calls]
+
+    def cells(
+        self, function: Callable[..., tuple[Array, ...]], chunks: Chunks, small: tuple[Any, ...]
+    ) -> list[Array]:
+        """What `function` gives for every run of chunks, added up within each."""
+        runs = self._runs(chunks.count)
+
+        def ask() -> list[Any]:
+            given = [self._send(value) for value in small]
+            return [
+                self._submit(_fold, function, part, *given)
+                for part in self._parts(chunks, runs, chunks.part)
+            ]
+
+        found = self._until_done(ask, lambda futures: self.client.gather(futures))
+        return [np.stack(arrays) for arrays in zip(*found, strict=True)]
+
+    def spread(
+        self,
+        function: Callable[..., tuple[Array, ...]],
+        chunks: RowChunks,
+        modes: range,
+        offsets: NDArray[np.int64],
+        small: tuple[Any, ...],
+        out: Array,
+    ) -> list[tuple[Array, ...]]:
+        """Add the row sums of every chunk to `out`, in the order of chunks; give their rest."""
+        singles = list(range(chunks.count + 1))
+
+        def single(c: int, _: int) -> RowChunks:
+            return one_chunk(chunks, c)
+
+        sums: list[Any] = [None] * chunks.count
+        found: list[Any] = [None] * chunks.count
+        done = 0
+
+        def ask() -> list[Any]:
+            given = [self._send(value) for value in small]
+            parts = self._parts(chunks, singles, single)
+            width = out.shape[1]
+            return [
+                self._submit(_spread, function, part, modes, width, *given) for part in parts[done:]
+            ]
+
+        def take(futures: list[Any]) -> None:
+            nonlocal done
+            for future in futures:
+                places, target, rest = future.result()
+                # What was added stays added: after a loss only the other chunks are asked for.
+                sums[done] = (places, target, rest)
+                self._add(chunks, range(done, done + 1), [sums[done]], modes, offsets, out)
+                found[done], sums[done] = rest, None
+                done += 1
+                future.release()
+
+        self._until_done(ask, take)
+        return found
+
+    def _until_done(self, ask: Callable[[], list[Any]], take: Callable[[list[Any]], Any]) -> Any:
+        from distributed import KilledWorker
+        from distributed.comm import CommClosedError
+
+        lost: BaseException | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                return take(ask())
+            except (CancelledError, KilledWorker, CommClosedError, TimeoutError) as error:
+                # Whatever the dead worker held is gone: send it again, to those that live.
+                lost = error
+                self._sent.clear()
+                self._cells.clear()
+                self.client.wait_for_workers(1, timeout=60)
+        raise BackendError(
+            f"A piece of work needs a worker that lives to its end, but {ATTEMPTS} times one was "
+            f"lost ({lost}). Look for workers that run out of memory, and start larger ones."
+        ) from lost
+
+    def _submit(self, task: Callable[..., Any], *arguments: Any) -> Any:
+        return self.client.submit(task, *arguments, pure=False)
+
+    def _parts(
+        self, chunks: Chunks, cuts: list[int], cut: Callable[[int, int], Chunks]
+    ) -> list[Any]:
+        """Runs of chunks on the workers, sent when they are first asked for."""
+        key = (id(chunks), cut.__name__, len(cuts))
+        if key not in self._cells:
+            while len(self._cells) >= CUT_KEPT:  # those of slices before
+                self._cells.pop(next(iter(self._cells)))
+            pieces = [cut(first, last) for first, last in pairwise(cuts)]
+            # With the chunks themselves, lest others get their number.
+            self._cells[key] = (chunks, self.client.scatter(pieces, hash=False))
+        return self._cells[key][1]
+
+    def _send(self, value: Any) -> Any:
+        """The value itself if it is short, else its name on the workers."""
+        arrays = [value] if isinstance(value, np.ndarray) else _arrays_of(value)
+        if sum(array.nbytes for array in arrays) < LARGE:
+            return value
+        digest = hashlib.blake2b(type(value).__name__.encode(), digest_size=16)
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).data)
+        name = digest.hexdigest()
+        if name not in self._sent:
+            self._sent[name] = self.client.scatter(value, hash=False, broadcast=True)
+            while len(self._sent) > KEPT:
+                self._sent.popitem(last=False)
+        self._sent.move_to_end(name)
+        return self._sent[name]
+
+    def _runs(self, count: int) -> list[int]:
+        """Whole subtrees of chunks, at least two for each worker."""
+        pieces, wanted = 1, 2 * len(self._addresses())
+        if count & (count - 1) == 0:  # only then does every worker have whole subtrees
+            while pieces < wanted and pieces < count:
+                pieces *= 2
+        return [count * piece // pieces for piece in range(pieces + 1)]
+
+    def _addresses(self) -> list[str]:
+        return sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+
+
+def one_chunk(chunks: RowChunks, c: int) -> RowChunks:
+    """One chunk with the rows it knows of."""
+    part = chunks.part(c, c + 1)
+    return RowChunks(part.arrays, part.cuts, chunks.lows[c : c + 1], chunks.highs[c : c + 1])
+
+
+def _fold(function: Callable[..., tuple[Array, ...]], part: Chunks, *small: Any) -> list[Array]:
+    return [add_tree(array) for array in function(part, *small)]
+
+
+def _spread(
+    function: Callable[..., tuple[Array, ...]],
+    part: RowChunks,
+    modes: range,
+    width: int,
+    *small: Any,
+) -> tuple[NDArray[np.int64], Array, tuple[Array, ...]]:
+    return spread_chunk(function, part, 0, modes, np.empty((0, width)), small)
+
+
+def _arrays_of(value: Any) -> list[Array]:
+    """Arrays of a record, by which its contents are known."""
+    fields = getattr(value, "__dataclass_fields__", ())
+    parts = [getattr(value, name) for name in fields]
+    return [part for part in parts if isinstance(part, np.ndarray)]
+
+
+def _connect(address: str) -> Any:
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise BackendError(
+            "A cluster needs the package distributed, which is not installed. Install it with "
+            "`pip install 'onlinegcp[cluster]'`."
+        ) from error
+    kind, _, rest = address.partition(":")
+    if kind == "local":
+        if not rest.isdigit() or int(rest) < 1:
+            raise BackendError(
+                f"cluster must be local:N with N processes, or the address of a scheduler, but is "
+                f"{address!r}. Write local:4, or tcp://host:8786."
+            )
+        workers = LocalCluster(
+            n_workers=int(rest), threads_per_worker=1, dashboard_address=None, silence_logs=50
+        )
+        return Client(workers)
+    try:
+        return Client(address, timeout=PATIENCE)
+    except (OSError, ValueError) as error:
+        raise BackendError(
+            f"The cluster needs a scheduler that answers, but none did at {address!r} ({error}). "
+            "Start one with `dask scheduler`, check the address and the firewall, or leave "
+            "cluster out to use this machine."
+        ) from error
+
+
+def _advice(name: str) -> str:
+    if name.startswith("processor"):
+        return (
+            "Set NUMBA_CPU_NAME=x86-64-v3 (or what all of them have) and NUMBA_CPU_FEATURES= on "
+            "every machine, this one included."
+        )
+    return "Install the same versions everywhere, for example one container image."

@@ -1,0 +1,269 @@
+"""Pieces of work on the threads of this process; with one job, one after the other.
+
+Threads are Python's: compiled code and NumPy release the interpreter lock, and pools of other
+makes do not survive a fork or a second caller. Whoever asks for pieces does some of them itself,
+so that one that is called from a piece, or that finds every thread busy, still comes to its end.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.sums.chunks import Chunks, RowChunks
+
+Array = NDArray[Any]
+
+# Pieces per thread, so that an unlucky thread can be helped out; and chunks per thread whose row
+# sums wait to be added up, which takes memory.
+PIECES = 4
+WAVES = 2
+MOST_THREADS = 1024
+
+
+class Local:
+    """Does pieces on up to `jobs` threads of this process.
+
+    Parameters
+    ----------
+    jobs
+        Threads, the caller's own included.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+
+    def ready(self) -> None:
+        """Refuse to begin if this cannot work."""
+
+    def run(self, work: Callable[[int], object], count: int) -> None:
+        """Call ``work(0)`` to ``work(count - 1)``, in any order; the first error is raised here."""
+        helpers = min(self.jobs, count) - 1
+        if helpers <= 0:
+            for i in range(count):
+                work(i)
+            return
+        turns = _Turns(work, count)
+        pool, outside = _pool(), copy_context()
+        # Each thread needs a context of its own: NumPy's settings are in it, and who is at work.
+        waiting = [pool.submit(outside.copy().run, turns.take) for _ in range(helpers)]
+        try:
+            outside.run(turns.take)
+        finally:
+            turns.left = 0  # after an interrupt nobody begins another piece
+            _wait(waiting)
+        turns.check()
+
+    def cells(
+        self, function: Callable[..., tuple[Array, ...]], chunks: Chunks, small: tuple[Any, ...]
+    ) -> list[Array]:
+        """What `function` gives for every chunk, in the order of the chunks."""
+        cuts = self._runs(chunks.count)
+        found: list[Any] = [None] * (len(cuts) - 1)
+
+        def work(piece: int) -> None:
+            part = chunks.part(cuts[piece], cuts[piece + 1])
+            found[piece] = function(part, *small)
+
+        self.run(work, len(found))
+        if len(found) == 1:
+            return list(found[0])
+        return [np.concatenate(arrays) for arrays in zip(*found, strict=True)]
+
+    def spread(
+        self,
+        function: Callable[..., tuple[Array, ...]],
+        chunks: RowChunks,
+        modes: range,
+        offsets: NDArray[np.int64],
+        small: tuple[Any, ...],
+        out: Array,
+    ) -> list[tuple[Array, ...]]:
+        """Add the row sums of every chunk to `out`, in the order of chunks; give their rest."""
+        found: list[Any] = [None] * chunks.count
+        together = 1 if self.jobs == 1 else WAVES * self.jobs
+        for start in range(0, chunks.count, together):
+            wave = range(start, min(start + together, chunks.count))
+            sums: list[Any] = [None] * len(wave)
+
+            def work(piece: int, wave: range = wave, sums: list[Any] = sums) -> None:
+                c = wave[piece]
+                sums[piece] = spread_chunk(function, chunks, c, modes, out, small)
+                found[c] = sums[piece][2]
+
+            self.run(work, len(wave))
+            self._add(chunks, wave, sums, modes, offsets, out)
+        return found
+
+    def beside(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
+        """What independent calls give, made at the same time; each has its share of the threads."""
+        share = Local(max(1, self.jobs // len(calls))) if len(calls) > 1 else self
+        found: list[Any] = [None] * len(calls)
+
+        def work(piece: int) -> None:
+            with jobs(share):
+                found[piece] = calls[piece]()
+
+        self.run(work, len(calls))
+        return found
+
+    def _add(
+        self,
+        chunks: RowChunks,
+        wave: range,
+        sums: list[Any],
+        modes: range,
+        offsets: NDArray[np.int64],
+        out: Array,
+    ) -> None:
+        """Add row sums to those of all chunks before; rows are shared out, chunks have an order."""
+        first, last = int(offsets[modes[0]]), int(offsets[modes[-1] + 1])
+        bounds = _cut(first, last, PIECES * self.jobs if self.jobs > 1 else 1)
+
+        def work(piece: int) -> None:
+            for c, (places, target, _) in zip(wave, sums, strict=True):
+                for k in modes:
+                    low = max(bounds[piece], offsets[k] + chunks.lows[c, k])
+                    high = min(bounds[piece + 1], offsets[k] + chunks.highs[c, k])
+                    if low < high:
+                        shift = places[k] - offsets[k]
+                        out[low:high] += target[low + shift : high + shift]
+
+        self.run(work, len(bounds) - 1)
+
+    def _runs(self, count: int) -> list[int]:
+        """Cut chunks into runs that are done in one call: a few per thread."""
+        pieces = 1
+        if self.jobs > 1:
+            pieces = min(count, PIECES * self.jobs, max(self.jobs, count // PIECES))
+        return _cut(0, count, pieces)
+
+
+def _cut(first: int, last: int, pieces: int) -> list[int]:
+    return [first + (last - first) * piece // pieces for piece in range(pieces + 1)]
+
+
+def spread_chunk(
+    function: Callable[..., tuple[Array, ...]],
+    chunks: RowChunks,
+    chunk: int,
+    modes: range,
+    like: Array,
+    small: tuple[Any, ...],
+) -> tuple[NDArray[np.int64], Array, tuple[Array, ...]]:
+    """Row sums of one chunk in memory of their own: where each mode begins, sums, and the rest."""
+    lows, highs = chunks.lows[chunk], chunks.highs[chunk]
+    places, rows = np.zeros(len(lows), dtype=np.int64), 0
+    for k in modes:
+        places[k] = rows - lows[k]
+        rows += int(highs[k] - lows[k])
+    target = np.zeros((rows, like.shape[1]))
+    return places, target, function(chunks.part(chunk, chunk + 1), places, target, *small)
+
+
+class _Turns:
+    """Pieces that several threads take in turn, and what went wrong in them."""
+
+    def __init__(self, work: Callable[[int], object], count: int) -> None:
+        self.work, self.count, self.left = work, count, count
+        self._lock = threading.Lock()
+        self._errors: list[tuple[int, BaseException]] = []
+
+    def take(self) -> None:
+        """Do pieces until none is left."""
+        _engine.set(ONE)  # a piece is a whole: nothing in it is split again
+        while True:
+            with self._lock:
+                if self.left <= 0:
+                    return
+                piece = self.count - self.left
+                self.left -= 1
+            try:
+                self.work(piece)
+            except BaseException as error:
+                self._errors.append((piece, error))
+                self.left = 0
+                return
+
+    def check(self) -> None:
+        """Raise the error of the first piece that had one."""
+        if self._errors:
+            raise min(self._errors, key=lambda found: found[0])[1]
+
+
+def _wait(waiting: list[Future[Any]]) -> None:
+    for future in waiting:
+        if not future.cancel():  # one that has not begun need not any more
+            future.result()
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="onlinegcp")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
+ONE = Local(1)
+_engine: ContextVar[Local | None] = ContextVar("onlinegcp_engine", default=None)
+
+
+def engine() -> Local:
+    """Who does the pieces at this place in the program."""
+    return _engine.get() or ONE
+
+
+@contextmanager
+def jobs(n_jobs: int | Local | None) -> Iterator[Local]:
+    """Let pieces be done by so many threads in this block, or by an engine.
+
+    None leaves it to whoever has decided before; where nobody has, it takes every core.
+    """
+    if n_jobs is None:
+        chosen = _engine.get() or Local(cores())
+    else:
+        chosen = n_jobs if isinstance(n_jobs, Local) else Local(n_jobs)
+    chosen.ready()
+    token = _engine.set(chosen)
+    try:
+        yield chosen
+    finally:
+        _engine.reset(token)
+
+
+@lru_cache(maxsize=1)
+def cores() -> int:
+    """Cores this process may use: those it is bound to, and what its container grants."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(bound or 1, _granted()))
+
+
+def _granted() -> int:
+    """Processors' worth of time that a container may use (control groups, versions 2 and 1)."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:
+            folder = Path("/sys/fs/cgroup/cpu")
+            quota = (folder / "cpu.cfs_quota_us").read_text()
+            period = (folder / "cpu.cfs_period_us").read_text()
+        except OSError:
+            return MOST_THREADS
+    try:
+        share = int(quota) / int(period)
+    except ValueError:  # "max"
+        return MOST_THREADS
+    return max(1, math.ceil(share)) if share > 0 else MOST_THREADS

@@ -1,0 +1,244 @@
+"""Single kernels in Numba's simulator, against NumPy and the CPU's kernels; run by a test.
+
+The simulator makes a Python thread of every thread of the card: one warp, few cells. Run as a
+program with NUMBA_ENABLE_CUDASIM=1; it names each check that holds.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from numba import cuda
+
+from onlinegcp.kernels.auto import (
+    component_draws,
+    conjugate_rows,
+    responsibilities,
+    tangent,
+    weights_newton,
+)
+from onlinegcp.kernels.auto.arguments import Blend, Listed
+from onlinegcp.kernels.auto.weights_newton import reference_listed_sums
+from onlinegcp.kernels.cuda import cells, draws, every_cell, newton, parts, rows, shares
+from onlinegcp.kernels.cuda.lanes import LANES
+from onlinegcp.kernels.layout import stack_factors
+
+RNG = np.random.default_rng(7)
+SHAPE, RANK = (3, 4, 2), 3
+FACTORS = [RNG.random((n, RANK)) + 0.1 for n in SHAPE]
+FACTORS = [a / a.sum(axis=0) for a in FACTORS]
+BLOCKS = stack_factors(FACTORS)
+WIDTH, OFFSETS = BLOCKS.width, BLOCKS.offsets
+INDEX = np.array([[0, 1, 0], [0, 3, 1], [1, 0, 0], [1, 2, 1], [2, 2, 0]], dtype=np.int32)
+VALUE = np.array([2.0, 1.0, 4.0, 3.0, 1.0])
+WEIGHTS = np.array([3.0, 1.0, 2.0, 0.0])
+NEVER, ALWAYS = np.zeros(8, dtype=np.int64), np.ones(8, dtype=np.int64)
+DATA, LIST = BLOCKS.data.reshape(-1).copy(), INDEX.reshape(-1).copy()
+CHUNKS = np.array([0, 3, 7, 9], dtype=np.int64)
+MODES_OF = np.array([0, 1, 2], dtype=np.int64)
+BASES = np.array([0, 3 * WIDTH, 3 * WIDTH + 2 * 4 * WIDTH], dtype=np.int64)
+COPIES = np.array([1, 2, 1], dtype=np.int64)
+
+
+def launch(kernel, *arguments, grid=1, shared=4096):
+    """Run a kernel on one warp per block; arrays are changed in place."""
+    there = [cuda.to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    kernel[grid, LANES, cuda.stream(), shared](*there)
+    for ours, theirs in zip(arguments, there, strict=True):
+        if isinstance(ours, np.ndarray):
+            ours[...] = theirs.copy_to_host()
+
+
+def same(found, expected, tolerance=1e-12):
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=1e-13)
+
+
+def check_sums():
+    count = np.array([len(VALUE), 1], dtype=np.int64)
+    out = np.zeros(WIDTH + 1)
+    launch(
+        cells.sums_kernel(1, 3), DATA, WIDTH, OFFSETS, LIST, VALUE, count, 4, WEIGHTS, NEVER, out
+    )
+    logs, pull, _ = reference_listed_sums(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
+    same(out[:RANK], pull)
+    same(out[WIDTH], logs)
+
+
+def check_curvature():
+    count = np.array([len(VALUE), 1], dtype=np.int64)
+    out = np.zeros(WIDTH + 1 + WIDTH * WIDTH)
+    kernel = cells.curved_kernel(1, 3)
+    launch(kernel, DATA, WIDTH, OFFSETS, LIST, VALUE, count, WEIGHTS, NEVER, 4, 2, out)
+    logs, pull, hessian = reference_listed_sums(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
+    found = out[WIDTH + 1 :].reshape(WIDTH, WIDTH)[:RANK, :RANK]
+    same(np.tril(found), np.tril(hessian))
+    same(out[:RANK], pull)
+    same(out[WIDTH], logs)
+
+
+def check_shares():
+    # Mode 1 goes through copies, mode 2 through shared memory, mode 0 through runs.
+    sensitivity = RNG.standard_normal(BLOCKS.data.shape) * (np.arange(WIDTH) < RANK)
+    ratio = np.empty(BLOCKS.data.shape, dtype=np.float32)
+    conjugate_rows.ratios(sensitivity, BLOCKS.data, ratio)
+    fixed = np.zeros(BASES[2] + 2 * WIDTH, dtype=np.int64)
+    scale, out = np.array([2.0**50]), np.zeros(2 * WIDTH + 2)
+    count = np.array([len(VALUE)], dtype=np.int64)
+    launch(
+        shares.shares_kernel(1, 3, True), DATA, WIDTH, OFFSETS, LIST, VALUE, count, 8, WEIGHTS,
+        ratio.reshape(-1), scale, -1, 2, 2, BASES, COPIES, fixed, ALWAYS, out,
+    )  # fmt: skip
+    phi, sums = np.zeros(BLOCKS.data.size), np.zeros(3 * WIDTH)
+    launch(
+        rows.settle_kernel(1), fixed, WIDTH, CHUNKS, MODES_OF, 0, OFFSETS, BASES, COPIES, scale, 0,
+        phi, sums, grid=3,
+    )  # fmt: skip
+    expected = responsibilities.reference_responsibilities(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
+    same(phi.reshape(-1, WIDTH)[:, :RANK], np.concatenate(expected))
+    same(sums.reshape(3, WIDTH)[:, :RANK], np.array([a.sum(axis=0) for a in expected]))
+    assert not fixed.any(), "what was read must be zero for the next slice"
+    wanted = [np.empty_like(BLOCKS.data), np.zeros(WIDTH), np.zeros(WIDTH)]
+    listed = Listed(BLOCKS.data, OFFSETS, INDEX, VALUE)
+    common, logs = responsibilities.with_sensitivity(
+        listed, ratio, WEIGHTS, *wanted, np.zeros(WIDTH), np.zeros(WIDTH)
+    )
+    same(out, np.concatenate([wanted[1], wanted[2], [common, logs]]))
+
+
+def check_small_solve():
+    n = 4
+    root = RNG.standard_normal((n, n))
+    matrix, right = root @ root.T + np.eye(n), RNG.standard_normal(n)
+    held = np.zeros((n + 1, n + 1))
+    held[:n, :n] = np.tril(matrix)
+    held[n, :n] = right
+    held[:n, n] = 1e-14
+    held = held.reshape(-1)
+    launch(newton.solve_kernel(), held, n)
+    same(held.reshape(n + 1, n + 1)[n, :n], np.linalg.solve(matrix, right), 1e-9)
+
+
+def check_newton():
+    # The cells are summed by NumPy; what the card decides must be what the CPU's loop decides.
+    numbers, vectors = np.zeros(newton.NUMBERS), np.zeros(newton.VECTORS * WIDTH)
+    control, column_sums = np.zeros(newton.CONTROLS, dtype=np.int64), np.ones(WIDTH)
+    start, given = np.array([1.0, 2.0, 1.0, 0.0]), np.array([VALUE.sum(), 1e-9, 20.0])
+    launch(
+        newton.begin_kernel(), RANK, WIDTH, 1, 2, start, column_sums, given, control, numbers,
+        vectors,
+    )  # fmt: skip
+    kept, scratch = np.zeros(WIDTH * WIDTH), np.zeros((RANK + 1) ** 2)
+    for _ in range(40):
+        trial = vectors.reshape(-1, WIDTH)[newton.TRIAL, :RANK]
+        logs, pull, curved = reference_listed_sums(FACTORS, INDEX, VALUE, trial)
+        sums, hessian = np.zeros(WIDTH + 1), np.zeros((WIDTH, WIDTH))
+        sums[:RANK], sums[WIDTH], hessian[:RANK, :RANK] = pull, logs, curved
+        launch(
+            newton.judge_kernel(True), RANK, WIDTH, sums, hessian.reshape(-1), control, numbers,
+            vectors, kept, scratch,
+        )  # fmt: skip
+        if control[cells.STOPPED]:
+            break
+    weights = start * VALUE.sum() / start.sum()
+    listed = Listed(BLOCKS.data, OFFSETS, INDEX, VALUE)
+    sums = np.zeros(WIDTH)
+    sums[:RANK] = 1.0
+    objective, steps, _ = weights_newton.newton_poisson(
+        listed, sums, weights, RANK, 2, 20, 1e-9, np.zeros((0, 0)), np.zeros((WIDTH, WIDTH))
+    )
+    assert control[cells.STOPPED]
+    assert control[newton.STEPS] == steps
+    same(numbers[newton.OBJECTIVE], objective)
+    same(vectors.reshape(-1, WIDTH)[newton.WEIGHTS], weights, 1e-8)
+
+
+def check_rows():
+    size = BLOCKS.data.size
+    old, rate, phi = BLOCKS.data, RNG.random(BLOCKS.data.shape), RNG.random(BLOCKS.data.shape)
+    for a in (rate, phi):
+        a[:, RANK:] = 0.0
+    lam, counts = np.full(WIDTH, 0.9), np.array([2.0, 1.0, 0.5, 0.0])
+    data, sums = np.zeros(size), np.zeros(3 * WIDTH)
+    flat = [a.reshape(-1).copy() for a in (old, phi, rate)]
+    launch(rows.blend_kernel(1), *flat, lam, counts, True, WIDTH, CHUNKS, 0, data, sums, grid=3)
+    expected, column_sums = np.zeros_like(old), np.zeros(WIDTH)
+    parts_of = Blend(old, phi, rate, lam, counts[None, :])
+    for k in range(3):
+        conjugate_rows.blend(parts_of, OFFSETS[k], OFFSETS[k + 1], column_sums, expected)
+        same(sums.reshape(3, WIDTH)[k], column_sums)
+    launch(rows.scale_kernel(1), sums, WIDTH, CHUNKS, MODES_OF, 0, data, grid=3)
+    same(data.reshape(-1, WIDTH), expected)
+    lift, floor = np.full(WIDTH, 0.3), np.array([0.05, 0.2, 0.01, 0.0])
+    before = RNG.standard_normal(old.shape) * (np.arange(WIDTH) < RANK)
+    new_rate, after = np.zeros(size), np.zeros(size)
+    floors, ones = np.tile(floor, 3), np.ones(3 * WIDTH)
+    added = np.zeros(3 * rows.ABSORB_SUMS * WIDTH)
+    launch(
+        rows.absorb_kernel(1), *flat, lam, counts, True, WIDTH, CHUNKS, MODES_OF, 0, ones, ones,
+        lift, floors, True, before.reshape(-1).copy(), data, new_rate, after, added, grid=3,
+    )  # fmt: skip
+    launch(
+        rows.finish_kernel(1), added, floors, True, WIDTH, CHUNKS, MODES_OF, 0, data, after, grid=3
+    )
+    for k in range(3):
+        conjugate_rows.absorb(
+            parts_of, OFFSETS[k], OFFSETS[k + 1], np.ones(WIDTH), lift, floor, True, before,
+            expected,
+        )  # fmt: skip
+    same(data.reshape(-1, WIDTH), expected)
+    same(after.reshape(-1, WIDTH), before)
+    same(new_rate.reshape(-1, WIDTH), parts_of.rate)
+
+
+def check_every_cell():
+    count, out = np.array([24], dtype=np.int64), np.zeros(WIDTH + 1)
+    none, one = np.zeros(1, dtype=np.int32), np.zeros(1)
+    launch(
+        every_cell.tangent_kernel(1, 3, True), DATA, WIDTH, OFFSETS, none, one, count, 8, WEIGHTS,
+        False, 1.0, 0.0, out,
+    )  # fmt: skip
+    value, pull, rates = tangent.reference_tangent_sums(FACTORS, WEIGHTS[:RANK])
+    same(out[:RANK], pull)
+    same(out[WIDTH], value)
+    scale = np.zeros(WIDTH)
+    launch(every_cell.bound_kernel(), WEIGHTS, WIDTH, np.ones(1), scale)
+    fixed = np.zeros(BASES[2] + 2 * WIDTH, dtype=np.int64)
+    launch(
+        every_cell.rates_kernel(1, 3, True), DATA, WIDTH, OFFSETS, none, one, count, 8, WEIGHTS,
+        False, 1.0, 0.0, 1, scale, BASES, COPIES, fixed,
+    )  # fmt: skip
+    found, sums = np.zeros(BLOCKS.data.size), np.zeros(3 * WIDTH)
+    launch(
+        rows.settle_kernel(1), fixed, WIDTH, CHUNKS, MODES_OF, 1, OFFSETS, BASES, COPIES, scale, 1,
+        found, sums,
+    )  # fmt: skip
+    same(found.reshape(-1, WIDTH)[3:7, :RANK], rates[1])
+
+
+def check_draws():
+    cumulative = np.concatenate([np.cumsum(a, axis=0) for a in FACTORS])
+    padded = np.zeros(BLOCKS.data.shape)
+    padded[:, :RANK] = cumulative
+    wanted, key = np.empty((RANK * 5, 3), dtype=np.int64), np.array([12345], dtype=np.uint64)
+    component_draws.draw_cells(padded, OFFSETS, RANK, 5, key[0], wanted)
+    found = np.zeros(wanted.size, dtype=np.int64)
+    launch(
+        draws.draw_kernel(), padded.reshape(-1), WIDTH, OFFSETS, 3, RANK, 5, key, found,
+        grid=(RANK, 3),
+    )  # fmt: skip
+    same(found.reshape(-1, 3) - OFFSETS[:3], wanted)
+
+
+def check_parts():
+    given, out = RNG.random((7, 5)), np.zeros(10)
+    bounds = np.array([0, 3, 7], dtype=np.int64)
+    launch(parts.add_parts_kernel(), given.reshape(-1), 5, bounds, NEVER, -1, out, grid=(1, 2))
+    same(out.reshape(2, 5), np.array([given[:3].sum(axis=0), given[3:].sum(axis=0)]))
+
+
+if __name__ == "__main__":
+    for name, check in list(globals().items()):
+        if name.startswith("check_") and name in (sys.argv[1:] or [name]):
+            check()
+            print(name, flush=True)

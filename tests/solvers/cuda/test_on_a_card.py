@@ -1,0 +1,148 @@
+"""The card against the CPU: steps, streams, files and bits. Needs a card."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from onlinegcp import OnlineGCP, Slice, get_loss
+from onlinegcp.solvers.auto import odds_sums, solver
+from onlinegcp.solvers.cuda.engine import Engine, device_problem
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(bool(device_problem()), reason=f"nothing ran on a card: {device_problem()}"),
+]
+
+SHAPE, RANK = (30, 25, 12), 10
+
+
+def _slice(rng, loss, *, missing=False, shape=SHAPE, count=1500):
+    index = np.stack([(rng.random(count) ** 2 * n).astype(np.int64) for n in shape], axis=1)
+    linear = np.unique(np.ravel_multi_index(tuple(index.T), shape))
+    index = np.stack(np.unravel_index(linear, shape), axis=1)
+    value = np.ones(len(index)) if "odds" in loss else 1.0 + rng.poisson(1.0, len(index))
+    if missing:
+        value *= rng.random(len(value)) < 0.5
+    return Slice(index, value, shape, unlisted="missing" if missing else "zero")
+
+
+def _start(rng, loss, shape=SHAPE, rank=RANK, **options):
+    factors = [rng.random((n, rank)) ** 3 for n in shape]
+    slices = [_slice(rng, loss, shape=shape, **options) for _ in range(3)]
+    sizes = np.prod([a.sum(axis=0) for a in factors], axis=0)
+    rows = rng.random((3, rank)) * np.array([[x.total] for x in slices]) / rank / sizes
+    return factors, rows, slices
+
+
+def _apart(ours, theirs):
+    ours, theirs = np.asarray(ours), np.asarray(theirs)
+    return float(np.abs(ours - theirs).max() / max(np.abs(ours).max(), 1e-300))
+
+
+@pytest.mark.parametrize("forget", ["auto", 20.0])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("loss", ["poisson", "bernoulli_odds"])
+def test_a_step_gives_what_the_cpu_gives(loss, missing, forget):
+    rng, f = np.random.default_rng(1), get_loss(loss)
+    here = there = solver.start(*_start(rng, loss, missing=missing), f, forget=forget)
+    for _ in range(3):
+        x = _slice(rng, loss, missing=missing)
+        here, ours = solver.step(here, x, f)
+        there, theirs = solver.step(there, x, f, card=Engine(picky=False))
+        assert type(there.model).__name__ == "CardModel"
+        assert ours.newton_steps == theirs.newton_steps
+        for name in ("weights", "prequential", "local", "forget"):
+            assert _apart(getattr(ours, name), getattr(theirs, name)) < 1e-10, name
+        assert _apart(here.factors.data, there.factors.data) < 1e-10
+        assert _apart(here.model.past.rate, there.model.past.rate) < 1e-10
+
+
+@pytest.mark.parametrize("rate_budget", [3e7, 1e5])
+def test_drawn_zeros_are_the_same_cells(monkeypatch, rate_budget):
+    monkeypatch.setattr(odds_sums, "EXACT_BUDGET", 10.0)
+    monkeypatch.setattr(odds_sums, "RATE_BUDGET", rate_budget)
+    test_a_step_gives_what_the_cpu_gives("bernoulli_odds", False, "auto")
+
+
+def test_a_subset_of_many_cells_gives_what_the_cpu_gives():
+    rng, f, shape = np.random.default_rng(2), get_loss("poisson"), (70, 60, 24)
+    start = solver.start(*_start(rng, "poisson", shape=shape, rank=33, count=9000), f)
+    x = _slice(rng, "poisson", shape=shape, count=120_000)
+    assert x.n_listed > 2 * 16384
+    here, ours = solver.step(start, x, f)
+    there, theirs = solver.step(start, x, f, card=Engine(picky=False))
+    assert _apart(ours.weights, theirs.weights) < 1e-10
+    assert _apart(here.factors.data, there.factors.data) < 1e-10
+
+
+def _stream(n=100, seed=3):
+    rng = np.random.default_rng(seed)
+    a, b = rng.random((20, 4)) ** 3, rng.random((15, 4)) ** 3
+    for t in range(n):
+        # Patterns move, and one is replaced, so that trials and alarms come and go.
+        a[:, 0] = np.roll(a[:, 0], 1 if t % 30 == 29 else 0)
+        weights = 40 * rng.gamma(2.0, 1.0, 4)
+        yield Slice.dense(rng.poisson(a * weights @ b.T), time=t)
+
+
+def test_a_hundred_slices_with_trials_stay_within_a_millionth():
+    here, there = (
+        OnlineGCP(4, loss="poisson", init_slices=5, device=device).fit(_stream())
+        for device in ("cpu", "cuda")
+    )
+    for ours, theirs in zip(here.factors_, there.factors_, strict=True):
+        assert _apart(ours, theirs) < 1e-6
+    assert math.isclose(here.last_.prequential, there.last_.prequential, rel_tol=1e-6)
+
+
+def test_bits_repeat_and_a_model_moves_between_devices(tmp_path):
+    slices = list(_stream(40))
+    whole = OnlineGCP(4, loss="poisson", init_slices=5, device="cuda").fit(slices)
+    again = OnlineGCP(4, loss="poisson", init_slices=5, device="cuda").fit(slices[:25])
+    again.save(tmp_path / "half.npz")
+    resumed = OnlineGCP.load(tmp_path / "half.npz")
+    for x in slices[25:]:
+        resumed.partial_fit(x)
+    for ours, theirs in zip(whole.factors_, resumed.factors_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    moved = OnlineGCP.load(tmp_path / "half.npz").set_params(device="cpu")
+    for x in slices[25:]:
+        moved.partial_fit(x)
+    for ours, theirs in zip(whole.factors_, moved.factors_, strict=True):
+        assert _apart(ours, theirs) < 1e-6
+
+
+def test_modes_may_grow_on_the_card():
+    rng = np.random.default_rng(4)
+    model = OnlineGCP(3, loss="poisson", init_slices=4, device="cuda")
+    other = OnlineGCP(3, loss="poisson", init_slices=4)
+    for t in range(12):
+        n = 10 + t // 5
+        index = np.argwhere(rng.random((n, 8)) < 0.5)
+        x = Slice(index, 1.0 + rng.poisson(2.0, len(index)), (n, 8))
+        model.partial_fit(x)
+        other.partial_fit(x)
+    for ours, theirs in zip(other.factors_, model.factors_, strict=True):
+        assert _apart(ours, theirs) < 1e-9
+
+
+def test_losses_that_are_not_on_the_card_run_on_the_cpu_to_the_bit():
+    rng = np.random.default_rng(5)
+    slices = [Slice.dense(rng.standard_normal((9, 8))) for _ in range(12)]
+    here, there = (
+        OnlineGCP(2, loss="gaussian", init_slices=4, device=device).fit(slices)
+        for device in ("cpu", "cuda")
+    )
+    for ours, theirs in zip(here.factors_, there.factors_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_card_that_is_full_says_so(monkeypatch):
+    from onlinegcp import BackendError
+    from onlinegcp.kernels.cuda.card import card
+
+    with pytest.raises(BackendError, match="GiB more for this model or slice, but it is full"):
+        card().zeros(10**14)

@@ -1,0 +1,146 @@
+"""Workers of a Dask cluster give the bits of one process, killed ones included."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from onlinegcp.errors import BackendError
+from onlinegcp.kernels.machine import facts
+from onlinegcp.losses import get_loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto import newton, row_chunks
+from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.streaming import OnlineGCP
+from onlinegcp.sums import chunks, dask, verbs
+from onlinegcp.sums.dask import Cluster
+from onlinegcp.sums.local import Local, jobs
+from recorded.results import _stream
+
+distributed = pytest.importorskip("distributed")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def client():
+    options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    with (
+        distributed.LocalCluster(n_workers=2, processes=True, **options) as workers,
+        distributed.Client(workers) as found,
+    ):
+        yield found
+
+
+@pytest.fixture
+def fine(monkeypatch):
+    """Chunks of a few cells: small slices, all verbs."""
+    monkeypatch.setattr(chunks, "LEAST_WORK", 64)
+    monkeypatch.setattr(verbs, "LEAST_WORK", 64)
+    monkeypatch.setattr(row_chunks, "CELLS_PER_ROW", 0)
+    monkeypatch.setattr(chunks, "MOST_CHUNKS", 4)
+    monkeypatch.setattr(newton, "SUBSET", 16)
+
+
+def learned(engine, name, count=3, missing=0.0):
+    slices, loss, rng = _stream(name, missing=missing), get_loss(name), np.random.default_rng(0)
+    if name == "gaussian":  # as lists, which are cut more finely than arrays
+        slices = [Slice(x.index, x.value, x.shape) for x in slices]
+    factors = [rng.random((n, 2)) + 0.1 for n in slices[0].shape]
+    with jobs(engine), np.errstate(all="ignore"):
+        state = auto.start(factors, 1.0 + rng.random((2, 2)), slices[:2], loss)
+        for x in slices[2 : 2 + count]:
+            state, _ = auto.step(state, x, loss)
+    return state.to_dict()
+
+
+def same(one, other):
+    for key, value in one.items():
+        assert np.asarray(value).tobytes() == np.asarray(other[key]).tobytes(), key
+
+
+class Watched(Cluster):
+    """A cluster that counts what it is asked for, and kills a worker at a given moment."""
+
+    def __init__(self, client, kill_at=None):
+        super().__init__(client, 1, facts)
+        self.asked, self.kill_at = [], kill_at
+
+    def _submit(self, task, *arguments):
+        self.asked.append(task.__name__)
+        if self.asked.count(self.kill_at) == 2 and task.__name__ == self.kill_at:
+            self.kill_at = None
+            pids = self.client.run(os.getpid)
+            os.kill(next(iter(pids.values())), signal.SIGKILL)
+        return super()._submit(task, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("poisson", 0.0),
+        ("poisson", 0.3),
+        ("bernoulli_odds", 0.0),
+        ("gaussian", 0.0),
+        ("huber", 0.2),
+    ],
+)
+def test_two_workers_give_the_bits_of_one_process(name, missing, client, fine):
+    engine = Watched(client)
+    same(learned(Local(1), name, missing=missing), learned(engine, name, missing=missing))
+    assert engine.asked
+
+
+@pytest.mark.parametrize("verb", ["_fold", "_spread"])
+def test_a_worker_killed_in_a_verb_changes_nothing(verb, client, fine):
+    engine = Watched(client, kill_at=verb)
+    found = learned(engine, "poisson")
+    assert engine.kill_at is None  # it was killed
+    same(learned(Local(1), "poisson"), found)
+    client.wait_for_workers(2, timeout=60)
+
+
+def test_a_model_goes_on_without_the_cluster(client, fine, tmp_path):
+    slices = _stream("poisson")
+    options = {"init_slices": 3, "init_starts": 1}
+    model = OnlineGCP(2, "poisson", cluster=client, **options).fit(slices[:6])
+    model.save(tmp_path / "model.npz")
+    again = OnlineGCP.load(tmp_path / "model.npz")
+    assert again.cluster is None
+    again.partial_fit(slices[6:8])
+    alone = OnlineGCP(2, "poisson", **options).fit(slices[:8])
+    for one, other in zip(again.factors_, alone.factors_, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def own_number():
+    """Something in which no two processes agree."""
+    return {"numpy": str(os.getpid())}
+
+
+def test_workers_that_differ_are_refused_before_anything_is_learned(client):
+    with (
+        pytest.raises(BackendError, match=r"need the same numpy.*Install the same versions"),
+        jobs(Cluster(client, 1, own_number)),
+    ):
+        raise AssertionError("it began")
+
+
+def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
+    monkeypatch.setattr(dask, "PATIENCE", "1s")
+    with pytest.raises(BackendError, match=r"none did at 'tcp://127.0.0.1:9'"):
+        Cluster("tcp://127.0.0.1:9", 1, facts)
+    with pytest.raises(BackendError, match="local:N"):
+        Cluster("local:many", 1, facts)
+
+
+def test_a_cluster_without_workers_is_refused():
+    options = {"processes": False, "dashboard_address": None, "silence_logs": 50}
+    with (
+        distributed.LocalCluster(n_workers=0, **options) as workers,
+        distributed.Client(workers) as nobody,
+        pytest.raises(BackendError, match="at least one worker"),
+    ):
+        Cluster(nobody, 1, facts).ready()

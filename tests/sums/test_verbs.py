@@ -1,0 +1,155 @@
+"""The default solver gives the same bits on any number of threads, cut as finely as can be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onlinegcp.kernels.layout import stack_factors
+from onlinegcp.losses import LOSS_NAMES, get_loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto import components, newton, odds_sums, row_chunks
+from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.solvers.auto.cells import cells_of
+from onlinegcp.solvers.auto.odds_sums import OddsSums
+from onlinegcp.solvers.auto.slice_products import SliceProducts
+from onlinegcp.sums import chunks, verbs
+from onlinegcp.sums.local import jobs
+from recorded.results import _growing, _stream
+
+SHAPE = (6, 5, 4)
+
+
+@pytest.fixture
+def fine(monkeypatch):
+    """Cut everything that can be cut: chunks of a few cells, blocks of two rows."""
+    monkeypatch.setattr(chunks, "LEAST_WORK", 8)
+    monkeypatch.setattr(verbs, "LEAST_WORK", 0)
+    monkeypatch.setattr(chunks, "BLOCK_ROWS", 2)
+    monkeypatch.setattr(row_chunks, "CELLS_PER_ROW", 0)
+    monkeypatch.setattr(newton, "SUBSET", 16)
+    monkeypatch.setattr(components, "PAUSE", 2)
+    monkeypatch.setattr(components, "SPLIT_PAUSE", 2)
+
+
+def start(name, slices, rank=2, **options):
+    loss, rng = get_loss(name), np.random.default_rng(0)
+    factors = [rng.random((n, rank)) + 0.1 for n in slices[0].shape]
+    return auto.start(factors, 1.0 + rng.random((3, rank)), slices[:3], loss, **options), loss
+
+
+def learned(state, slices, loss, count):
+    """Every number of the state, and the losses, with so many threads."""
+    losses = []
+    with jobs(count), np.errstate(all="ignore"):
+        for x in slices:
+            state = auto.grow(state, x.shape)
+            state, step = auto.step(state, x, loss, seed=4)
+            losses.append((step.prequential, step.local))
+        weights = auto.solve_weights(state, slices[-1], loss)
+    return state.to_dict() | {"losses": np.array(losses), "solved": weights}
+
+
+def check(name, slices, **options):
+    state, loss = start(name, slices, **options)
+    ends = [learned(state, slices[3:], loss, count) for count in (1, 2, 3)]
+    for other in ends[1:]:
+        for key, value in ends[0].items():
+            assert np.asarray(value).tobytes() == np.asarray(other[key]).tobytes(), key
+    return ends[0]
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("name", LOSS_NAMES)
+def test_threads_cannot_be_seen_in_any_loss(name, missing, fine):
+    check(name, _stream(name, missing=missing)[:8])
+
+
+@pytest.mark.parametrize("name", ["gaussian", "poisson", "bernoulli_odds", "huber"])
+def test_threads_cannot_be_seen_in_growing_modes(name, fine):
+    check(name, _growing(name))
+
+
+@pytest.mark.parametrize("name", ["gaussian", "bernoulli_logit"])
+def test_threads_cannot_be_seen_under_a_bound(name, fine):
+    check(name, _stream(name)[:8], lower=0.0)
+
+
+@pytest.mark.parametrize("budget", [0.0, 3e7])
+def test_threads_cannot_be_seen_in_sampled_zeros(budget, fine, monkeypatch):
+    monkeypatch.setattr(odds_sums, "EXACT_BUDGET", 0.0)
+    monkeypatch.setattr(odds_sums, "RATE_BUDGET", budget)
+    check("bernoulli_odds", _stream("bernoulli_odds")[:7])
+
+
+@pytest.mark.parametrize("name", ["poisson", "bernoulli_odds", "gaussian", "huber", "gamma"])
+def test_fine_chunks_change_nothing_but_rounding(name, monkeypatch):
+    slices = _stream(name)[:7]
+    with monkeypatch.context() as patch:
+        patch.setattr(components, "PAUSE", 100)
+        patch.setattr(components, "SPLIT_PAUSE", 100)
+        state, loss = start(name, slices)
+        whole = learned(state, slices[3:], loss, 1)
+        patch.setattr(chunks, "LEAST_WORK", 8)
+        patch.setattr(chunks, "BLOCK_ROWS", 2)
+        patch.setattr(row_chunks, "CELLS_PER_ROW", 0)
+        cut = learned(state, slices[3:], loss, 2)
+    for key, value in whole.items():
+        if np.asarray(value).dtype.kind == "f":
+            np.testing.assert_allclose(cut[key], value, rtol=1e-5, atol=1e-8, err_msg=key)
+
+
+def sparse(n=400, shape=(30, 40, 3), seed=2):
+    rng = np.random.default_rng(seed)
+    index = np.stack([rng.integers(0, m, n) for m in shape], axis=1)
+    return Slice(index, rng.random(n) + 0.5, shape)
+
+
+@pytest.mark.parametrize("shape", [(30, 40, 3), (3, 40, 30), (50,), (3, 2, 2, 40)], ids=str)
+def test_cells_in_a_grid_have_the_row_sums_of_numpy(shape, fine):
+    x, rng = sparse(shape=shape), np.random.default_rng(1)
+    factors = [rng.random((n, 5)) for n in shape]
+    blocks = stack_factors(factors)
+    cut = row_chunks.row_chunks(x.index, x.value, x.shape, blocks.width)
+    assert cut.count > 8
+    for c in range(cut.count):  # every cell lies in the rows its chunk knows of
+        index, _ = cut.part(c, c + 1).arrays
+        if len(index):
+            assert (index.min(axis=0) >= cut.lows[c]).all()
+            assert (index.max(axis=0) < cut.highs[c]).all()
+    for mode in range(len(shape)):
+        expected = np.zeros((shape[mode], 5))
+        terms = np.repeat(x.value[:, None], 5, axis=1)
+        for k, a in enumerate(factors):
+            if k != mode:
+                terms = terms * a[x.index[:, k]]
+        np.add.at(expected, x.index[:, mode], terms)
+        out = np.full_like(blocks.data, 7.0)
+        with jobs(2):
+            SliceProducts(x, blocks.width)(blocks, mode, out)
+        rows = slice(blocks.offsets[mode], blocks.offsets[mode + 1])
+        np.testing.assert_allclose(out[rows, :5], expected, rtol=1e-12)
+        assert (np.delete(out, np.r_[rows], axis=0) == 7.0).all()
+
+
+def test_one_popular_row_does_not_spoil_the_grid(fine):
+    index = np.zeros((300, 2), dtype=np.int64)
+    index[:, 1] = np.arange(300)
+    index[290:, 0] = np.arange(1, 11)
+    x = Slice(index, np.ones(300), (20, 300))
+    cut = row_chunks.row_chunks(x.index, x.value, x.shape, 4)
+    sizes = np.diff(cut.cuts)
+    assert sizes.sum() == 300
+    assert sizes.max() < 300
+    assert cut.arrays[0].shape == (300, 2)
+
+
+def test_column_sums_are_kept_until_the_factors_change():
+    rng = np.random.default_rng(0)
+    blocks = stack_factors([rng.dirichlet(np.ones(n), 3).T for n in (5, 4)])
+    form = get_loss("poisson").traits.odds_form
+    sums = OddsSums(blocks, cells_of(sparse(shape=(5, 4))), form)
+    first = sums.column_sums()
+    blocks.data[...] *= 2.0
+    sums.refresh()
+    np.testing.assert_allclose(sums.column_sums(), 4.0 * first)
