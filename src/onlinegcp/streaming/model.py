@@ -360,11 +360,6 @@ class StreamingModel(
         return self._ready().weights.copy()
 
     @property
-    def rank_(self) -> int:
-        """Number of components the model has now."""
-        return len(self._ready().weights)
-
-    @property
     def n_waiting_(self) -> int:
         """Slices of `n_slices_` that are not learned yet: a warm start, or a batch, fills up."""
         check_is_fitted(self)

@@ -238,8 +238,8 @@ class OnlineGCP(StreamingModel):
             engine_for(self.device)  # refuses where there is no card
             if self.changes_rank and self.device == "cuda":
                 raise BackendError(
-                    "rank='auto' is found on the CPU, but device='cuda' was given. Leave it out, or "
-                    "give a rank."
+                    "rank='auto' is found on the CPU, but device='cuda' was given. Leave it out, "
+                    "or give a rank."
                 )
             is_bounded(loss, self.lower)  # refuses a bound this solver does not know
         else:

@@ -50,6 +50,11 @@ class Showing(abc.ABC):
     def _ready(self) -> ModelState:
         """The state of the newest slice."""
 
+    @property
+    def rank_(self) -> int:
+        """Number of components the model has now."""
+        return len(self._ready().weights)
+
     def to_ktensor(self, labels: Any = None) -> KTensor:
         """The model of the newest slice.
 
