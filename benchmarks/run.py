@@ -40,6 +40,7 @@ NAMES = [
     "least_squares",
     "methods",
     "forecast",
+    "ranks",
     "pages",
     "cores",
     "gpu",

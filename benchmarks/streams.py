@@ -133,12 +133,13 @@ def default_model(problem: StreamProblem, forget: float | str = "auto") -> Onlin
     It has seen the first slices, as when it makes its own warm start; only that static fit is
     taken from the file.
     """
+    from onlinegcp.ktensor import KTensor
     from onlinegcp.streaming import OnlineGCP
 
+    start = problem.start()
+    init = KTensor(None, [*start.factors, start.rows])
     model = OnlineGCP(problem.rank, problem.loss, forget=forget, init_slices=problem.warm)
-    state = model._begin(problem.start(), 0)
-    nothing = {"n_slices": problem.warm, "seed": 0, "buffer": (), "last": None}
-    return model.set_state(nothing | {"state": state})
+    return model.start_from(init, problem.first)
 
 
 def gaussian(count: int = 200, seed: int = 0) -> StreamProblem:

@@ -48,6 +48,8 @@ def make_steps(n_days=365, rank=6, n_iterations=25, seed=0, modes=("dest", "carr
             "births": int(t == 120),
             "deaths": int(t == 118),
             "merges": 0,
+            "rank": rank,
+            "order": None,
             "drift": 0.3 * rng.random(rank) ** 6 * (1 + 2 * (np.arange(rank) == 2) * (t > 150)),
             "seconds": 0.002 + 0.001 * rng.random(),
             "held": False,

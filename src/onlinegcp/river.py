@@ -123,7 +123,9 @@ class RiverAdapter:
     def transform_one(self, x: Any) -> dict[int, float]:
         """Weights of an observation by component; zeros before anything was learned."""
         if not self.model.__sklearn_is_fitted__():
-            return dict.fromkeys(range(self.model.rank), 0.0)
+            # A rank that is found in the data is not known before there are any.
+            known = 0 if self.model.changes_rank else self.model.rank
+            return dict.fromkeys(range(known), 0.0)
         weights = self.model.transform(self._slice(x, self._places))
         return {r: float(weight) for r, weight in enumerate(weights)}
 

@@ -8,15 +8,11 @@ import pytest
 from onlinegcp.errors import DataError
 from onlinegcp.evaluate.ranks import (
     RankStudy,
-    _held_out_loss,
-    _rows_of,
     rank_grid,
     recommend,
     study_ranks,
 )
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.objective import slice_loss
-from onlinegcp.streaming import OnlineGCP
 
 
 def poisson_stream(rank, n_slices=24, shape=(17, 13), seed=0, volume=30.0):
@@ -47,44 +43,6 @@ def test_the_rank_of_the_data_is_recommended(rank):
     assert f"Use rank {rank}" in study.advice
     # Beyond the truth the held-out loss does not fall, unlike that of fitted weights.
     assert study.mean_losses[4] > study.mean_losses[rank - 1] - 1e-3
-
-
-def test_weights_come_from_the_other_half_only():
-    slices = poisson_stream(2, 9)
-    model = OnlineGCP(2, "poisson", init_slices=8)
-    for x in slices[:8]:
-        model.partial_fit(x)
-    x = slices[8]
-    first = np.random.default_rng(5).permutation(17) < 8
-    # An oracle by brute force: the smaller tensors as such, weights by long gradient descent.
-    total = 0.0
-    for seen in (first, ~first):
-        cells = x.to_dense()
-        basis = [model.factors_[0][seen], model.factors_[1]]
-        weights = _best_weights(cells[seen], *basis)
-        rest = Slice.dense(cells[~seen])
-        loss = model.loss_
-        total += slice_loss(rest, [model.factors_[0][~seen], model.factors_[1]], weights, loss)
-    assert _held_out_loss(model, 5, x) == pytest.approx(total, rel=1e-6)
-
-
-def _best_weights(cells, a, b):
-    """Maximum likelihood by the multiplicative updates of Lee and Seung."""
-    columns = np.einsum("ir,jr->rij", a, b)
-    weights = np.full(a.shape[1], cells.sum() / columns.sum())
-    for _ in range(3_000):
-        ratio = cells / np.maximum(np.tensordot(weights, columns, 1), 1e-300)
-        weights = weights * (columns * ratio).sum(axis=(1, 2)) / columns.sum(axis=(1, 2))
-    return weights
-
-
-@pytest.mark.parametrize("unlisted", ["zero", "missing"])
-def test_rows_of_a_slice_are_those_of_its_array(unlisted):
-    rng = np.random.default_rng(0)
-    cells = rng.poisson(0.7, (7, 1, 5)).astype(float)
-    x = Slice(np.argwhere(cells), cells[cells > 0], cells.shape, unlisted=unlisted)
-    rows = np.array([True, False, True, False, False, True, True])
-    np.testing.assert_array_equal(_rows_of(x, 0, rows).to_dense(), x.to_dense()[rows])
 
 
 def test_a_slice_that_cannot_be_halved_is_judged_as_a_whole():

@@ -65,6 +65,8 @@ def compare(
     from onlinegcp.streaming import METHODS
 
     own = model.set
+    # All begin from one start, which has a rank.
+    model = replace(model, rank=model.rank if isinstance(model.rank, int) else 10)
     table, model = with_plan(plan_of(sources, table, model, ""), table, model)
     names = [name for word in methods for name in word.split(",") if name] + list(contender)
     names = names or list(METHODS)
@@ -86,7 +88,7 @@ def compare(
         found = race(
             stream,
             entrants,
-            rank=10 if model.rank is None else model.rank,
+            rank=model.rank if isinstance(model.rank, int) else 10,
             loss=parse_loss(model.loss or suitable_loss(table.agg, table.value)),
             warm_start=10 if model.warm_start is None else model.warm_start,
             seed=model.seed,

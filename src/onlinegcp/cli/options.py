@@ -29,6 +29,16 @@ def _read_whole(kind: Any, tokens: Sequence[Any]) -> int:
     return int(text)
 
 
+def _read_rank(kind: Any, tokens: Sequence[Any]) -> int | str:
+    text = str(tokens[0].value).strip()
+    if text == "auto":
+        return text
+    try:
+        return _read_whole(kind, tokens)
+    except ValueError as error:
+        raise ValueError(f"a whole number or auto is needed, but {text!r} was given") from error
+
+
 def _read_number(kind: Any, tokens: Sequence[Any]) -> float:
     text = tokens[0].value
     try:
@@ -41,6 +51,7 @@ def _read_number(kind: Any, tokens: Sequence[Any]) -> float:
 
 
 Whole = Annotated[int, Parameter(converter=_read_whole)]
+Rank = Annotated[int | str, Parameter(converter=_read_rank)]
 Number = Annotated[float, Parameter(converter=_read_number)]
 # A word that begins with a bracket is a name, no JSON.
 Words = Annotated[
@@ -168,8 +179,8 @@ class ModelOptions:
     Parameters
     ----------
     rank
-        Number of patterns, by default 10, or fewer where slices are small; the command `rank` helps
-        to find it.
+        Number of patterns, or auto, the default: found in the first slices, and grown and shrunk
+        along the stream where that predicts better, up to --set max_rank=50. Rivals take 10.
     loss
         How data are measured: poisson for counts, bernoulli_odds for yes or no, gaussian for
         measurements, gamma, negative_binomial:r=2, ... By default what suits the table.
@@ -192,7 +203,7 @@ class ModelOptions:
         Any other parameter of the method, as name=value.
     """
 
-    rank: Whole | None = None
+    rank: Rank | None = None
     loss: str | None = None
     method: str = "online_gcp"
     warm_start: Whole | None = None
@@ -202,12 +213,18 @@ class ModelOptions:
     device: str = "cpu"
     set: Words = field(default_factory=list)
 
+    @property
+    def usual_rank(self) -> int | str:
+        """What is taken where no rank is given: only the default solver finds its own."""
+        solver = dict(map(parse_setting, self.set)).get("solver", "auto")
+        return "auto" if self.method == "online_gcp" and solver == "auto" else 10
+
     def build(self, agg: str | None, value: str | None, *, threads: bool = True) -> StreamingModel:
         """The model; what suits the table fills in the loss. Without threads, it has one."""
         return make_model(
             self.method,
             {
-                "rank": 10 if self.rank is None else self.rank,
+                "rank": self.usual_rank if self.rank is None else self.rank,
                 "loss": self.loss or suitable_loss(agg, value),
                 "init_slices": 10 if self.warm_start is None else self.warm_start,
                 "random_state": self.seed,

@@ -98,7 +98,7 @@ def with_plan(
     bound = [] if set_already or model.method != "online_gcp" else lower
     model = dataclasses.replace(
         model,
-        rank=chosen["rank"],
+        rank=model.usual_rank if model.rank is None else model.rank,
         loss=chosen["loss"] if model.method == "online_gcp" else model.loss,
         warm_start=chosen["init_slices"],
         set=[*model.set, *bound],

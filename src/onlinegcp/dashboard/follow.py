@@ -16,6 +16,7 @@ from onlinegcp.report.thinning import point
 from onlinegcp.runlog import (
     CHECKPOINT,
     STEPS,
+    Aligner,
     Position,
     Step,
     is_locked,
@@ -104,7 +105,8 @@ class Follower:
             return [("snapshot", self._snapshot())]
         fresh: list[Step] = []
         new = tail(self._path, self._position, each=fresh.append, keep=False)
-        if new.restarted:
+        if new.restarted or any(step.get("order") for step in fresh):
+            # Components came or went: every line is told in those there are now.
             return [("snapshot", self._snapshot())]
         stamp = self._checkpoint()
         moved = stamp != self._stamp and time.monotonic() >= self._model_due
@@ -125,7 +127,10 @@ class Follower:
             self._length = os.fstat(file.fileno()).st_size
         self._read = 0
 
+        aligner = Aligner.of(self._path)
+
         def take(step: Step) -> None:
+            aligner.take(step)
             digest.add(step)
             self._read += 1
 

@@ -1,13 +1,13 @@
 """How many components: held-out loss along the stream for each rank, and agreement of two starts.
 
-Every slice is predicted before it is learned. Its weights are fitted to one half of the rows of
-its longest mode and judged on the other half, then the other way round, so that more components do
-not look better merely because they have more weights to fit.
+Every slice is predicted before it is learned. Its weights are fitted to one half of its cells and
+judged on the other, then the other way round, so that more components do not look better merely
+because they have more weights to fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
@@ -20,9 +20,8 @@ from onlinegcp.evaluate.measures import factor_match
 from onlinegcp.evaluate.prequential import prequential
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming import OnlineGCP
+from onlinegcp.streaming.rank_study import smallest_as_good
 
 FloatArray = NDArray[np.float64]
 
@@ -201,63 +200,9 @@ def recommend(ranks: Sequence[int], losses: FloatArray) -> tuple[int, int]:
     losses
         (ranks, slices).
     """
-    best = int(np.argmin(losses.mean(axis=1)))
-    for at, rank in enumerate(ranks):
-        # Paired, because slices differ much more from each other than ranks do on one slice.
-        behind = losses[at] - losses[best]
-        if behind.mean() <= behind.std(ddof=1) / np.sqrt(len(behind)):
-            return ranks[best], rank
-    return ranks[best], ranks[best]
+    return ranks[int(np.argmin(losses.mean(axis=1)))], smallest_as_good(ranks, losses)
 
 
 def _held_out_loss(model: OnlineGCP, number: int, x: Slice) -> float:
     """Loss of a slice whose halves are each predicted with weights from the other."""
-    mode, loss = int(np.argmax(x.shape)), model.loss_
-    if x.shape[mode] < 2:
-        return slice_loss(x, model.factors_, model.transform([x])[0], loss)
-    return sum(
-        slice_loss(
-            _rows_of(x, mode, unseen),
-            [a[unseen] if k == mode else a for k, a in enumerate(model.factors_)],
-            weights,
-            loss,
-        )
-        for unseen, weights in predicted_halves(model, x, number)
-    )
-
-
-def predicted_halves(
-    model: OnlineGCP, x: Slice, number: int
-) -> Iterator[tuple[NDArray[np.bool_], FloatArray]]:
-    """Two halves of the rows of the longest mode, each with weights fitted to the other.
-
-    Parameters
-    ----------
-    model
-        A fitted model of the default solver.
-    x
-        A slice of its shape, whose longest mode has at least two rows.
-    number
-        Says how to split, so that several models can face the same task.
-    """
-    mode = int(np.argmax(x.shape))
-    state, loss = model.get_state()["state"].live.current, model.loss_
-    n_rows = x.shape[mode]
-    first = np.random.default_rng(number).permutation(n_rows) < n_rows // 2
-    for seen in (first, ~first):
-        # A row of zeros in factor and data costs the same whatever the weights are.
-        factors = state.factors.copy()
-        factors.views()[mode][~seen] = 0.0
-        kept = seen[x.index[:, mode]]
-        half = Slice(x.index[kept], x.value[kept], x.shape, unlisted=x.unlisted)
-        yield ~seen, auto.solve_weights(state.with_factors(factors), half, loss)
-
-
-def _rows_of(x: Slice, mode: int, rows: NDArray[np.bool_]) -> Slice:
-    """Some rows of a slice as a slice of its own."""
-    kept = rows[x.index[:, mode]]
-    index = x.index[kept].copy()
-    index[:, mode] = (np.cumsum(rows) - 1)[index[:, mode]]
-    shape = list(x.shape)
-    shape[mode] = int(rows.sum())
-    return Slice(index, x.value[kept], tuple(shape), unlisted=x.unlisted)
+    return model.predict_halves(x, number=number).loss

@@ -29,6 +29,8 @@ LISTED_ZEROS = 12
 TRIAL_COLUMNS = 13
 TRIAL_CELLS = 14
 TRIAL_ZEROS = 15
+# Which cells of a slice are held out while weights are solved.
+HELD_OUT = 16
 # Other streaming methods: the cells from which weights are solved.
 WEIGHT_SUBSET = 20
 

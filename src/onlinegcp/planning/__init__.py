@@ -24,7 +24,7 @@ from onlinegcp.planning.what import Modes, Values, choose_modes, choose_values, 
 from onlinegcp.planning.when import Bins, When, choose_bins, choose_time
 from onlinegcp.slices import Slice
 
-RANK = 10
+_RANK = 10  # of the models that losses are tried with, at most
 _TRIAL_SLICES, _TRIAL_ROWS, _TRIAL_RANK = 24, 2_000_000, 5
 
 
@@ -38,7 +38,8 @@ class Plan:
     events : dict
         Arguments of `from_events`, without the source.
     model : dict
-        Parameters of the model: rank, loss as text, init_slices, and lower where there is one.
+        Parameters of the model: rank (a number or "auto"), loss as text, init_slices, and lower
+        where there is one.
     output : str
         Name for the run directory.
     lines : tuple of (str, str, str)
@@ -134,13 +135,14 @@ def make_plan(
         "share": [tuple(group) for group in share],
     }
     slices, shape = _first_slices(source, format, sample, bins, {**extra, **events})
-    rank = int(asked.get("rank") or _rank_for(shape, bins.n_slices))
+    rank = asked.get("rank") or "auto"
+    usual = _rank_for(shape, bins.n_slices) if rank == "auto" else int(rank)
     if "loss" in asked:
         cells = np.concatenate([x.value for x in slices]) if slices else np.empty(0)
         lower = asked.get("lower", natural_bound(str(asked["loss"]), cells))
         measured = Measured(str(asked["loss"]), "as you said", lower)
     else:
-        measured = choose_loss(values.agg, slices, min(rank, _TRIAL_RANK))
+        measured = choose_loss(values.agg, slices, min(usual, _TRIAL_RANK))
     warm = int(asked.get("init_slices") or min(10, max(2, bins.n_slices // 5)))
     model = {"rank": rank, "loss": measured.loss, "init_slices": warm, "lower": measured.lower}
     output = str(asked.get("output") or free_name(sample.stem))
@@ -191,7 +193,7 @@ def _events_per_row(sample: Sample, values: Values) -> float:
 
 def _rank_for(shape: Sequence[int], n_slices: int) -> int:
     """Ten patterns, but at most half as many as cells of a slice, a third as many as slices."""
-    return max(1, min(RANK, math.prod(shape) // 2, n_slices // 3))
+    return max(1, min(_RANK, math.prod(shape) // 2, n_slices // 3))
 
 
 def free_name(stem: str) -> str:
@@ -233,9 +235,7 @@ def _lines(
     held = (
         f"{values.agg} of {', '.join(values.columns)}" if values.columns else "events are counted"
     )
-    rank = "as you said" if "rank" in asked else "a usual number; `onlinegcp rank` studies it"
-    if "rank" not in asked and model["rank"] < RANK:
-        rank = "slices are small or few"
+    rank = "as you said" if "rank" in asked else "as many patterns as predict best"
     bound = "" if measured.lower is None else f" from {measured.lower:g} on"
     return (
         time,

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from onlinegcp.errors import OnlineGCPError
-from onlinegcp.evaluate.ranks import predicted_halves
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import OnlineGCP
@@ -123,7 +122,7 @@ def _rows(x: Slice, mode: int, place: npt.NDArray[np.int64], length: int) -> Sli
 def held_out_size(slices: Sequence[Slice], rank: int) -> float | None:
     """The r of a negative binomial model that beats a Poisson model on held-out cells, or None.
 
-    Both learn the first half of the slices and predict the rest, each half of the rows of a slice
+    Both learn the first half of the slices and predict the rest, each half of the cells of a slice
     with weights from the other half. The rank is the one at which Poisson does best, the r is the
     likeliest around what it predicts there. The negative binomial must win by two standard errors,
     in the mean of slices or in how many it wins: means follow the loudest slice.
@@ -161,15 +160,12 @@ def _predicted(
     model.partial_fit(list(start))
     found = []
     for number, x in enumerate(rest):
-        cells, mode = x.to_dense(), int(np.argmax(x.shape))
-        mean = np.moveaxis(np.empty(x.shape), mode, 0)
-        for unseen, row in predicted_halves(model, x, number):
-            mean[unseen] = np.moveaxis(model.inverse_transform(row), mode, 0)[unseen]
+        cells, halves = x.to_dense(), model.predict_halves(x, number=number)
+        first, second = (model.inverse_transform(row) for row in halves.weights)
+        mean = np.where(halves.board.full(), second, first)
         # A cell expected to be exactly empty would settle everything by itself.
         usual = max(float(cells.mean()), 1e-9)
-        found.append(
-            (cells.reshape(-1), (0.99 * np.moveaxis(mean, 0, mode) + 0.01 * usual).reshape(-1))
-        )
+        found.append((cells.reshape(-1), (0.99 * mean + 0.01 * usual).reshape(-1)))
     return found
 
 

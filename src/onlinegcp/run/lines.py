@@ -49,15 +49,26 @@ def learned_line(
         return line
     record = model.last_
     assert record is not None
-    moved = np.zeros(model.rank) if old is None else drift(old, model.factors_)
+    moved = np.zeros(model.rank_) if old is None else _drift(old, model)
     line = _line(x, number, record.prequential, record.local, model.weights_)
     line["forget"] = record.forget
     line["newton_steps"] = record.newton_steps
     line["births"], line["deaths"] = record.births, record.deaths
     line["merges"], line["held"] = record.merges, held
+    line["rank"] = len(line["weights"])
+    line["order"] = None if record.order is None else list(record.order)
     line["regime"], line["regime_since"] = record.regime, record.regime_since
     line["drift"], line["anomaly"] = moved, cast("Anomaly | None", anomaly)
     return line
+
+
+def _drift(old: Sequence[FloatArray], model: StreamingModel) -> FloatArray:
+    """How far each component has turned; a new one was nowhere before."""
+    order = None if model.last_ is None else model.last_.order
+    if order is not None:
+        at = np.array(order)
+        old = [np.where(at >= 0, a[:, at], 0.0) for a in old]
+    return drift(old, model.factors_)
 
 
 def warm_lines(slices: Sequence[Slice], number: int, model: StreamingModel) -> list[Step]:
@@ -90,6 +101,8 @@ def _line(
         "births": 0,
         "deaths": 0,
         "merges": 0,
+        "rank": len(weights),
+        "order": None,
         "regime": "",
         "regime_since": None,
         "weights": weights,

@@ -39,6 +39,7 @@ from onlinegcp.run.progress import Progress
 from onlinegcp.run.scoring import score_table
 from onlinegcp.run.settings import event_settings, model_settings
 from onlinegcp.run.sources import describe, note
+from onlinegcp.runlog.names import renumber
 from onlinegcp.runlog.sources import Source
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming import StreamingModel
@@ -169,7 +170,7 @@ class Run:
         overwrite
             Whether a run that is there already may go, once the first new slice is learned.
         """
-        if model.changes_rank:
+        if model.changes_rank and not model.tells_order:
             raise DataError(
                 f"a run directory holds the same components from its first slice to its last, but "
                 f"{type(model).__name__} changes its rank. Use it in Python, or another method."
@@ -346,6 +347,7 @@ class Run:
                 if events is not None:
                     self._point.events = events.state(vocabularies=False)
                 self._store(lines)
+                self._renumber(lines)
                 if events is not None:
                     events.stored()
             finally:
@@ -382,6 +384,13 @@ class Run:
     def last_time(self) -> Any:
         """Time of the last slice learned: ISO text, a number, or None."""
         return written(self._point.last_time)
+
+    def _renumber(self, lines: Sequence[runlog.Step]) -> None:
+        """Let the names people gave follow patterns that have moved."""
+        for line in lines:
+            order = line.get("order")
+            if order is not None:
+                renumber(self.path, order)
 
     def _unseen(self, stream: Iterable[Any], *, skip: bool) -> Iterator[Slice]:
         last = self._point.last_time if skip else None

@@ -18,6 +18,7 @@ checkpoint; `recover` puts it back.
 
 from __future__ import annotations
 
+from onlinegcp.runlog.aligning import Aligner
 from onlinegcp.runlog.details import Details
 from onlinegcp.runlog.files import (
     CHECKPOINT,
@@ -68,9 +69,9 @@ from onlinegcp.runlog.writing import (
 
 __all__ = [
     "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "FORMAT", "LOCK", "RUN", "SMALLEST_P", "STEPS",
-    "SYNCED", "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "Row", "RunView", "Step",
-    "StoredSteps", "Tail", "Vector", "Verdict", "anomaly_of", "append_lines", "append_step",
-    "check_new", "encode_step", "environment", "holds_run", "is_locked", "read_checkpoint",
-    "read_head", "read_model", "read_run", "read_run_json", "recover", "sealed", "smallest_p",
-    "tail", "upgrade_run_json", "verify", "write_run_json",
+    "SYNCED", "Aligner", "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "Row",
+    "RunView", "Step", "StoredSteps", "Tail", "Vector", "Verdict", "anomaly_of", "append_lines",
+    "append_step", "check_new", "encode_step", "environment", "holds_run", "is_locked",
+    "read_checkpoint", "read_head", "read_model", "read_run", "read_run_json", "recover", "sealed",
+    "smallest_p", "tail", "upgrade_run_json", "verify", "write_run_json",
 ]  # fmt: skip

@@ -89,6 +89,8 @@ Step = TypedDict(
         "births": int,
         "deaths": int,
         "merges": int,
+        "rank": int,
+        "order": list[int] | None,  # place of each component before, -1 for a new one
         "regime": str,  # "", "changed" or "returned"
         "regime_since": int | None,
         "weights": Any,  # (R,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from onlinegcp.errors import DataError, StateError
@@ -64,9 +65,29 @@ def write_name(folder: PathLike, number: int, name: str, rank: int) -> dict[int,
     names.pop(number, None)
     if said:
         names[number] = said
+    _write(path, names)
+    return names
+
+
+def renumber(folder: PathLike, order: Sequence[int]) -> None:
+    """Let names follow their patterns; those of patterns that are gone go with them.
+
+    Parameters
+    ----------
+    folder
+        The run directory.
+    order
+        For every pattern its place before, counted from 0, or -1 for a new one.
+    """
+    names = read_names(folder)
+    if names:
+        kept = {now + 1: names[was + 1] for now, was in enumerate(order) if was + 1 in names}
+        _write(Path(folder) / NAMES, kept)
+
+
+def _write(path: Path, names: Mapping[int, str]) -> None:
     with replacing(path, of_run=True) as file:
         file.write(json.dumps({str(n): names[n] for n in sorted(names)}, indent=2).encode() + b"\n")
-    return names
 
 
 def _read(path: Path) -> dict[int, str]:

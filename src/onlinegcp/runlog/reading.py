@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import StateError
+from onlinegcp.runlog.aligning import Aligner
 from onlinegcp.runlog.details import Details
 from onlinegcp.runlog.files import (
     CHECKPOINT,
@@ -157,6 +158,9 @@ def read_run(path: PathLike, *, details: int | None = None) -> RunView:
     """
     info = read_run_json(path)
     steps = tail(path, each=None if details is None else Details(details).take).steps
+    aligner = Aligner.of(path)
+    for step in steps:
+        aligner.take(step)
     return dataclasses.replace(read_head(path, info), steps=steps)
 
 
@@ -200,10 +204,11 @@ class StoredSteps:
             return 0
 
     def __iter__(self) -> Iterator[Step]:
-        file = self._folder / STEPS
+        file, aligner = self._folder / STEPS, Aligner.of(self._folder)
         try:
             with file.open("rb") as stream:
                 for step, _ in parse_file(stream, self._folder, many=False):
+                    aligner.take(step)
                     yield step
         except FileNotFoundError:
             return

@@ -21,11 +21,12 @@ _STEP: dict[str, tuple[type, ...]] = {
     "partial": (bool,),
     "weights": _LIST,
     "drift": _LIST,
+    "order": _LIST,
     "anomaly": _RECORD,
     **dict.fromkeys(
         (
             *("nnz", "n_observed", "total", "norm_squared", "prequential", "local", "forget"),
-            *("newton_steps", "births", "deaths", "merges", "seconds"),
+            *("newton_steps", "births", "deaths", "merges", "rank", "seconds"),
         ),
         _NUMBER,
     ),
@@ -74,7 +75,7 @@ def check_step(step: Mapping[str, Any]) -> None:
     ValueError: total is a str
     """
     _check(step, _STEP)
-    for name in ("weights", "drift"):
+    for name in ("weights", "drift", "order"):
         _check_numbers(step.get(name), name)
     anomaly = step.get("anomaly")
     if anomaly:

@@ -6,15 +6,22 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
+from onlinegcp.kernels.layout import padded_width
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto import held_out
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.components import transplant
-from onlinegcp.solvers.auto.state import AutoState
+from onlinegcp.solvers.auto.fisher_rows import CURVATURE_BUDGET
+from onlinegcp.solvers.auto.held_out import Halves
+from onlinegcp.solvers.auto.model import Model
+from onlinegcp.solvers.auto.rank_state import RankTrials
+from onlinegcp.solvers.auto.state import AutoState, Trials
 from onlinegcp.solvers.objective import is_affordable
 from onlinegcp.streaming import regimes
-from onlinegcp.streaming.matching import SAME, match
+from onlinegcp.streaming.matching import SAME, match, places
+from onlinegcp.streaming.rank_growth import graft, larger, smaller
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.regimes import Regimes
 from onlinegcp.streaming.scaling import in_data_units, in_units, units
@@ -35,11 +42,17 @@ def begin(
     lower: float | None,
     seed: int,
     scale: Scale | None = None,
+    most: int | None = None,
 ) -> ModelState:
-    """The state after the warm start, whose slices are in the units of `scale`."""
+    """The state after the warm start, whose slices are in the units of `scale`.
+
+    The rank may change up to `most`, where that is given.
+    """
     rows = start.rows if start.n_rows else start.mean[None, :]
     slices = start.slices or _pseudo_slices(start.factors, rows, loss)
-    live = auto.start(start.factors, rows, slices, loss, forget=forget, lower=lower, seed=seed)
+    live = auto.start(
+        start.factors, rows, slices, loss, forget=forget, most=most, lower=lower, seed=seed
+    )
     # Columns have the solver's size now, and so must the weights.
     return _wrap(Regimes(live), live.model.last_weights[: live.factors.rank], scale)
 
@@ -56,6 +69,7 @@ def learn(
     init_slices: int,
     init_starts: int,
     card: auto.Card | None = None,
+    most: int | None = None,
 ) -> tuple[ModelState, StepRecord]:
     """The state after one slice, and the account of it."""
     watch = Stopwatch()
@@ -74,6 +88,15 @@ def learn(
             card=card,
         )
 
+    bound = loss.lower if lower is None else lower
+
+    def resize(
+        slices: tuple[Slice, ...], old: AutoState, count: int, anew: bool
+    ) -> tuple[Model, list[int]] | None:
+        if count < 0:
+            return smaller(slices, old, -count, loss, seed=seed)
+        return larger(slices, old, count, loss, anew=anew, lower=bound, seed=seed + number)
+
     # Whoever fixes the forgetting wants that much of the past, changed or not.
     live, step, regime = regimes.learn(
         live,
@@ -83,6 +106,7 @@ def learn(
         full=init_slices,
         seed=seed,
         card=card,
+        resize=None if most is None else resize,
     )
     watch.lap("solver")
     record = StepRecord(
@@ -99,6 +123,8 @@ def learn(
         births=step.births,
         deaths=step.deaths,
         merges=step.merges,
+        rank=live.current.factors.rank,
+        order=step.order,
         regime=regime,
         regime_since=number - (live.age - live.surprised_at) if regime else None,
         seconds=watch.seconds,
@@ -123,6 +149,17 @@ def _challenger(
     """
     bound = loss.lower if lower is None else lower
     rank = old.factors.rank
+    if old.ranks is not None:
+        # Room for one that came besides those that changed.
+        rank = min(rank + 1, max(rank, old.ranks.most))
+        start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed, rough=True)
+        known = [place for place in places(old.factors.views(), start.factors) if place >= 0]
+        if keep and known:
+            model, _ = graft(old, start, slices, loss, seed)
+            return AutoState(model, Trials(), False, RankTrials(old.ranks.most))
+        return auto.start(
+            start.factors, start.rows, slices, loss, most=old.ranks.most, lower=lower, seed=seed
+        )
     start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed, rough=True)
     order, alike = match(old.factors.views(), start.factors)
     factors, rows = [a[:, order] for a in start.factors], start.rows[:, order]
@@ -146,6 +183,21 @@ def weigh(
         return np.asarray(auto.solve_weights(live, x, loss, seed=seed))
     solution = auto.solve(live, x, loss, tolerance=tolerance, seed=seed)
     return np.array(solution.weights[: live.factors.rank])
+
+
+def predict_halves(state: ModelState, x: Slice, loss: Loss, seed: int, number: int) -> Halves:
+    """Either half of the cells of a slice from the other; changes nothing."""
+    model, scale = _live(state).current.model, _scale_of(state, x)
+    if scale is not None:
+        x = in_units(x, *scale)
+    return held_out.predict_halves(model, x, loss, seed=seed, number=number)
+
+
+def largest_model(shape: tuple[int, ...], rank: int) -> int:
+    """Bytes that a model of this rank may take, whatever its past."""
+    rows, width = sum(shape), padded_width(rank)
+    depth = width if rows * width * width <= CURVATURE_BUDGET else 1
+    return 8 * (rows * width * (depth + 4) + width * (width + 16)) + 1024
 
 
 def unpack(state: ModelState, flat: dict[str, Any]) -> ModelState:
@@ -186,7 +238,7 @@ def _wrap(live: Regimes, weights: FloatArray, scale: Scale | None = None) -> Mod
         np.array(model.mean_weights[: model.factors.rank]),
         arrays,
         scalars,
-        slices=live.buffer,
+        slices=live.slices,
         live=live,
     )
 

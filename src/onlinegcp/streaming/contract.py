@@ -17,7 +17,7 @@ class Contract(
     """The part of every streaming model that scikit-learn asks."""
 
     takes_missing: ClassVar[bool]
-    changes_rank: ClassVar[bool]
+    changes_rank: bool
     rank: int
 
     def _ready(self) -> ModelState:

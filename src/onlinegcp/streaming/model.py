@@ -63,7 +63,8 @@ class StreamingModel(
     # What a class declares about itself; the suite in `onlinegcp.testing` holds it to that.
     takes_missing: ClassVar[bool]  # it is defined on slices with missing cells
     dense_only: ClassVar[bool] = False  # complete slices are written out before it sees them
-    changes_rank: ClassVar[bool] = False  # components come and go; `rank` is where it starts
+    changes_rank: bool = False  # components come and go; `rank` is where it starts
+    tells_order: ClassVar[bool] = False  # and its records say which went where
     gathers: ClassVar[str | None] = None  # parameter: how many slices are learned together
     bounded_by: ClassVar[str | None] = None  # parameter: how far its state may grow
     most_models: ClassVar[int] = 2  # itself and rivals on trial, which it may hold for a while
@@ -125,6 +126,10 @@ class StreamingModel(
 
         No closer than to `tolerance` if one is given and the method can stop early.
         """
+
+    def _first_rank(self, slices: Sequence[Slice]) -> int:
+        """The rank of the model that these first slices get."""
+        return int(self.rank)
 
     def _learn_batch(
         self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
@@ -436,7 +441,7 @@ class StreamingModel(
                 number = self.n_slices_ + 1
                 self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
                 self.n_slices_ = number
-                self._past = remember(self._past, self._state)
+                self._past = remember(self._past, self._state, self.last_.order)
                 tell_cancelling(self, self._state)
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
@@ -481,7 +486,9 @@ class StreamingModel(
         if self._provisional is None:
             how: dict[str, Any] = {"lower": self._get_lower(), "starts": self.init_starts}
             waiting = self._prepared(self._buffer)
-            start = static_start(waiting, self.rank, self.loss_, seed=self._seed, **how)
+            start = static_start(
+                waiting, self._first_rank(waiting), self.loss_, seed=self._seed, **how
+            )
             found = self._begin(start, self._seed)
             if not is_finite(found):
                 raise not_learned(self._buffer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, Self, final
 
@@ -10,12 +11,14 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting
+from onlinegcp.solvers.auto.held_out import Halves
 from onlinegcp.solvers.auto.solver import is_bounded
 from onlinegcp.solvers.devices import engine_for
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
-from onlinegcp.streaming.options import check_choice, check_whole
+from onlinegcp.streaming.options import LARGEST_RANK, check_choice, check_whole
 from onlinegcp.streaming.paper_solver import Surroundings
+from onlinegcp.streaming.rank_study import study_path
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scaling import check_scale, in_units, units
 from onlinegcp.streaming.sgd import SGD
@@ -47,7 +50,8 @@ class OnlineGCP(StreamingModel):
     Parameters
     ----------
     rank
-        Number of components (R).
+        Number of components (R), or "auto": found by a study of the first slices, then grown and
+        shrunk along the stream wherever that predicts better (docs/solver.md).
     loss
         Name of a loss, or a `Loss` (f).
     solver
@@ -63,6 +67,8 @@ class OnlineGCP(StreamingModel):
         For squared losses: number or name of a mode whose rows have units of their own, such as
         variables. Each counts in units of its usual size in the warm start; losses of step
         records are those of the scaled data, factors and predictions keep the data's units.
+    max_rank
+        Largest rank that "auto" may choose.
     init
         Start from this model: d modes, or d + 1 with the weights of past slices as the last,
         which then fill the history. None: from a static fit.
@@ -109,18 +115,23 @@ class OnlineGCP(StreamingModel):
     (8, [(8, 2), (7, 2)])
     """
 
+    rank: int | Literal["auto"]  # type: ignore[assignment]
+
     takes_missing = True
+    tells_order = True
     most_models = 4  # in use, on trial, challenging, and resting after a change
+    state_limit = math.inf  # factors and their past alone: whoever has room for the data has it
 
     def __init__(
         self,
-        rank: int = 10,
+        rank: int | Literal["auto"] = 10,
         loss: str | Loss = "gaussian",
         *,
         solver: Literal["auto", "sgd"] | SGD = "auto",
         forget: float | Literal["auto"] = "auto",
         lower: float | None = None,
         scale: int | str | None = None,
+        max_rank: int = 50,
         init: KTensor | None = None,
         init_slices: int = 10,
         init_starts: int = 3,
@@ -137,6 +148,7 @@ class OnlineGCP(StreamingModel):
         self.forget = forget
         self.lower = lower
         self.scale = scale
+        self.max_rank = max_rank
         self.init = init
         self.init_slices = init_slices
         self.init_starts = init_starts
@@ -161,7 +173,37 @@ class OnlineGCP(StreamingModel):
         super().set_params(**parameters)
         return self
 
+    def predict_halves(self, x: Any, *, number: int = 0) -> Halves:
+        """Predict either half of the cells of a slice from the other; more weights cannot fake it.
+
+        Only the default solver can; nothing is changed.
+
+        Parameters
+        ----------
+        x
+            The slice.
+        number
+            Says how its cells are halved, so that several models can face the same task.
+        """
+        if self._paper() is not None:
+            raise DataError(
+                "halves of a slice are predicted by solver='auto', but the paper's solver was "
+                "chosen. Leave it out."
+            )
+        part = self._one(x)
+        return auto_solver.predict_halves(self._ready(), part, self.loss_, self._seed, number)
+
     # ---- hooks of the protocol
+
+    @property
+    def changes_rank(self) -> bool:  # type: ignore[override]
+        """Whether components come and go."""
+        return bool(self.rank == "auto")
+
+    @property
+    def bounded_by(self) -> str | None:  # type: ignore[override]
+        """The parameter that says how far the state may grow."""
+        return "max_rank" if self.changes_rank else None
 
     @property
     def loss_(self) -> Loss:
@@ -179,6 +221,12 @@ class OnlineGCP(StreamingModel):
             check_whole("n_jobs", self.n_jobs, 1)
         if self.cluster is not None:
             engine_of(self)  # refuses a scheduler that does not answer
+        check_whole("max_rank", self.max_rank, 1, LARGEST_RANK)
+        if self.changes_rank and paper is not None:
+            raise DataError(
+                "rank='auto' belongs to solver='auto', but the paper's solver was chosen. Give it "
+                "a number; the command `onlinegcp rank` helps to find one."
+            )
         forgetting.parse(self.forget)
         check_scale(self.scale, loss, auto=paper is None, given=self.init is not None)
         if paper is None:
@@ -188,6 +236,11 @@ class OnlineGCP(StreamingModel):
                     "'reference'. Leave it out, or pass solver='sgd'."
                 )
             engine_for(self.device)  # refuses where there is no card
+            if self.changes_rank and self.device == "cuda":
+                raise BackendError(
+                    "rank='auto' is found on the CPU, but device='cuda' was given. Leave it out, "
+                    "or give a rank."
+                )
             is_bounded(loss, self.lower)  # refuses a bound this solver does not know
         else:
             if self.forget != "auto":
@@ -209,6 +262,23 @@ class OnlineGCP(StreamingModel):
         check_choice("solver", self.solver, ("auto", "sgd"), " or SGD(...)")
         return SGD() if self.solver == "sgd" else None
 
+    def _most(self) -> int | None:
+        return int(self.max_rank) if self.changes_rank else None
+
+    def _largest_state(self, shape: tuple[int, ...]) -> int | None:
+        if not self.changes_rank:
+            return None
+        # Each of the models may have a twin on trial; slices are kept to make new ones from.
+        models = 2 * self.most_models * auto_solver.largest_model(shape, int(self.max_rank))
+        return models + 16 * int(self.init_slices) * math.prod(shape)
+
+    def _first_rank(self, slices: Sequence[Slice]) -> int:
+        if not self.changes_rank:
+            return int(self.rank)
+        return study_path(
+            slices, self.loss_, lower=self._get_lower(), most=int(self.max_rank), seed=self._seed
+        ).rank
+
     def _get_lower(self) -> float:
         return float(self.loss_.lower if self.lower is None else self.lower)
 
@@ -219,7 +289,9 @@ class OnlineGCP(StreamingModel):
         paper = self._paper()
         if paper is None:
             scale = self._units(self._buffer)
-            return auto_solver.begin(start, self.loss_, self.forget, self.lower, seed, scale)
+            return auto_solver.begin(
+                start, self.loss_, self.forget, self.lower, seed, scale, self._most()
+            )
         return paper_solver.begin(paper, start, self._get_lower(), seed)
 
     def _prepared(self, slices: tuple[Slice, ...]) -> tuple[Slice, ...]:
@@ -256,7 +328,8 @@ class OnlineGCP(StreamingModel):
                 lower=self.lower,
                 init_slices=self.init_slices,
                 init_starts=self.init_starts,
-                card=engine_for(self.device),
+                card=None if self.changes_rank else engine_for(self.device),
+                most=self._most(),
             )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)
 

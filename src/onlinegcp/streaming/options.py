@@ -62,7 +62,8 @@ def check_common(model: Any, gathers: str | None) -> None:
     gathers
         Its parameter that says how many slices are learned together, if it has one.
     """
-    check_whole("rank", model.rank, 1, LARGEST_RANK)
+    if not (model.rank == "auto" and model.changes_rank):
+        check_whole("rank", model.rank, 1, LARGEST_RANK)
     for name in ("init_slices", "init_starts", gathers):
         if name is not None:
             check_whole(name, getattr(model, name), 1)

@@ -43,6 +43,11 @@ class StepRecord:
         learn it.
     births, deaths, merges
         Components replaced, given up and joined in this step.
+    rank
+        Components after the slice was learned; None for methods that do not say.
+    order
+        Where a rank of "auto" changed: for every component its place before the slice, -1 for a
+        new one. None where every component is where it was.
     regime
         "changed" if a new model took over in this step because many patterns changed at once,
         "returned" if one that had been replaced came back, "" else. Births and deaths then count
@@ -73,6 +78,8 @@ class StepRecord:
     births: int = 0
     deaths: int = 0
     merges: int = 0
+    rank: int | None = None
+    order: tuple[int, ...] | None = None
     regime: str = ""
     regime_since: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)

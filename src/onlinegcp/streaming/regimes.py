@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, widen
+from onlinegcp.solvers.auto import rank_trials
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.auto.model import Step
+from onlinegcp.solvers.auto.model import Model, Step
 from onlinegcp.solvers.auto.state import AutoState
-from onlinegcp.streaming.matching import n_replaced
+from onlinegcp.streaming.matching import n_replaced, places
 from onlinegcp.streaming.misfit import Misfit
 from onlinegcp.streaming.surprise import Surprise
 
@@ -32,6 +33,11 @@ FloatArray: TypeAlias = NDArray[np.float64]
 # Makes a state from a few slices; the second argument is the model whose patterns keep their place,
 # then whether it may be a rough one, and whether patterns that still hold keep their past, too.
 Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState, bool, bool], AutoState]
+# Makes a model with so many components more, or fewer, from a few slices, and tells which went
+# where; the last argument says whether to fit them all anew.
+Resize: TypeAlias = Callable[
+    [tuple[Slice, ...], AutoState, int, bool], tuple[Model, list[int]] | None
+]
 Regime: TypeAlias = Literal["", "changed", "returned"]
 
 EARLY = 4  # slices the first challenger is made from
@@ -64,6 +70,8 @@ class Regimes:
         Whether the present challenge is because of it, and no change of the data.
     buffer, losses
         Slices that surprised, and the loss of the model in use on each before it learned it.
+    recent
+        The newest slices, where new components are to be made from them.
     gathering
         Whether slices are being collected for a challenger.
     changed
@@ -86,6 +94,7 @@ class Regimes:
     misfit: Misfit = field(default_factory=Misfit)
     mending: bool = False
     buffer: tuple[Slice, ...] = ()
+    recent: tuple[Slice, ...] = ()
     losses: FloatArray = field(default_factory=lambda: np.zeros(0))
     gathering: bool = False
     changed: bool = False
@@ -102,8 +111,8 @@ class Regimes:
         return self.current.factors
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the buffer as a flat mapping of names to arrays and scalars."""
-        flat: dict[str, Any] = {}
+        """Everything but the slices as a flat mapping of names to arrays and scalars."""
+        flat: dict[str, Any] = {"n_recent": len(self.recent)}
         for name in _PLAIN:
             value = getattr(self, name)
             flat[name] = value.copy() if isinstance(value, np.ndarray) else value
@@ -116,8 +125,9 @@ class Regimes:
         return flat
 
     @staticmethod
-    def from_dict(flat: dict[str, Any], buffer: tuple[Slice, ...]) -> Regimes:
+    def from_dict(flat: dict[str, Any], slices: tuple[Slice, ...]) -> Regimes:
         """Rebuild what `to_dict` gave; the next step is the same to the last bit."""
+        first = len(slices) - int(flat.get("n_recent", 0))
 
         def part(prefix: str) -> dict[str, Any]:
             found = f"{prefix}."
@@ -127,7 +137,12 @@ class Regimes:
         plain |= {name: AutoState.from_dict(part(name)) for name in _MODELS if part(name)}
         plain["surprise"] = Surprise.from_dict(part("surprise"))
         plain["misfit"] = Misfit.from_dict(part("misfit"))
-        return Regimes(buffer=buffer, **plain)
+        return Regimes(buffer=slices[:first], recent=slices[first:], **plain)
+
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """All slices that are held."""
+        return self.buffer + self.recent
 
 
 _MODELS = ("current", "challenger", "before", "rested")
@@ -154,6 +169,7 @@ def learn(
     full: int,
     seed: int,
     card: auto.Card | None = None,
+    resize: Resize | None = None,
 ) -> tuple[Regimes, Step, Regime]:
     """Score a slice with the model in use, learn it, and decide who goes on.
 
@@ -169,15 +185,20 @@ def learn(
         Slices a whole warm start takes.
     seed, card
         As in the solver's `step`.
+    resize
+        Makes a model with more or fewer components, where the rank may change.
     """
     # A shallow copy: what follows puts new values in its place and changes no shared one.
     now = _grown(replace(regimes, surprise=regimes.surprise.copy()), x.shape)
     start = now.current
 
     def step(model: AutoState, one: Slice) -> tuple[AutoState, Step]:
-        return auto.step(model, one, loss, seed=seed, card=card)
+        judged = model.ranks is not None and now.challenger is not None
+        return auto.step(model, one, loss, seed=seed, judged=judged, card=card)
 
     now.current, done = step(now.current, x)
+    if resize is not None and done.informative:
+        _keep_recent(now, x, resize, full)
     if begin is None or not done.informative:
         return now, done, ""
     now.age += 1
@@ -190,19 +211,21 @@ def learn(
     regime: Regime = ""
     if now.challenger is not None:
         now.challenger, rival = step(now.challenger, x)
-        verdict = _judge(now, done.prequential - rival.prequential, usual)
+        verdict = _judge(now, _gain(done, rival), usual)
         if verdict > 0:
-            done, regime = _take_over(now, done, rival)
+            done, regime = _take_over(now, start, done, rival)
         elif verdict < 0:
             _drop(now)
     if now.gathering:
         now.buffer = (*now.buffer, x)[-full:]
         _build(now, begin, full)
     elif now.challenger is None and now.age >= now.next_alarm:
+        if now.surprise.suspects and now.current.ranks is not None:
+            now.current.ranks.urge(now.current.model.n_slices)
         _suspect(now, x, start, done.prequential, full)
         if now.surprise.alarmed:
             if _rested_knows(now, loss, seed, usual):
-                return now, _come_back(now, done, step), "returned"
+                return now, _come_back(now, start, done, step), "returned"
             now.gathering, now.changed, now.mending = True, False, False
             _build(now, begin, full)
         elif not now.buffer and _misses(now, x, done, loss):
@@ -210,6 +233,34 @@ def learn(
             now.gathering, now.changed, now.mending = True, False, True
             now.surprised_at = now.age
     return now, done, regime
+
+
+def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
+    """Gather slices for a model with more or fewer components, and put it on trial."""
+    state = regimes.current
+    ranks = state.ranks
+    assert ranks is not None
+    size = rank_trials.wanted(ranks, state.model, full)
+    regimes.recent = (*regimes.recent, x)[-size:] if size else ()
+    kind = rank_trials.due(ranks, state.model)
+    if kind is None or not 0 < size <= len(regimes.recent):
+        return
+    rank, larger = state.factors.rank, kind is ranks.growing
+    count, anew = rank_trials.next_growth(ranks)
+    count = min(count, ranks.most - rank) if larger else -min(kind.count, rank - 1)
+    found = resize(regimes.recent, state, count, anew)
+    if found is None:
+        ranks.window = 0
+        kind.fail(state.model.n_slices + 1, 1)
+    else:
+        ranks.begin(*found)
+
+
+def _gain(done: Step, rival: Step) -> float:
+    """By how much a challenger predicts better: by halves, where it may have more components."""
+    if done.held_out is not None and rival.held_out is not None:
+        return done.held_out - rival.held_out
+    return done.prequential - rival.prequential
 
 
 def _misses(regimes: Regimes, x: Slice, done: Step, loss: Loss) -> bool:
@@ -255,8 +306,8 @@ def _mean_gain(regimes: Regimes) -> tuple[float, float]:
     return float(mean), math.sqrt(spread / max(count - 1.0, 1.0))
 
 
-def _take_over(regimes: Regimes, done: Step, rival: Step) -> tuple[Step, Regime]:
-    old, new = regimes.current, regimes.challenger
+def _take_over(regimes: Regimes, old: AutoState, done: Step, rival: Step) -> tuple[Step, Regime]:
+    new = regimes.challenger
     assert new is not None
     regime: Regime = "" if regimes.changed or regimes.mending else "changed"
     if not regimes.changed:
@@ -315,10 +366,13 @@ def _build(regimes: Regimes, begin: Begin, full: int) -> None:
 
 
 def _come_back(
-    regimes: Regimes, done: Step, step: Callable[[AutoState, Slice], tuple[AutoState, Step]]
+    regimes: Regimes,
+    old: AutoState,
+    done: Step,
+    step: Callable[[AutoState, Slice], tuple[AutoState, Step]],
 ) -> Step:
     """Let the model that rests take over again, and learn what it has missed."""
-    old, new = regimes.current, regimes.rested
+    new = regimes.rested
     assert new is not None
     _rest(regimes)
     last = done
@@ -342,6 +396,17 @@ def _rested_knows(regimes: Regimes, loss: Loss, seed: int, usual: float) -> bool
 
 def _account(done: Step, after: Step, old: AutoState, new: AutoState) -> Step:
     """The step of a model that was replaced in it: its prediction, its successor's weights."""
+    if new.ranks is not None:
+        order = tuple(places(old.factors.views(), new.factors.views()))
+        kept = len(order) - order.count(-1)
+        return replace(
+            after,
+            prequential=done.prequential,
+            births=len(order) - kept,
+            deaths=old.factors.rank - kept,
+            merges=0,
+            order=order,
+        )
     count = n_replaced(old.factors.views(), new.factors.views())
     return replace(after, prequential=done.prequential, births=count, deaths=count, merges=0)
 
@@ -355,4 +420,5 @@ def _grown(regimes: Regimes, shape: tuple[int, ...]) -> Regimes:
         if model is not None:
             setattr(regimes, name, auto.grow(model, shape))
     regimes.buffer = tuple(widen(x, shape) for x in regimes.buffer)
+    regimes.recent = tuple(widen(x, shape) for x in regimes.recent)
     return regimes

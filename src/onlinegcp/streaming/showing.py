@@ -20,8 +20,14 @@ from onlinegcp.streaming.state import FloatArray, ModelState
 PAST = 256
 
 
-def remember(past: FloatArray, state: ModelState) -> FloatArray:
-    """The past with what each component holds in the newest slice, whatever its columns' scale."""
+def remember(past: FloatArray, state: ModelState, order: Sequence[int] | None = None) -> FloatArray:
+    """The past with what each component holds in the newest slice, whatever its columns' scale.
+
+    `order` says where components were before; new ones (-1) held nothing.
+    """
+    if order is not None and past.size:
+        at = np.array(order)
+        past = np.where(at >= 0, past[:, at], 0.0)
     row = state.weights * state.magnitudes
     start = past[-(PAST - 1) :] if past.shape[1:] == row.shape else np.empty((0, len(row)))
     return np.concatenate([start, row[None, :]])
@@ -43,6 +49,11 @@ class Showing(abc.ABC):
     @abc.abstractmethod
     def _ready(self) -> ModelState:
         """The state of the newest slice."""
+
+    @property
+    def rank_(self) -> int:
+        """Number of components the model has now."""
+        return len(self._ready().weights)
 
     def to_ktensor(self, labels: Any = None) -> KTensor:
         """The model of the newest slice.
@@ -125,8 +136,10 @@ class Showing(abc.ABC):
         )
 
     def _repr_html_(self) -> str:
-        facts = f"rank {self.rank}, loss {self.loss_.name}"
-        if not self.__sklearn_is_fitted__():
+        fitted = self.__sklearn_is_fitted__()
+        rank = len(self._ready().weights) if fitted else self.rank
+        facts = f"rank {rank}, loss {self.loss_.name}"
+        if not fitted:
             return card(type(self).__name__, f"{facts}, not fitted")
         return component_card(
             type(self).__name__, f"{facts}, {self.n_slices_:,} slices", self.components()

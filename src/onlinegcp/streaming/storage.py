@@ -248,4 +248,6 @@ def _pack_step(step: StepRecord | None) -> dict[str, Any] | None:
 def _unpack_step(fields: dict[str, Any] | None) -> StepRecord | None:
     if fields is None:
         return None
-    return StepRecord(**{**fields, "time": unpack_time(fields["time"])})
+    order = fields.get("order")
+    kept = {"order": None if order is None else tuple(order)}
+    return StepRecord(**{**fields, **kept, "time": unpack_time(fields["time"])})

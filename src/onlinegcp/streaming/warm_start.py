@@ -14,6 +14,7 @@ from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, stack
+from onlinegcp.solvers.auto.whole import sweep_odds
 from onlinegcp.static.algebraic import algebraic_start
 from onlinegcp.static.cp_als import cp_als
 from onlinegcp.static.cp_apr import cp_apr
@@ -28,6 +29,9 @@ FloatArray: TypeAlias = NDArray[np.float64]
 SHORT = {"als": 20, "apr": 10, "lbfgsb": 20, "epochs": 10}
 ROUGH = {"als": 40, "apr": 30, "lbfgsb": 50, "epochs": 25}
 LONG = {"als": 200, "apr": 100, "lbfgsb": 150, "epochs": 100}
+# Passes of every rank of a study, which starts from the rank below.
+STUDY = {"als": 20, "apr": 10, "lbfgsb": 20, "epochs": 10}
+ODDS_SWEEPS = 30
 # Cells up to which data are written out to find a start for losses that are not least squares.
 LINEAR_CELLS = 5_000_000
 # Nonzeros times R^2 up to which rows of counts get Newton steps; above, multiplicative ones.
@@ -54,6 +58,13 @@ class WarmStart:
     rows: FloatArray
     mean: FloatArray
     slices: tuple[Slice, ...] = ()
+
+    @classmethod
+    def of(cls, model: KTensor, slices: Sequence[Slice] = ()) -> WarmStart:
+        """The start that a model with a last mode of time is."""
+        *factors, rows = model.factors
+        rows = rows * model.weights
+        return cls(tuple(factors), rows, rows.mean(axis=0), tuple(slices))
 
     @property
     def n_rows(self) -> int:
@@ -89,7 +100,7 @@ def static_start(
     columns and no weight. A rough one ends early: a model on trial learns on anyway.
     """
     x = stack(slices)
-    determined = 0 if x.nnz == 0 else min(rank, math.prod(x.shape) // max(x.shape))
+    determined = 0 if x.nnz == 0 else min(rank, most_components(x))
     parts = []
     if determined:
         first: dict[str, Any] = {"n_starts": starts, "seed": seed}
@@ -169,6 +180,53 @@ def _static(
         return _counts(x, rank, passes["apr"], **start)
     most: dict[str, Any] = {"max_iterations": passes["lbfgsb"], "epochs": passes["epochs"]}
     return gcp(x, rank, loss, lower=lower, **most, **start)
+
+
+def most_components(x: Slice) -> int:
+    """How many components a tensor can determine: so many fit it exactly."""
+    return math.prod(x.shape) // max(x.shape)
+
+
+def short_fit(
+    x: Slice, rank: int, loss: Loss, lower: float, *, init: KTensor | None = None, seed: int = 0
+) -> KTensor:
+    """A few passes of the method that matches the loss, for a study of ranks.
+
+    Parameters
+    ----------
+    x
+        Stacked slices.
+    rank, loss, lower
+        As for `static_start`.
+    init
+        Where to start; by default at an algebraic start where the loss has one, else at random.
+    seed
+        Seed of the start.
+    """
+    form = loss.traits.odds_form
+    if form is not None and not form.linear:
+        begin = random_model(x, rank, seed) if init is None else init
+        return sweep_odds(x, begin, form, ODDS_SWEEPS)
+    start: dict[str, Any] = {"seed": seed} if init is None else {"init": init}
+    return _static(x, rank, loss, lower, STUDY, **start).ktensor
+
+
+def algebraic_model(
+    x: Slice, rank: int, loss: Loss, lower: float, seed: int, number: int = 0
+) -> KTensor | None:
+    """A model from eigenvectors, for least squares on complete data; None where there is none."""
+    if not loss.traits.quadratic or lower > -np.inf or x.n_observed < x.size:
+        return None
+    begin = algebraic_start(x, rank, start_generator(seed, number))
+    if begin is None or not all(np.isfinite(a).all() for a in begin):
+        return None
+    return KTensor(np.ones(rank), begin)
+
+
+def random_model(x: Slice, rank: int, seed: int) -> KTensor:
+    """Nonnegative random columns that share the total of the data evenly."""
+    columns = random_start(x.shape, rank, start_generator(seed, 0), nonnegative=True)
+    return KTensor(np.full(rank, x.total / rank), [a / a.sum(axis=0) for a in columns])
 
 
 def _counts(x: Slice, rank: int, passes: int, **start: Any) -> StaticFit:

@@ -62,21 +62,21 @@ class Weighted:
     weight: Array
 
 
-def weighted_cells(x: Slice, key: int) -> Weighted:
-    """List the observed cells, sampling unlisted zeros where they are too many to visit.
+def weighted_cells(x: Slice, key: int, *, most: int = CELL_BUDGET) -> Weighted:
+    """List the observed cells, sampling unlisted zeros where the slice has more cells than `most`.
 
     Zeros are drawn, by the 64-bit key, by rank among the zeros, so no draw is ever rejected.
     """
     if x.n_unlisted_zeros == 0:
         return listed_cells(x)
     linear = np.ravel_multi_index(tuple(x.index.astype(np.int64).T), x.shape).reshape(-1)
-    if x.size <= CELL_BUDGET:
+    if x.size <= most:
         value = np.zeros(x.size)
         value[linear] = x.value
         every = np.unravel_index(np.arange(x.size), x.shape)
         index = np.ascontiguousarray(np.stack(every, axis=1), dtype=np.int32)
         return Weighted(index, value, np.ones(x.size))
-    count = min(x.n_unlisted_zeros, max(4 * x.n_listed, 1 << 16))
+    count = min(x.n_unlisted_zeros, max(4 * x.n_listed, most // 16))
     draws = uniform(key, count)
     rank = ((np.arange(count) + draws) / count * x.n_unlisted_zeros).astype(np.int64)
     # The zero of rank q lies behind as many listed cells as have fewer than q + 1 zeros before.

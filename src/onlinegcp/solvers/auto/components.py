@@ -126,11 +126,11 @@ def _fill(twin: Model, x: Slice, loss: Loss, weights: Array, slot: int, seed: in
     found = twin.past.seed(twin, x, loss, weights, seed)
     if found is None:
         return False
-    _put(twin, slot, *found)
+    put(twin, slot, *found)
     return True
 
 
-def _put(model: Model, slot: int, columns: Sequence[Array], weight: float) -> None:
+def put(model: Model, slot: int, columns: Sequence[Array], weight: float) -> None:
     """Give a slot a pattern whose past is one slice with this weight."""
     for view, column in zip(model.factors.views(), columns, strict=True):
         view[:, slot] = column
@@ -161,7 +161,7 @@ def transplant(
         columns = [a[:, slot] for a in factors]
         sizes = [float(model.past.sizes(column[:, None])[0]) or 1.0 for column in columns]
         shares = [column / size for column, size in zip(columns, sizes, strict=True)]
-        _put(model, slot, shares, float(weights[slot]) * math.prod(sizes))
+        put(model, slot, shares, float(weights[slot]) * math.prod(sizes))
     model.past.tidy(model)
     return state
 

@@ -25,9 +25,13 @@ from onlinegcp.losses import Loss, OddsForm
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, newton, seeds
 from onlinegcp.solvers.auto.cells import cells_of
+from onlinegcp.solvers.auto.checkerboard import Checkerboard
+from onlinegcp.solvers.auto.half_sums import HalfSums
+from onlinegcp.solvers.auto.held_out import Halves
 from onlinegcp.solvers.auto.model import Model, Past, Step, silent
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.odds_sums import OddsSums, Slopes, sum_columns
+from onlinegcp.solvers.auto.resizing import taken
 from onlinegcp.sums import verbs
 from onlinegcp.sums.chunks import row_blocks
 
@@ -270,6 +274,47 @@ class Conjugate(Past):
     ) -> tuple[list[Array], float] | None:
         """One component fitted to what the others leave of a slice: columns and weight."""
         return seeds.seed_counts(model.factors, cells_of(x), _form(loss), weights)
+
+    def predict_halves(
+        self, model: Model, x: Slice, loss: Loss, board: Checkerboard, seed: int
+    ) -> Halves:
+        """Predict either half of a slice from the other; zeros of Poisson are not visited."""
+        form, cells = _form(loss), cells_of(x)
+        if not (form.linear and cells.full):
+            return super().predict_halves(model, x, loss, board, seed)
+        factors, rank = model.factors, model.factors.rank
+        first = board.of(cells.index)
+        halves = HalfSums.pair(factors, cells, form, first, board)
+        # What the halves say counts for their share of the pattern, the usual for one event.
+        event = model.unit * rank / max(cells.total, model.unit)
+        found = []
+        for half in halves:
+            usual, exposure = _start(model, half), half.column_sums()
+            row = newton.solve_odds_form(half, usual, tolerance=STREAM_TOLERANCE).weights
+            found.append((exposure * row + event * usual) / (exposure + event))
+        lost = sum(
+            half.value(row) - half.listed(row)[0]
+            for half, row in zip(halves, reversed(found), strict=True)
+        )
+        return Halves(board, (found[0][:rank], found[1][:rank]), lost)
+
+    def importance(self, usage: float, norm: float) -> float:
+        """Counts stand for themselves, wherever they fall."""
+        return usage
+
+    def fold(self, given: int, shares: Array) -> None:
+        """Let the others have had shares of a component's counts."""
+        rank, mass = len(shares), self.mass
+        more = 1.0 + shares * mass[given] / np.maximum(mass[:rank], 1e-300)
+        more = np.minimum(more, 2.0)  # no pattern becomes more certain than what it has seen
+        self.rate[:, :rank] *= more
+        mass[:rank] *= more
+
+    def take(self, order: Sequence[int]) -> Conjugate:
+        """The past of some components."""
+        return Conjugate(
+            taken(self.rate, order), taken(self.mass, order), taken(self.sensitivity, order)
+        )
 
     def split(self, parent: int, slot: int, kept: float, given: float) -> None:
         """Let two halves have had these shares of every past weight."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto.weights_newton import ARMIJO
-from onlinegcp.kernels.layout import Blocks, pad_vector
+from onlinegcp.kernels.layout import Blocks, pad_vector, padded_width
 from onlinegcp.kernels.random import LISTED_ZEROS, TRIAL_COLUMNS, TRIAL_ZEROS, stream_key
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
@@ -32,6 +32,7 @@ from onlinegcp.solvers.auto.fisher_weights import (
 )
 from onlinegcp.solvers.auto.model import Model, Past, Step, silent
 from onlinegcp.solvers.auto.newton import Solution
+from onlinegcp.solvers.auto.resizing import taken
 from onlinegcp.solvers.auto.row_steps import solve_damped, times
 
 Array = NDArray[Any]
@@ -78,6 +79,11 @@ class FisherRows(Past):
         slope, sensitivity = np.zeros((rows, width)), np.zeros((rows, width))
         mean, variance = np.zeros(width), np.zeros(width)
         return cls(np.zeros((rows, width, depth)), slope, sensitivity, mean, variance, 1.0)
+
+    @property
+    def noise(self) -> float:
+        """Squared slopes over curvature."""
+        return self.dispersion
 
     @property
     def diagonal(self) -> bool:
@@ -221,6 +227,25 @@ class FisherRows(Past):
     def cells(self, model: Model, x: Slice, seed: int) -> Weighted:
         """The cells of a slice in which a misfit shows."""
         return weighted_cells(x, stream_key(seed, model.n_slices, TRIAL_ZEROS))
+
+    def take(self, order: Sequence[int]) -> FisherRows:
+        """The past of some components; matrices become diagonals where they are too many."""
+        rows, curvature = len(self.curvature), self.curvature
+        width = padded_width(len(order))
+        if not self.diagonal and rows * width * width > CURVATURE_BUDGET:
+            curvature = np.ascontiguousarray(np.einsum("irr->ir", curvature))[:, :, None]
+        if curvature.shape[2] > 1:
+            curvature = taken(taken(curvature, order), order, axis=1)
+        else:
+            curvature = taken(curvature, order, axis=1)
+        return FisherRows(
+            curvature,
+            taken(self.slope, order),
+            taken(self.sensitivity, order),
+            taken(self.mean, order),
+            taken(self.variance, order),
+            self.dispersion,
+        )
 
     def split(self, parent: int, slot: int, kept: float, given: float) -> None:
         """Let two halves have had these shares of every past weight."""

@@ -19,7 +19,9 @@ from onlinegcp.kernels.layout import Blocks
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto.cells import Weighted, listed_cells
+from onlinegcp.solvers.auto.checkerboard import Checkerboard
 from onlinegcp.solvers.auto.forgetting import Forgetting
+from onlinegcp.solvers.auto.held_out import Halves, by_cells
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.stored import Stored
 
@@ -44,6 +46,11 @@ class Step:
         False for a slice that says nothing about the factors.
     births, deaths, merges
         Components replaced, given up or joined in this step.
+    order
+        For every component its place before the step, -1 for a new one; None where none moved.
+    held_out
+        Loss of the slice, either half predicted from the other, before it was learned; None where
+        nobody asked.
     """
 
     weights: Array
@@ -55,6 +62,8 @@ class Step:
     births: int = 0
     deaths: int = 0
     merges: int = 0
+    order: tuple[int, ...] | None = None
+    held_out: float | None = None
 
 
 def silent(width: int) -> Step:
@@ -124,6 +133,28 @@ class Past(Stored, abc.ABC):
     def cells(self, model: Model, x: Slice, seed: int) -> Weighted:
         """The cells of a slice in which a misfit shows."""
         return listed_cells(x)
+
+    def predict_halves(
+        self, model: Model, x: Slice, loss: Loss, board: Checkerboard, seed: int
+    ) -> Halves:
+        """Predict either half of a slice from the other; changes nothing."""
+        return by_cells(model, x, loss, board, seed)
+
+    @property
+    def noise(self) -> float:
+        """Squared slopes of the loss over its curvature, 1 for counts and odds."""
+        return 1.0
+
+    def importance(self, usage: float, norm: float) -> float:
+        """What a component with these usual weights and a pattern of this norm stands for."""
+        return (usage * norm) ** 2
+
+    def fold(self, given: int, shares: Array) -> None:
+        """Let the others have had shares of a component's past weights, as far as that is known."""
+
+    @abc.abstractmethod
+    def take(self, order: Sequence[int]) -> Past:
+        """The past of some components, in this order; -1 stands for one without a past."""
 
     @abc.abstractmethod
     def split(self, parent: int, slot: int, kept: float, given: float) -> None:

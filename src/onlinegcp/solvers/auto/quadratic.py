@@ -8,7 +8,7 @@ own: then this past turns into that of `fisher_rows.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -21,11 +21,14 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import fisher_weights, forgetting, loudness, seeds
 from onlinegcp.solvers.auto.cells import weighted_cells
+from onlinegcp.solvers.auto.checkerboard import Checkerboard
 from onlinegcp.solvers.auto.fisher_rows import FisherRows
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
+from onlinegcp.solvers.auto.held_out import Halves, usual_weights
 from onlinegcp.solvers.auto.model import Model, Past, Step
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.nonnegative import solve_free, solve_positive, solve_rows, solve_vector
+from onlinegcp.solvers.auto.resizing import taken
 from onlinegcp.solvers.auto.slice_products import SliceProducts
 
 Array = NDArray[Any]
@@ -264,6 +267,48 @@ class Square(Past):
         key = stream_key(seed, model.n_slices, TRIAL_COLUMNS)
         return seeds.seed_residual(model.factors, x, weights, key, bounded=model.bounded)
 
+    @property
+    def noise(self) -> float:
+        """Of squared error, whose curvature is two."""
+        return 2.0 * self.variance
+
+    def predict_halves(
+        self, model: Model, x: Slice, loss: Loss, board: Checkerboard, seed: int
+    ) -> Halves:
+        """Predict either half of a complete slice from the other, by normal equations."""
+        if x.n_observed < x.size:
+            return super().predict_halves(model, x, loss, board, seed)
+        factors, rank = model.factors, model.factors.rank
+        views = factors.views()
+        signed = [(view.T * sign) @ view for view, sign in zip(views, board.signs, strict=True)]
+        sums = board.sums(grams(factors), signed)
+        normal = [
+            _NormalEquations(part.norm_squared, _normal_equations(factors, part).right, gram)
+            for part, gram in zip(_halves_of(x, board), sums, strict=True)
+        ]
+        prior = usual_weights(model)
+        # The curvature of squared error is twice the normal matrix.
+        hold, center = 0.5 * prior.precision[0], prior.center[:rank]
+        found = [
+            solve_weights(half.gram, half.right + hold * center, hold, bounded=model.bounded)
+            for half in normal
+        ]
+        lost = sum(half.loss(row) for half, row in zip(normal, reversed(found), strict=True))
+        return Halves(board, (found[0], found[1]), lost)
+
+    def fold(self, given: int, shares: Array) -> None:
+        """Let the others have had shares of a component's past weights."""
+        turn = np.eye(len(shares))
+        turn[:, given] += shares
+        self.products = turn @ self.products @ turn.T
+
+    def take(self, order: Sequence[int]) -> Square:
+        """The past of some components."""
+        at = np.asarray(order)
+        products = np.where((at < 0)[:, None] | (at < 0), 0.0, self.products[np.ix_(at, at)])
+        slope, sensitivity = taken(self.slope, order), taken(self.sensitivity, order)
+        return Square(products, sensitivity, self.variance, slope)
+
     def split(self, parent: int, slot: int, kept: float, given: float) -> None:
         """Let two halves have had these shares of every past weight."""
         for matrix in (self.products, self.products.T):
@@ -271,6 +316,19 @@ class Square(Past):
             matrix[:, parent] *= kept
         self.slope[:, [parent, slot]] = 0.0
         self.sensitivity[:, [parent, slot]] = 0.0
+
+
+def _halves_of(x: Slice, board: Checkerboard) -> tuple[Slice, Slice]:
+    """A slice with the cells of the second half zero, then with those of the first."""
+    if x.array is not None:
+        first = board.full()
+        return Slice.dense(np.where(first, x.array, 0.0)), Slice.dense(
+            np.where(first, 0.0, x.array)
+        )
+    first = board.of(x.index)
+    return Slice(x.index[first], x.value[first], x.shape), Slice(
+        x.index[~first], x.value[~first], x.shape
+    )
 
 
 class _NormalEquations(NamedTuple):

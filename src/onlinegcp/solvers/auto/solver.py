@@ -21,13 +21,15 @@ from onlinegcp.errors import DataError
 from onlinegcp.kernels.layout import Blocks, aligned_zeros, pad_vector, stack_factors
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import cells, components, fisher_rows, forgetting
+from onlinegcp.solvers.auto import cells, components, fisher_rows, forgetting, rank_trials
 from onlinegcp.solvers.auto.conjugate import Conjugate
 from onlinegcp.solvers.auto.fisher_rows import FisherRows
+from onlinegcp.solvers.auto.held_out import predict_halves
 from onlinegcp.solvers.auto.loudness import first_volume
 from onlinegcp.solvers.auto.model import Model, Past, Step
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.quadratic import Square
+from onlinegcp.solvers.auto.rank_state import RankTrials
 from onlinegcp.solvers.auto.state import AutoState, Trials
 from onlinegcp.sums.local import ONE, engine
 
@@ -56,6 +58,7 @@ def start(
     *,
     forget: float | str = "auto",
     reseed: bool = True,
+    most: int | None = None,
     lower: float | None = None,
     seed: int = 0,
 ) -> AutoState:
@@ -75,6 +78,8 @@ def start(
         "auto", 1.0 (nothing is forgotten) or a half-life in slices.
     reseed
         Whether components may be replaced or merged, each time on trial.
+    most
+        Let the rank change, up to this one, each time on trial; None keeps it.
     lower
         0 keeps factors and weights nonnegative, whatever the loss; None takes the loss's own bound.
     seed
@@ -99,7 +104,10 @@ def start(
     memory = forgetting.start(forget, blocks.width, 1.0)
     model = Model(blocks, memory, past, none, none, none, bounded)
     _absorb_warm_start(model, rows, list(slices), loss, seed)
-    return AutoState(model, Trials(), reseed)
+    if most is None:
+        return AutoState(model, Trials(), reseed)
+    # Adding and taking away does what replacing does.
+    return AutoState(model, Trials(), False, RankTrials(max(most, blocks.rank)))
 
 
 def is_bounded(loss: Loss, lower: float | None) -> bool:
@@ -170,7 +178,13 @@ class Card(Protocol):
 
 
 def step(
-    state: AutoState, x: Slice, loss: Loss, *, seed: int = 0, card: Card | None = None
+    state: AutoState,
+    x: Slice,
+    loss: Loss,
+    *,
+    seed: int = 0,
+    judged: bool = False,
+    card: Card | None = None,
 ) -> tuple[AutoState, Step]:
     """Score a slice with the model so far, then learn it: the next state, and the account.
 
@@ -184,18 +198,29 @@ def step(
         The loss the state was started with.
     seed
         Seed of the draws, where cells are sampled and where a component's trial begins.
+    judged
+        Whether to tell how well the halves of the slice are predicted from each other.
     card
         Where the step is made; None: on the CPU.
     """
     _check_shape(state, x)
     state = state.copy() if card is None else card.take(state, x, loss)
-    models = [state.model]
-    if state.reseed and state.trials.twin is not None:
-        models.append(state.trials.twin)
+    ranks, held, gain = state.ranks, None, None
+    twin = state.trials.twin if state.reseed else None
+    if ranks is not None:
+        twin = ranks.twin
+        held = held_out(state.model, x, loss, seed) if judged or twin is not None else None
+        if twin is not None and held is not None:
+            gain = held - held_out(twin, x, loss, seed, state.model.n_slices)
+    models = [state.model] if twin is None else [state.model, twin]
     workers = engine() if card is None else ONE  # a card has one queue
     done, *rest = workers.beside([partial(_learn, model, x, loss, seed) for model in models])
     rival = rest[0] if rest else None
-    if state.reseed and done.informative:
+    done = replace(done, held_out=held)
+    if ranks is not None and rival is not None and gain is not None and done.informative:
+        state.model, done = rank_trials.supervise(ranks, state.model, done, rival, gain)
+        done = replace(done, held_out=held)
+    elif state.reseed and done.informative:
         done = components.supervise(state, x, loss, done, rival, seed)
     rank = state.factors.rank
     return state, replace(done, weights=done.weights[:rank], forget=done.forget[:rank])
@@ -214,6 +239,15 @@ def _learn(model: Model, x: Slice, loss: Loss, seed: int) -> Step:
         # A slice that says nothing about the factors must not age what they were learned from.
         model.n_slices -= 1
     return done
+
+
+def held_out(model: Model, x: Slice, loss: Loss, seed: int = 0, number: int | None = None) -> float:
+    """Loss of a slice, either half of its cells predicted with weights from the other.
+
+    `number` says how it is halved; by default the number of slices the model has learned.
+    """
+    turn = model.n_slices if number is None else number
+    return predict_halves(model, x, loss, seed=seed, number=turn).loss
 
 
 def solve_weights(state: AutoState, x: Slice, loss: Loss, *, seed: int = 0) -> Array:
@@ -268,6 +302,8 @@ def grow(state: AutoState, new_shape: Sequence[int]) -> AutoState:
 
     state = state.copy()
     state.trials.end()
+    if state.ranks is not None:
+        state.ranks.end()
     model = state.model
     model.past = model.past.grow(model, longer)
     model.factors = Blocks(longer(old.data), offsets, old.rank)

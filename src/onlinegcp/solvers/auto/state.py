@@ -15,6 +15,7 @@ from onlinegcp.solvers.auto.fisher_rows import FisherRows
 from onlinegcp.solvers.auto.forgetting import Forgetting
 from onlinegcp.solvers.auto.model import Model, Past
 from onlinegcp.solvers.auto.quadratic import Square
+from onlinegcp.solvers.auto.rank_state import RankTrials
 
 Array = NDArray[Any]
 
@@ -70,11 +71,14 @@ class AutoState:
         The trials.
     reseed
         Whether components may be replaced on trial.
+    ranks
+        The trials of more and of fewer components; None where the rank is fixed.
     """
 
     model: Model
     trials: Trials
     reseed: bool = True
+    ranks: RankTrials | None = None
 
     @property
     def factors(self) -> Blocks:
@@ -91,7 +95,8 @@ class AutoState:
         trials = replace(
             self.trials, twin=None if twin is None else twin.copy(), gains=self.trials.gains.copy()
         )
-        return replace(self, model=self.model.copy(), trials=trials)
+        ranks = None if self.ranks is None else self.ranks.copy()
+        return replace(self, model=self.model.copy(), trials=trials, ranks=ranks)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as a flat mapping of names to arrays and scalars."""
@@ -111,6 +116,11 @@ class AutoState:
         if trials.twin is not None:
             twin = _model_to_dict(trials.twin)
             flat |= {f"trial.{name}": value for name, value in twin.items()}
+        if self.ranks is not None:
+            flat |= {f"ranks.{name}": value for name, value in self.ranks.to_dict().items()}
+            if self.ranks.twin is not None:
+                twin = _model_to_dict(self.ranks.twin)
+                flat |= {f"rank_trial.{name}": value for name, value in twin.items()}
         return flat
 
     @staticmethod
@@ -129,7 +139,14 @@ class AutoState:
             split_next=int(flat["split_next"]),
             split_failures=int(flat["split_failures"]),
         )
-        return AutoState(_model_from_dict(flat), trials, bool(flat["reseed"]))
+        ranks, rival = _part(flat, "ranks"), _part(flat, "rank_trial")
+        other = _model_from_dict(rival) if rival else None
+        return AutoState(
+            _model_from_dict(flat),
+            trials,
+            bool(flat["reseed"]),
+            RankTrials.from_dict(ranks, other) if ranks else None,
+        )
 
 
 def _model_to_dict(model: Model) -> dict[str, Any]:

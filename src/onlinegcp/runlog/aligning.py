@@ -1,0 +1,64 @@
+"""Lines of a run whose components came and went, all told in the components of the last one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from onlinegcp.runlog.files import STEPS, PathLike
+from onlinegcp.runlog.line import Step, Vector
+
+_VECTORS: tuple[Vector, ...] = ("weights", "drift")
+
+
+class Aligner:
+    """Rewrites weights and drift of lines before a change of the rank.
+
+    A component that was not there yet had no weight; those that are gone are left out.
+
+    Parameters
+    ----------
+    changes
+        Number of each line that changed the rank, in order, with its `order`.
+
+    Examples
+    --------
+    >>> step = {"number": 1, "weights": [1.0, 2.0]}
+    >>> Aligner([(2, [1, -1])]).take(step)
+    >>> step["weights"]
+    [2.0, 0.0]
+    """
+
+    def __init__(self, changes: list[tuple[int, list[int]]]) -> None:
+        self._numbers = [number for number, _ in changes]
+        # For the lines before each change, where the last line's components are in them.
+        self._places: list[list[int]] = []
+        places: list[int] | None = None
+        for _, order in reversed(changes):
+            places = order if places is None else [order[p] if p >= 0 else -1 for p in places]
+            self._places.insert(0, places)
+
+    @classmethod
+    def of(cls, path: PathLike) -> Aligner:
+        """The changes that a run directory tells of; most tell of none."""
+        changes = []
+        try:
+            with (Path(path) / STEPS).open("rb") as stream:
+                for line in stream:
+                    if b'"order":[' in line and line.endswith(b"\n"):
+                        step = json.loads(line)
+                        changes.append((int(step["number"]), [int(p) for p in step["order"]]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return cls([])  # whoever reads the lines says what is wrong with them
+        return cls(changes)
+
+    def take(self, step: Step) -> None:
+        """Rewrite one line in place."""
+        number = step.get("number", 0)
+        for change, places in zip(self._numbers, self._places, strict=True):
+            if number < change:
+                for name in _VECTORS:
+                    given = step.get(name)
+                    if given is not None:
+                        step[name] = [given[p] if 0 <= p < len(given) else 0.0 for p in places]
+                return

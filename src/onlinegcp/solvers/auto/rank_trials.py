@@ -1,0 +1,134 @@
+"""Growing and shrinking along the stream: a twin with more or fewer components, on trial.
+
+Now and then a few slices are kept, and a twin of the model is made from them with components added
+or taken away. Both then see the same slices. What counts is how well either predicts half of a
+slice from the other half, so that more components do not win by fitting more: the larger one must
+be better by two standard errors, the smaller one as good. A change that worked is tried again soon
+and twice as boldly; after one that failed the pause and the next trial are twice as long.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from onlinegcp.solvers.auto.model import Model, Step
+from onlinegcp.solvers.auto.rank_state import WAYS, Direction, RankTrials
+
+TRIAL = 12  # slices that are judged, doubled with every failure
+LONGEST_TRIAL = 48
+EARLIEST = 5  # slices after which a clear verdict may come
+CLEAR = 3.0  # standard errors that are clear
+UNANIMOUS = 6  # slices that are clear if all of them agree
+LIKELY = 2.0  # standard errors that a larger model must gain in the end
+BETTER, AS_GOOD = 1.5, 0.0  # the same for a smaller one: after a few slices, and in the end
+RECENT = 0.95  # what a slice counts after the next
+
+
+def wanted(trials: RankTrials, model: Model, full: int) -> int:
+    """How many of the newest slices are to be kept, to make a twin from them; mostly none."""
+    if trials.shrinking.next == 0:
+        soon = model.n_slices + full - 1
+        trials.growing, trials.shrinking = Direction(soon), Direction(soon)
+    size = trials.window or full
+    # While a trial runs the next may follow at once.
+    near = [kind for kind in _possible(trials, model) if model.n_slices > kind.next - size]
+    return size if near or trials.twin is not None else 0
+
+
+def due(trials: RankTrials, model: Model) -> Direction | None:
+    """The kind of trial that may begin now, the one that has failed less often first."""
+    if trials.twin is not None:
+        return None
+    ready = [kind for kind in _possible(trials, model) if model.n_slices >= kind.next]
+    return min(ready, key=lambda kind: kind.failures, default=None)
+
+
+def next_growth(trials: RankTrials) -> tuple[int, bool]:
+    """How many components the next larger twin gets, and whether all are fitted anew.
+
+    After a success twice as many, then one way after the other.
+    """
+    growing = trials.growing
+    count, anew = WAYS[growing.failures % len(WAYS)]
+    return (max(count, growing.count) if growing.failures == 0 else count), anew
+
+
+def _possible(trials: RankTrials, model: Model) -> list[Direction]:
+    rank = model.factors.rank
+    growing = [trials.growing] if rank < trials.most else []
+    return growing + ([trials.shrinking] if rank > 1 else [])
+
+
+def supervise(
+    trials: RankTrials, model: Model, done: Step, rival: Step, gain: float
+) -> tuple[Model, Step]:
+    """Run the trial one slice further.
+
+    Parameters
+    ----------
+    trials
+        Changed in place; its twin is past the slice.
+    model
+        Past the slice as well.
+    done, rival
+        What the steps of the model and of the twin gave.
+    gain
+        By how much the twin predicted held-out halves better.
+
+    Returns
+    -------
+    The model to go on with, and its step.
+    """
+    verdict = _verdict(trials, gain)
+    if verdict == 0 or trials.twin is None:
+        return model, done
+    twin, order, larger = trials.twin, trials.order, trials.larger
+    direction = trials.growing if larger else trials.shrinking
+    trials.end()
+    soon = model.n_slices + 1
+    if verdict < 0:
+        if larger:
+            direction.fail(soon, len(WAYS))
+        else:
+            direction.retreat(soon)
+        return model, done
+    direction.succeed(soon)
+    kept = int((order >= 0).sum())
+    if larger:
+        # Perhaps one of them was needed, and the others came with it.
+        trials.shrinking = Direction(soon, count=max(1, len(order) - kept - 1))
+    changed = replace(
+        rival,
+        prequential=done.prequential,
+        births=len(order) - kept,
+        deaths=model.factors.rank - kept,
+        order=tuple(order.tolist()),
+    )
+    return twin, changed
+
+
+def _verdict(trials: RankTrials, gain: float) -> int:
+    """1 if the twin takes over, -1 if it is dropped, 0 if more slices must tell."""
+    decay = np.array([RECENT, RECENT, RECENT, 1.0])
+    trials.gains = decay * trials.gains + np.array([1.0, gain, gain * gain, np.sign(gain)])
+    trials.judged += 1
+    count, total, squares, signs = trials.gains
+    mean = total / count
+    error = math.sqrt(max(squares / count - mean * mean, 0.0) / max(count - 1.0, 1.0))
+    if trials.larger:
+        rounds, clear, enough = trials.growing.failures // len(WAYS), CLEAR, LIKELY
+    else:
+        rounds, clear, enough = trials.shrinking.failures, BETTER, AS_GOOD
+    if trials.judged >= EARLIEST and not -CLEAR * error <= mean <= clear * error:
+        return 1 if mean > 0.0 else -1
+    # One loud slice may blur the mean, but not that all agree.
+    if trials.judged >= UNANIMOUS and abs(signs) == trials.judged and abs(mean) > error:
+        return 1 if mean > 0.0 else -1
+    # A larger model that seems better may take its time to make sure.
+    doubtful = trials.larger and 0.0 < mean <= enough * error
+    if trials.judged < (LONGEST_TRIAL if doubtful else min(TRIAL * 2.0**rounds, LONGEST_TRIAL)):
+        return 0
+    return 1 if mean > enough * error else -1

@@ -1,0 +1,159 @@
+"""How many components the first slices need: one nested path of models, judged on held-out halves.
+
+The model of the earlier slices grows component by component, each fitted to what the others leave
+unexplained and then all of them for a few passes, so that every rank costs little once the one
+below is known. Later slices judge: their weights come from one half of the cells, their loss from
+the other. The path ends when more components stop predicting better, and the smallest rank is
+chosen that one standard error cannot tell from the best.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.kernels.layout import pad_vector, stack_factors
+from onlinegcp.kernels.random import LISTED_ZEROS, TRIAL_COLUMNS, stream_key
+from onlinegcp.ktensor import KTensor
+from onlinegcp.losses import Loss
+from onlinegcp.slices import Slice, stack
+from onlinegcp.solvers.auto import seeds
+from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.solvers.auto.cells import cells_of, weighted_cells
+from onlinegcp.solvers.auto.fisher_sums import FisherSums
+from onlinegcp.solvers.auto.held_out import predict_halves
+from onlinegcp.streaming.warm_start import WarmStart, algebraic_model, most_components, short_fit
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+TESTED = 0.3  # share of the slices that judge
+BOARDS = 2  # ways in which each of them is halved
+NOISE = 2  # slices from which the noise is taken
+PATIENCE = 3  # ranks in a row that may fail to predict better before the path ends
+
+
+@dataclass(frozen=True)
+class RankPath:
+    """What the study found.
+
+    Attributes
+    ----------
+    rank
+        The rank to use.
+    ranks
+        The ranks tried, ascending.
+    losses
+        (ranks, n) held-out losses of each, over slices and the ways to halve them.
+    """
+
+    rank: int
+    ranks: tuple[int, ...]
+    losses: FloatArray
+
+
+def study_path(
+    slices: Sequence[Slice], loss: Loss, *, lower: float, most: int, seed: int
+) -> RankPath:
+    """Choose a rank for the model of these slices.
+
+    Parameters
+    ----------
+    slices
+        In order of time; the last ones judge. Fewer than two cannot be judged: rank 1.
+    loss, lower
+        The loss, and the bound on factors and weights.
+    most
+        Largest rank.
+    seed
+        Seed of starts and halves.
+    """
+    tested = max(1, round(TESTED * len(slices)))
+    learned, unseen = slices[: len(slices) - tested], slices[len(slices) - tested :]
+    if not learned or not any(x.nnz for x in learned) or not any(x.nnz for x in unseen):
+        return RankPath(1, (1,), np.zeros((1, 1)))
+    x = stack(learned)
+    most = max(1, min(most, most_components(x)))
+    model = short_fit(x, 1, loss, lower, seed=seed)
+    ranks, losses, since = [1], [_judged(model, learned, unseen, loss, lower, seed)], 0
+    while ranks[-1] < most and since < PATIENCE:
+        rank = min(most, ranks[-1] + max(1, ranks[-1] // 8))
+        begin = algebraic_model(x, rank, loss, lower, seed)
+        if begin is None:
+            begin = grown(x, model, rank, loss, lower, seed)
+        if begin is None:
+            break
+        model = short_fit(x, begin.rank, loss, lower, init=begin)
+        ranks.append(model.rank)
+        losses.append(_judged(model, learned, unseen, loss, lower, seed))
+        means = np.mean(losses, axis=1)
+        since = 0 if means[-1] <= means[:-1].min() else since + 1
+    table = np.array(losses)
+    return RankPath(smallest_as_good(ranks, table), tuple(ranks), table)
+
+
+def smallest_as_good(ranks: Sequence[int], losses: FloatArray) -> int:
+    """The smallest rank that is not worse than the best by more than one standard error.
+
+    Paired, because slices differ much more from each other than ranks do on one slice.
+    """
+    best = losses[int(np.argmin(losses.mean(axis=1)))]
+    for rank, own in zip(ranks, losses, strict=True):
+        behind = own - best
+        error = behind.std(ddof=1) / math.sqrt(len(behind)) if len(behind) > 1 else 0.0
+        if behind.mean() <= error:
+            return rank
+    raise AssertionError("the best is as good as itself")
+
+
+def _judged(
+    model: KTensor,
+    learned: Sequence[Slice],
+    unseen: Sequence[Slice],
+    loss: Loss,
+    lower: float,
+    seed: int,
+) -> FloatArray:
+    start = WarmStart.of(model).normalised()
+    bound = None if lower == loss.lower else lower
+    # The newest of the slices show how large the noise is; nothing else of the past is asked for.
+    few = max(1, min(start.n_rows, NOISE))
+    state = auto.start(start.factors, start.rows[-few:], learned[-few:], loss, lower=bound)
+    return np.array(
+        [
+            predict_halves(state.model, x, loss, seed=seed, number=BOARDS * t + b).loss
+            for t, x in enumerate(unseen)
+            for b in range(BOARDS)
+        ]
+    )
+
+
+def grown(
+    x: Slice, model: KTensor, rank: int, loss: Loss, lower: float, seed: int
+) -> KTensor | None:
+    """The model with components fitted one after the other to what is left; None if nothing is."""
+    found = model
+    while found.rank < rank:
+        factors, weights = stack_factors(found.factors), pad_vector(found.weights)
+        key = stream_key(seed, found.rank, TRIAL_COLUMNS)
+        form, bounded = loss.traits.odds_form, lower > -np.inf
+        if form is not None:
+            born = seeds.seed_counts(factors, cells_of(x), form, weights)
+        elif loss.traits.quadratic and x.n_observed == x.size:
+            born = seeds.seed_residual(factors, x, weights, key, bounded=bounded)
+        else:
+            cells = weighted_cells(x, stream_key(seed, 0, LISTED_ZEROS))
+            sums = FisherSums(factors, cells, loss)
+            born = seeds.seed_slopes(sums, weights, key, bounded=bounded)
+        if born is None:
+            break
+        columns, weight = born
+        found = KTensor(
+            np.append(found.weights, weight),
+            [np.column_stack(pair) for pair in zip(found.factors, columns, strict=True)],
+        )
+    return None if found is model else found

@@ -1,0 +1,202 @@
+"""rank="auto": found in the first slices, grown and shrunk on trial, saved and resumed exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from onlinegcp.errors import DataError
+from onlinegcp.losses import get_loss
+from onlinegcp.slices import Slice
+from onlinegcp.solvers.auto import rank_trials
+from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.solvers.auto.rank_state import Direction, RankTrials
+from onlinegcp.streaming import OnlineCP, OnlineGCP
+from onlinegcp.streaming.rank_growth import larger, smaller
+from onlinegcp.streaming.warm_start import static_start
+from onlinegcp.testing import LEARNING_CHECKS, PROTOCOL_CHECKS
+from planted_ranks import planted
+
+
+def learn(slices, **options):
+    model = OnlineGCP("auto", **options)
+    ranks = []
+    for x in slices:
+        model.partial_fit(x)
+        ranks.append(model.rank_ if model.started_ else 0)
+    return model, ranks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gaussian", "poisson"])
+@pytest.mark.parametrize("rank", [3, 8])
+def test_planted_ranks_are_found_along_the_stream(name, rank):
+    found = [learn(planted(name, rank, 60, seed), loss=name)[1][-1] for seed in range(2)]
+    assert all(abs(one - rank) <= 1 for one in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gaussian", "poisson"])
+def test_a_component_born_in_mid_stream_is_found_within_15_slices(name):
+    late = 0
+    for seed in range(3):
+        _, ranks = learn(planted(name, 4, 60, seed, born=40), loss=name)
+        assert abs(ranks[39] - 4) <= 1
+        late += not max(ranks[40:56]) > ranks[39]
+    assert late == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["poisson"])
+@pytest.mark.parametrize(
+    "check", [*PROTOCOL_CHECKS, *LEARNING_CHECKS], ids=lambda check: check.__name__
+)
+def test_the_protocol_is_kept(check, loss):
+    check(OnlineGCP("auto", loss, init_slices=5, max_rank=6))
+
+
+@pytest.fixture(scope="module")
+def growing():
+    """A stream whose rank is found too small at first, and the step at which it changes."""
+    slices = planted("poisson", 3, 60, 0, born=30)
+    _, ranks = learn(slices, loss="poisson")
+    changes = [n for n in range(11, len(ranks)) if ranks[n] != ranks[n - 1]]
+    assert changes
+    return slices, changes[0]
+
+
+def test_records_tell_which_component_went_where(growing):
+    slices, change = growing
+    model = OnlineGCP("auto", "poisson")
+    for x in slices[:change]:
+        model.partial_fit(x)
+    before = model.factors_
+    assert model.last_.order is None
+    model.partial_fit(slices[change])
+    record = model.last_
+    assert record.rank == model.rank_ == len(record.order) == len(model.weights_)
+    kept = [(now, was) for now, was in enumerate(record.order) if was >= 0]
+    assert record.births == model.rank_ - len(kept)
+    assert record.deaths == before[0].shape[1] - len(kept)
+    for now, was in kept:
+        cosines = [
+            a[:, was] @ b[:, now] / np.linalg.norm(a[:, was]) / np.linalg.norm(b[:, now])
+            for a, b in zip(before, model.factors_, strict=True)
+        ]
+        assert np.prod(cosines) > 0.7
+    assert model.forecast(3).weights.shape == (3, model.rank_)
+
+
+@pytest.mark.parametrize("at", [25, 33, 36])
+def test_a_saved_model_goes_on_bit_for_bit(growing, at, tmp_path):
+    slices, _ = growing
+    whole = OnlineGCP("auto", "poisson")
+    for x in slices[:at]:
+        whole.partial_fit(x)
+    whole.save(tmp_path / "m.npz")
+    again = OnlineGCP.load(tmp_path / "m.npz")
+    for x in slices[at : at + 12]:
+        whole.partial_fit(x)
+        again.partial_fit(x)
+    assert whole.rank_ == again.rank_
+    for a, b in zip(whole.factors_, again.factors_, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_two_threads_give_the_same(growing):
+    slices, change = growing
+    one, two = (OnlineGCP("auto", "poisson", n_jobs=n) for n in (1, 2))
+    for x in slices[: change + 3]:
+        one.partial_fit(x)
+        two.partial_fit(x)
+    np.testing.assert_array_equal(one.factors_[0], two.factors_[0])
+
+
+def test_the_largest_rank_is_kept():
+    _, ranks = learn(planted("poisson", 6, 40, 0), loss="poisson", max_rank=3)
+    assert max(ranks) <= 3
+
+
+def test_only_the_default_solver_finds_its_rank():
+    with pytest.raises(DataError, match="belongs to solver='auto'"):
+        OnlineGCP("auto", solver="sgd").partial_fit([np.ones((3, 3))])
+    with pytest.raises(DataError, match="rank must be a whole number"):
+        OnlineCP("auto").partial_fit([np.ones((3, 3))])
+    with pytest.raises(DataError, match="max_rank"):
+        OnlineGCP("auto", max_rank=0).partial_fit([np.ones((3, 3))])
+    with pytest.raises(DataError, match="rank must be a whole number"):
+        OnlineGCP("many").partial_fit([np.ones((3, 3))])
+
+
+def test_scikit_learn_can_search_among_ranks_and_auto():
+    rng = np.random.default_rng(0)
+    table = rng.gamma(1.0, 1.0, (30, 2)) @ rng.gamma(1.0, 1.0, (2, 6))
+    model = clone(OnlineGCP("auto", init_slices=5))
+    assert model.get_params()["rank"] == "auto"
+    search = GridSearchCV(model, {"rank": ["auto", 1]}, cv=2).fit(table)
+    assert search.best_params_["rank"] in ("auto", 1)
+    fitted = clone(model).fit(table)
+    assert len(fitted.get_feature_names_out()) == fitted.rank_
+    assert fitted.changes_rank
+    assert not OnlineGCP(3).changes_rank
+
+
+def test_more_components_must_win_and_fewer_need_not_lose():
+    def verdicts(gains, order):
+        trials = RankTrials(9, order=np.array(order))
+        return [rank_trials._verdict(trials, gain) for gain in gains]
+
+    noise = [1.0, -1.0] * 30
+    # Nothing gained: the larger is dropped, the smaller may stay.
+    assert verdicts(noise[:12], [0, -1])[-1] <= 0
+    assert 1 in verdicts([0.2 + g for g in noise[:12]], [0])
+    assert 1 in verdicts([5.0 + g for g in noise[:6]], [0, -1])
+    assert -1 in verdicts([-5.0 + g for g in noise[:6]], [0, -1])
+    # One that seems better may take its time, but not for ever.
+    doubtful = verdicts([0.1 + g for g in noise], [0, -1])
+    assert 0 in doubtful[12:]
+    assert -1 in doubtful
+
+
+def test_failures_make_pauses_longer_and_successes_make_it_bold():
+    kind = Direction()
+    waits = []
+    for _ in range(4):
+        kind.retreat(0)
+        waits.append(kind.next)
+    assert waits == [15, 30, 60, 120]
+    kind.succeed(7)
+    assert (kind.next, kind.failures, kind.count) == (7, 0, 2)
+    kind.retreat(9)
+    assert (kind.next, kind.count) == (9, 1)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_larger_rival_predicts_what_was_missing(anew):
+    loss = get_loss("poisson")
+    slices = planted("poisson", 3, 30, 1)
+    start = static_start(slices[:10], 2, loss, lower=0.0, starts=3, seed=0)
+    state = auto.start(start.factors, start.rows, slices[:10], loss, reseed=False)
+    for x in slices[10:20]:
+        state, _ = auto.step(state, x, loss)
+    model, order = larger(slices[10:20], state, 1, loss, anew=anew, lower=0.0, seed=0)
+    assert model.factors.rank == len(order) == 3
+    assert model.n_slices == state.model.n_slices
+    gains = [
+        auto.held_out(state.model, x, loss, 0, k) - auto.held_out(model, x, loss, 0, k)
+        for k, x in enumerate(slices[20:])
+    ]
+    assert np.mean(gains) > 0.0
+    less, kept = smaller(slices[10:20], state, 1, loss, seed=0)
+    assert less.factors.rank == len(kept) == 1
+
+
+def test_slices_that_say_nothing_are_no_trial():
+    model = OnlineGCP("auto", "poisson", init_slices=4)
+    empty = Slice(np.empty((0, 2), np.int64), np.empty(0), (40, 30))
+    for x in [*planted("poisson", 2, 12, 0), *[empty] * 20]:
+        model.partial_fit(x)
+    assert model.n_slices_ == 32
+    assert np.isfinite(model.factors_[0]).all()

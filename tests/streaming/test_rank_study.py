@@ -1,0 +1,72 @@
+"""The study of the first slices: planted ranks, one path, few passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onlinegcp.losses import get_loss
+from onlinegcp.slices import Slice
+from onlinegcp.streaming.rank_study import grown, smallest_as_good, study_path
+from onlinegcp.streaming.warm_start import short_fit
+from planted_ranks import planted
+
+
+def study(name, slices, most=20):
+    loss = get_loss(name)
+    return study_path(slices, loss, lower=loss.lower, most=most, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [3, 8])
+@pytest.mark.parametrize("name", ["gaussian", "poisson"])
+def test_planted_ranks_are_found(name, rank):
+    found = [study(name, planted(name, rank, 10, seed)).rank for seed in range(3)]
+    assert sum(abs(one - rank) <= 1 for one in found) >= 2
+
+
+def test_the_path_is_nested_and_ends_when_nothing_is_gained():
+    path = study("poisson", planted("poisson", 2, 10, 0), most=30)
+    assert path.rank == 2
+    assert path.ranks[:3] == (1, 2, 3)
+    assert max(path.ranks) < 10
+    assert len(path.losses) == len(path.ranks)
+
+
+def test_no_rank_above_the_largest_is_tried():
+    path = study("poisson", planted("poisson", 5, 10, 0), most=3)
+    assert path.ranks == (1, 2, 3)
+
+
+@pytest.mark.parametrize("n_slices", [1, 2, 3])
+def test_few_slices_are_enough_for_an_answer(n_slices):
+    assert study("poisson", planted("poisson", 2, n_slices, 0)).rank >= 1
+
+
+def test_slices_without_data_get_one_component():
+    empty = [Slice(np.empty((0, 2), np.int64), np.empty(0), (4, 3)) for _ in range(6)]
+    assert study("poisson", empty).rank == 1
+    assert study("gaussian", empty).rank == 1
+
+
+def test_the_smallest_rank_within_one_standard_error_is_taken():
+    noise = np.random.default_rng(0).normal(0.0, 0.2, (3, 40))
+    losses = np.array([2.0, 1.01, 1.0])[:, None] + noise - noise.mean(axis=1, keepdims=True)
+    assert smallest_as_good([1, 4, 9], losses) == 4
+    assert smallest_as_good([1, 4, 9], np.array([[2.0] * 5, [1.1] * 5, [1.0] * 5])) == 9
+
+
+def test_new_components_explain_what_is_left():
+    rng = np.random.default_rng(0)
+    columns = [rng.gamma(0.3, 1.0, (n, 2)) for n in (12, 9, 6)]
+    x = Slice.dense(rng.poisson(30 * np.einsum("ir,jr,kr->ijk", *columns)).astype(float))
+    loss = get_loss("poisson")
+    one = short_fit(x, 1, loss, 0.0)
+    two = grown(x, one, 2, loss, 0.0, 0)
+    assert two.rank == 2
+
+    def lost(model):
+        m = model.full()
+        return float((m - x.to_dense() * np.log(m + 1e-10)).sum())
+
+    assert lost(two) < lost(one)
