@@ -59,7 +59,7 @@ def cases():
 
 
 @pytest.mark.filterwarnings("ignore::onlinegcp.errors.DivergenceWarning")  # SDT, rightly
-@pytest.mark.filterwarnings("ignore::onlinegcp.errors.DivergenceWarning")
+@pytest.mark.filterwarnings("ignore::onlinegcp.errors.CancellingWarning")  # after such values
 @pytest.mark.parametrize(("make", "loss"), list(cases()))
 def test_values_of_any_size_leave_a_finite_model_that_goes_on(make, loss):
     """An enormous value is refused with its cell; the others are learned, or refused likewise."""
