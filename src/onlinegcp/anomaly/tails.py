@@ -24,7 +24,7 @@ TRIMMED = 0.01  # share of the past that may be too odd to count
 FENCE = 8.0  # distances from the median to the 75 % point: one in a thousand is beyond
 RARE = math.log(0.05)  # below this, p-values are checked against how often they came
 RARE_PRIOR, RARE_MEMORY = 10.0, 40.0  # rare values that theory counts for, and that are remembered
-FARTHEST = 5.0  # what one of them may count, so that no single slice makes a tail heavy
+FARTHEST = 4.0  # what one of them may count, so that no single slice makes a tail heavy
 LIGHTEST = 1.5  # most that a tail may be taken to be lighter than was said
 NO_TAIL = np.zeros(2)
 EXPONENTIAL = (math.log(4.0), math.log(20.0))  # 75 and 95 % points of a standard exponential
@@ -106,7 +106,7 @@ def settled(tail: FloatArray, log_p: float) -> float:
     >>> for beyond in [0.5, 1.0, 3.0, 6.0] * 10:  # 1 on average, were all as it was said
     ...     heavy = after_one_more(heavy, RARE - beyond)
     >>> round(settled(heavy, RARE - 4.0) - RARE, 2), settled(heavy, -1.0)
-    (-1.98, -1.0)
+    (-2.18, -1.0)
     """
     if log_p >= RARE:
         return log_p
