@@ -158,8 +158,8 @@ def _check_questions(view: RunView) -> None:
 
 
 def _check_passengers(view: RunView) -> None:
-    wanted = {"2014-11-27", "2014-12-25", "2015-01-01", "2015-01-26", "2015-01-27"}
-    assert wanted == set(_flagged(view)), _flagged(view)
+    holidays = {"2014-11-27", "2014-11-28", "2014-12-25", "2014-12-26", "2015-01-01"}
+    assert holidays | {"2015-01-26", "2015-01-27"} == set(_flagged(view)), _flagged(view)
 
 
 def _check_birds(view: RunView) -> None:
@@ -168,7 +168,9 @@ def _check_birds(view: RunView) -> None:
     rows = zip(airports, airlines, species, strict=True)
     found = {airport[0]: {*airline, *bird} for airport, airline, bird in rows}
     assert {"ALOHA AIRLINES", "HAWAIIAN AIR", "Pacific golden-plover"} <= found["LIHUE ARPT"]
-    assert {"MILITARY", "Barn swallow"} <= found["BARKSDALE AIR FORCE BASE ARPT"]
+    assert {"MILITARY", "Mourning dove"} <= found["BARKSDALE AIR FORCE BASE ARPT"], found
+    assert "FEDEX EXPRESS" in found["MEMPHIS INTL"]
+    assert "UPS AIRLINES" in found["LOUISVILLE INTL ARPT"]
     assert "AMERICAN AIRLINES" in found["DALLAS/FORT WORTH INTL ARPT"]
 
 
@@ -263,9 +265,10 @@ ENTRIES = (
         "--value value --agg sum --loss poisson --rank 3 -o passengers.run",
         ("#unusual", 620),
         "How likely each day was; Thanksgiving, Christmas, New Year and the blizzard stand out",
-        "Of 205 days scored, Thanksgiving, Christmas, New Year's Day and the blizzard of 26 "
-        "and 27 January are flagged, and no other. The sentence says what was odd: on New "
-        "Year's Day not the total, but six times as many passengers at three in the morning.",
+        "Of 205 days scored, Thanksgiving and Christmas with the days after them, New Year's Day "
+        "and the blizzard of 26 and 27 January are flagged, and no other. The sentence says what "
+        "was odd: on New Year's Day not the total, but six times as many passengers at three in "
+        "the morning.",
         _check_passengers,
         "Numenta Anomaly Benchmark, realKnownCause/nyc_taxi.",
         None,
@@ -282,7 +285,8 @@ ENTRIES = (
         ("#patterns", 760),
         "The first patterns of bird strikes, with their airports, airlines and species",
         "Sixty events a month are enough for a map of who meets whom: American in Dallas, the "
-        "military at its own airfields with barn swallows, and Hawaii, where Aloha and "
+        "parcel services in Memphis and Louisville, the military at its own airfields with "
+        "mourning doves, and Hawaii, where Aloha and "
         "Hawaiian Airlines meet the Pacific golden-plover. It winters there, often on the "
         "lawns of airports. The months of each pattern show when birds are on the move.",
         _check_birds,

@@ -6,6 +6,9 @@ driver keeps all they were made from: when a worker dies and takes what it held 
 simply said again. Work on rows, and slices of one chunk, stay with the driver.
 """
 
+# distributed has types here and there, not for what is called here.
+# mypy: disable-error-code="no-untyped-call,attr-defined"
+
 from __future__ import annotations
 
 import hashlib
