@@ -116,8 +116,6 @@ def rewrite(page: Path) -> int:
     lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
     text = "".join(lines)
     for block, place, wanted, printed in reversed(changes):
-        for pattern, instead in _CHANGING:
-            printed = pattern.sub(instead, printed)
         printed = "".join(map(_fitted, printed.strip("\n").splitlines()))
         start = sum(map(len, lines[: block.line])) + place  # after the line of the fence
         text = text[:start] + printed + text[start + len(wanted) :]
@@ -215,6 +213,8 @@ def _in_shell(command: str) -> tuple[int, str, str]:
 
 
 def _compare(block: Block, place: int, wanted: str, printed: str, differs: Told) -> None:
+    for pattern, instead in _CHANGING:
+        printed = pattern.sub(instead, printed)
     if not doctest.OutputChecker().check_output(wanted, printed, LOOSE):
         differs(block, place, wanted, printed)
 

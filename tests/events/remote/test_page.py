@@ -57,7 +57,7 @@ def test_the_log_in_python(folder):
 
 @pytest.mark.slow
 def test_the_commands_on_a_file(folder):
-    (block,) = [text for text in blocks("") if "postgresql://" in text]
+    (block,) = [text for text in blocks("sh") if "postgresql://" in text]
     address = "postgresql://ann@db.example.org/taxi"
     for line in block.replace("\\\n", " ").splitlines():
         words = shlex.split(line.replace(address, "sqlite:///rides.db"))
