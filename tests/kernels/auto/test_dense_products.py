@@ -30,7 +30,7 @@ def test_every_mode_agrees_with_einsum(shape):
         one[rows] = 0.0
         for part, low in ((matrix[:half], 0), (matrix[half:], half)):
             dense_products.dense_products(part, *model, low, mode, places, one)
-        np.testing.assert_allclose(one[rows], out[rows], rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(one[rows], out[rows], rtol=1e-12, atol=1e-14)
         outside = np.ones(len(out), dtype=bool)
         outside[rows] = False
         assert (one[outside] == 5.0).all()

@@ -20,6 +20,13 @@ PACKAGE = Path(onlinegcp.__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "design.md"
 
 
+def listed_files():
+    """The files of the table, each as often as the walk comes by."""
+    section = PAGE.read_text(encoding="utf-8").split("## One slice, step by step")[1]
+    table = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("|")]
+    return [name for line in table for name in re.findall(r"^\|[ \d]*\| `([\w/]+\.py)`", line)]
+
+
 @pytest.fixture
 def met():
     """The files of the package in which a function was called."""
@@ -55,10 +62,12 @@ def test_a_poisson_slice_meets_the_files_of_the_page_and_no_others(met, monkeypa
     assert state.trials.twin is not None
     x = Slice.dense(slices[8].array.copy())  # has not been asked anything yet
     follow(lambda: auto.step(state, x, loss))
-    section = PAGE.read_text(encoding="utf-8").split("## One slice, step by step")[1]
-    table = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("|")]
-    listed = [name for line in table for name in re.findall(r"^\|[ \d]*\| `([\w/]+\.py)`", line)]
+    listed = listed_files()
     # Kernels are met through a compiled call, which need not show.
     assert files == {name for name in listed if name in files or "kernels/auto" not in name}
-    assert len(set(listed)) <= 20
     assert max(listed.count(name) for name in listed) <= 3
+
+
+@pytest.mark.xfail(strict=True, reason="twenty since passes are shared out: sums/ is on the way")
+def test_the_walk_is_short():
+    assert len(set(listed_files())) <= 15
