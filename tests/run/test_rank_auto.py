@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onlinegcp import fit_many
 from onlinegcp.drawing.profiles import activations
+from onlinegcp.many.reading import all_steps, steps_of
 from onlinegcp.run import Run
 from onlinegcp.runlog import read_run
 from onlinegcp.runlog.names import read_names, write_name
@@ -64,3 +66,16 @@ def test_names_stay_with_their_patterns(tmp_path, slices):
             for a, b in zip(before.factors, after.factors, strict=True)
         ]
         assert np.prod(cosines) > 0.7
+
+
+def test_lines_of_many_streams_are_told_like_those_of_one(tmp_path, slices):
+    alone = learn(tmp_path / "r", slices)
+    model = OnlineGCP("auto", "poisson", init_slices=8)
+    streams = {"changing": slices, "short": slices[:12]}
+    fit_many(streams, model, tmp_path / "many", n_jobs=1)
+    for name in streams:
+        steps = list(steps_of(tmp_path / "many", name))
+        assert [s for s in all_steps(tmp_path / "many") if s["stream"] == name] == steps
+        assert {len(step["weights"]) for step in steps} == {steps[-1]["rank"]}
+    weights = [step["weights"] for step in steps_of(tmp_path / "many", "changing")]
+    assert weights == [step["weights"] for step in alone.steps]

@@ -133,23 +133,22 @@ def oddest(
 
 
 def steps_of(path: PathLike, stream: str) -> Iterator[runlog.Step]:
-    """The lines of one stream, in order of time."""
+    """The lines of one stream, in order of time, all in the components of the last one."""
     folder = Path(path)
-    shard = shard_of(folder, stream)
-    _, n_bytes = shard_records(folder, shard)
     # As it stands at the start of a line, so that the lines of others need not be parsed.
     mark = runlog.encode_step({"stream": stream})[:-2] + b","
-    for line in shard_lines(folder, shard, n_bytes):
-        if line.startswith(mark):
-            yield parsed(line, folder, shard)
+    yield from _aligned(folder, shard_of(folder, stream), mark)
 
 
 def all_steps(path: PathLike) -> Iterator[runlog.Step]:
-    """The lines of all streams, those of one shard after those of another."""
+    """The lines of all streams, each in the components of the last one of its stream.
+
+    Those of one shard come after those of another.
+    """
     folder = Path(path)
     read_settings(folder)
-    for number, line in _lines(folder):
-        yield parsed(line, folder, number)
+    for number in shard_numbers(folder):
+        yield from _aligned(folder, number, b"")
 
 
 def factors_of(path: PathLike) -> Iterator[tuple[str, list[Any], list[list[str]]]]:
@@ -231,6 +230,19 @@ def _whole_lines(folder: Path, number: int) -> str:
                 f"{numbers[step['stream']]}"
             )
     return f"whole, {sum(numbers.values()):,} lines"
+
+
+def _aligned(folder: Path, number: int, mark: bytes) -> Iterator[runlog.Step]:
+    """The lines of a shard that begin with a mark."""
+    _, n_bytes = shard_records(folder, number)
+    lines = (line for line in shard_lines(folder, number, n_bytes) if line.startswith(mark))
+    aligners = runlog.Aligner.by_stream(lines)
+    for line in shard_lines(folder, number, n_bytes):
+        if line.startswith(mark):
+            step: Any = parsed(line, folder, number)
+            if (aligner := aligners.get(step.get("stream"))) is not None:
+                aligner.take(step)
+            yield step
 
 
 def _lines(folder: Path) -> Iterator[tuple[int, bytes]]:

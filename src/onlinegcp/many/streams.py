@@ -129,11 +129,6 @@ class ManyStreams:
                 f"events, but by is {by!r} and events are {'not ' if events is None else ''}given. "
                 "Give both, or none and a mapping of slices."
             )
-        if model.changes_rank:
-            raise DataError(
-                f"a run holds the same components from its first slice to its last, but "
-                f"{type(model).__name__} changes its rank. Use another method."
-            )
         # What a kill left before the first shard was stored holds nothing.
         runlog.check_new(folder, overwrite or _is_hollow(folder))
         options = making.anomaly_options(level, top, period, holidays, hold_flagged, model)

@@ -170,11 +170,6 @@ class Run:
         overwrite
             Whether a run that is there already may go, once the first new slice is learned.
         """
-        if model.changes_rank and not model.tells_order:
-            raise DataError(
-                f"a run directory holds the same components from its first slice to its last, but "
-                f"{type(model).__name__} changes its rank. Use it in Python, or another method."
-            )
         folder = Path(path)
         runlog.check_new(folder, overwrite)
         info: dict[str, Any] = {

@@ -38,6 +38,11 @@ def anomaly_options(
     model: StreamingModel,
 ) -> dict[str, Any]:
     """Options of a run, once they and those of its model are known to be possible."""
+    if model.changes_rank and not model.tells_order:
+        raise DataError(
+            f"a run directory holds the same components from its first slice to its last, but "
+            f"{type(model).__name__} changes its rank. Use it in Python, or another method."
+        )
     model.check_parameters()
     return {
         "level": check_number("level", level, "(0, 1)", "It is a share of slices, such as 0.01."),

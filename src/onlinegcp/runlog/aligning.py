@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from onlinegcp.runlog.files import STEPS, PathLike
 from onlinegcp.runlog.line import Step, Vector
 
+# Found without parsing: a label that holds this is escaped within JSON.
+_TOLD = b'"order":['
 _VECTORS: tuple[Vector, ...] = ("weights", "drift")
 
 
@@ -41,16 +45,25 @@ class Aligner:
     @classmethod
     def of(cls, path: PathLike) -> Aligner:
         """The changes that a run directory tells of; most tell of none."""
-        changes = []
         try:
-            with (Path(path) / STEPS).open("rb") as stream:
-                for line in stream:
-                    if b'"order":[' in line and line.endswith(b"\n"):
-                        step = json.loads(line)
-                        changes.append((int(step["number"]), [int(p) for p in step["order"]]))
-        except (OSError, ValueError, KeyError, TypeError):
+            with (Path(path) / STEPS).open("rb") as lines:
+                return cls.by_stream(lines).get(None, cls([]))
+        except OSError:
             return cls([])  # whoever reads the lines says what is wrong with them
-        return cls(changes)
+
+    @classmethod
+    def by_stream(cls, lines: Iterable[bytes]) -> dict[Any, Aligner]:
+        """Those of the streams that changed their rank; a line of a single run names None."""
+        changes: dict[Any, list[tuple[int, list[int]]]] = {}
+        try:
+            for line in lines:
+                if _TOLD in line and line.endswith(b"\n"):
+                    step = json.loads(line)
+                    change = int(step["number"]), [int(p) for p in step["order"]]
+                    changes.setdefault(step.get("stream"), []).append(change)
+        except (ValueError, KeyError, TypeError):
+            return {}  # whoever reads the lines says what is wrong with them
+        return {stream: cls(of) for stream, of in changes.items()}
 
     def take(self, step: Step) -> None:
         """Rewrite one line in place."""
