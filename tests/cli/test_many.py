@@ -123,6 +123,17 @@ def test_a_plan_looks_at_the_busiest_stream(tmp_path, table, capsys):
     assert call(words) is Exit.BAD_INPUT
 
 
+def test_nothing_but_the_file_and_the_column_is_needed(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    customers(n=2, n_days=25, per_day=30).write_csv("shops.csv")
+    assert call(["fit", "shops.csv", "--by", "customer", "--every", "1d"]) is Exit.DONE
+    assert "--rank auto" in capsys.readouterr().out
+    assert call(["export", "shops.run", "activations", "-o", "w.csv"]) is Exit.DONE
+    weights = pl.read_csv("w.csv")
+    assert weights["stream"].unique().sort().to_list() == ["c0", "c1"]
+    assert weights.group_by("stream").agg(pl.col("time").n_unique())["time"].to_list() == [25, 25]
+
+
 def test_a_stream_that_stops_is_told(tmp_path, capsys):
     table = customers(n=2, n_days=6).with_columns(v=pl.lit(1.0))
     bad = table.with_columns(
