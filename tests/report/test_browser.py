@@ -13,7 +13,9 @@ import fake_run
 import real_browser
 from onlinegcp import runlog
 from onlinegcp.cli import Exit, call
+from onlinegcp.evaluate import Comparison, Contender
 from onlinegcp.report import write_report
+from onlinegcp.report.comparison import render_comparison
 from onlinegcp.report.global_loss import CACHE
 from onlinegcp.report.ranks import render_ranks
 from run_views import view
@@ -310,23 +312,28 @@ def test_a_month_that_was_cut_off_is_marked_and_does_not_flatten_the_rest(browse
     assert problems == []
 
 
-def test_the_pages_of_ranks_and_differences_are_drawn(browser, url, tmp_path):
+def test_the_pages_of_one_thing_are_drawn(browser, url, tmp_path):
     losses = np.random.default_rng(0).gamma(9, 1, (4, 30))
     text = render_ranks(
         [1, 2, 3, 5], losses, np.array([1, 0.9, 0.8, 0.4]), best=2, recommended=2, stable=0.8,
         advice="Use rank 2: it predicts best.", source="e.csv", command="onlinegcp fit e.csv",
     )  # fmt: skip
     (tmp_path / "rank.html").write_text(text)
+    curves = {"one": [1.0, 2.0, 3.0], "two": [1.5, 2.0, 3.5], "lost": [2.0, 900.0, 9e9]}
+    raced = [Contender(n, None, c[1], c[1], c[1], 0.9, 1, 1, tuple(c)) for n, c in curves.items()]
+    found = Comparison("poisson", 13, 10, (*raced, Contender("four", refusal="too large")))
+    text = render_comparison(found.to_dict(), source="e.csv", command="onlinegcp fit e.csv")
+    (tmp_path / "compare.html").write_text(text)
     run = Path(url.removeprefix("file://")).parent
     words = ["diff", str(run), "--before", "2013-04-01", "-o", str(tmp_path / "diff.html")]
     assert call(words) is Exit.DONE
-    for name, circles in (("rank", 8), ("diff", 6)):
+    for name, marks in (("rank", "circle"), ("diff", "circle"), ("compare", "path.series")):
         for width, scheme in ((1280, "light"), (360, "dark")):
             options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
             address = (tmp_path / f"{name}.html").as_uri()
             with real_browser.open_page(browser, address, **options) as (page, problems):
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
-                assert page.locator("svg circle").count() >= circles
+                assert page.locator(f"main svg {marks}").count() >= 3
                 assert page.inner_text("h1")
                 page.locator("svg").first.hover()
             assert problems == []

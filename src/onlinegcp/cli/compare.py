@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from onlinegcp.cli.options import (
     TableOptions,
     Whole,
     Words,
+    named,
     parse_loss,
     source_of,
     suitable_loss,
@@ -50,7 +52,7 @@ def compare(
     seconds
         Most seconds a method may learn for; slower ones are broken off.
     output
-        HTML file for a plot of the losses.
+        HTML file for a page of it.
     json
         As JSON.
     quiet
@@ -61,7 +63,9 @@ def compare(
     from onlinegcp.cli.planned import plan_of, with_plan
     from onlinegcp.cli.terminal import Bar, say, say_json, say_table
     from onlinegcp.evaluate import compare as race
+    from onlinegcp.report.comparison import render_comparison
     from onlinegcp.storage.atomic import replacing
+    from onlinegcp.storage.secrets import redacted_words
     from onlinegcp.streaming import METHODS
 
     own = model.set
@@ -96,8 +100,12 @@ def compare(
             tell=tell,
         )
     if output is not None:
+        words = ["onlinegcp", "fit", *sources, *_words(found.contenders[0].name)]
+        page = render_comparison(
+            found.to_dict(), source=named(sources), command=shlex.join(redacted_words(words))
+        )
         with replacing(output) as file:
-            file.write(found.plot().to_html(include_plotlyjs=True).encode())
+            file.write(page.encode())
     if json:
         say_json(found.to_dict())
         return
@@ -159,3 +167,10 @@ def _entrant(name: str, model: ModelOptions, table: TableOptions) -> Any:
     loss = model.loss if method == "online_gcp" else None
     given = replace(model, method=method, loss=loss, set=[*model.set, *own])
     return given.build(table.agg, table.value)
+
+
+def _words(name: str) -> list[str]:
+    """The options of `fit` that choose a contender."""
+    method, _, settings = name.partition(":")
+    chosen = [] if method == "online_gcp" else ["--method", method]
+    return chosen + [word for each in settings.split(",") if each for word in ("--set", each)]

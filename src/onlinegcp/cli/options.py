@@ -329,6 +329,11 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def named(sources: tuple[str, ...]) -> str:
+    """What was read, as a title says it."""
+    return ", ".join(sources[:3]) + (" ..." if len(sources) > 3 else "")
+
+
 def source_of(sources: Sequence[str], query: str | None = None) -> Any:
     """What `from_events` is to read."""
     from onlinegcp.cli import STANDARD_INPUT

@@ -48,7 +48,7 @@ def rank(
     from rich.markup import escape
 
     from onlinegcp.cli.compare import read_slices
-    from onlinegcp.cli.options import parse_loss, suitable_loss
+    from onlinegcp.cli.options import named, parse_loss, suitable_loss
     from onlinegcp.cli.planned import plan_of, with_plan
     from onlinegcp.cli.terminal import Bar, say, say_json, say_table
     from onlinegcp.evaluate.ranks import STABLE, rank_grid, study_ranks
@@ -83,7 +83,7 @@ def rank(
         recommended=study.recommended,
         stable=STABLE,
         advice=study.advice,
-        source=", ".join(sources[:3]) + (" ..." if len(sources) > 3 else ""),
+        source=named(sources),
         command=shlex.join(redacted_words(words)),
     )
     with replacing(output) as file:
