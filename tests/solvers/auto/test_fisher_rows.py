@@ -12,8 +12,9 @@ from onlinegcp.losses import LOSS_NAMES, Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import fisher_rows, fisher_weights
 from onlinegcp.solvers.auto.cells import weighted_cells
-from onlinegcp.solvers.auto.fisher_rows import FisherRows, Visit
+from onlinegcp.solvers.auto.fisher_rows import MOST_TURN, FisherRows, Visit
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
+from onlinegcp.streaming import OnlineGCP
 
 
 def unit(matrix):
@@ -191,3 +192,18 @@ def test_candidates_for_bounded_losses_are_never_zero():
     for start in fisher_weights.start_candidates(last, np.zeros(4), True, 2):
         assert (start[:2] > 0.0).all()
         assert not start[2:].any()
+
+
+def test_components_that_stand_in_for_each_other_do_not_make_the_derivative_grow():
+    # Eight patterns where three would do, as hours of weather have it: any of them may turn as long
+    # as others turn back, and the derivative grew from slice to slice until no number held it.
+    rng, hours = np.random.default_rng(0), np.arange(12)[:, None]
+    model = OnlineGCP(8, "gaussian", init_slices=10, lower=0, ndim=2)
+    for t in range(40):
+        swing = np.sin(hours / 2 + t / 9) * [0.001, 0.1, 0.05]
+        x = [1000.0, 10.0, 4.0] * (1 + swing) + rng.normal(size=(12, 3)) * [0.5, 0.3, 0.1]
+        x[rng.random(x.shape) < 0.05] = np.nan
+        model.partial_fit(x)
+    past = model._state.live.current.model.past
+    assert isinstance(past, FisherRows)
+    assert np.abs(past.sensitivity).max() <= MOST_TURN

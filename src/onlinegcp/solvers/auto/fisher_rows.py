@@ -43,6 +43,9 @@ HALVINGS = 20
 CURVATURE_BUDGET = 1 << 26
 # Mean, variance and dispersion of at least 50 slices: priors made from fewer would follow noise.
 VARIANCE_STEP = 0.02
+# Columns have unit length, and turn by a few of these at most when the memory grows e times. Where
+# components can stand in for each other nothing holds the derivative, and it would grow for ever.
+MOST_TURN = 10.0
 
 
 @dataclass
@@ -297,6 +300,8 @@ class FisherRows(Past):
             change /= length
             # The part along the column only changes its length, which the weights absorb.
             change -= factors.data[rows] * np.einsum("ir,ir->r", factors.data[rows], change)
+            turn = np.sqrt(np.einsum("ir,ir->r", change, change))
+            change *= MOST_TURN / np.maximum(turn, MOST_TURN)
             weights *= length
         return weights
 
