@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.sums.chunks import Chunks, RowChunks
+from onlinegcp.sums.crew import MOST_THREADS, Turns
 
 Array = NDArray[Any]
 
@@ -29,7 +28,6 @@ Array = NDArray[Any]
 # sums wait to be added up, which takes memory.
 PIECES = 4
 WAVES = 2
-MOST_THREADS = 1024
 
 
 class Local:
@@ -54,16 +52,13 @@ class Local:
             for i in range(count):
                 work(i)
             return
-        turns = _Turns(work, count)
-        pool, outside = _pool(), copy_context()
-        # Each thread needs a context of its own: NumPy's settings are in it, and who is at work.
-        waiting = [pool.submit(outside.copy().run, turns.take) for _ in range(helpers)]
-        try:
-            outside.run(turns.take)
-        finally:
-            turns.left = 0  # after an interrupt nobody begins another piece
-            _wait(waiting)
-        turns.check()
+        turns = Turns(work, count)
+
+        def begin() -> None:
+            _engine.set(ONE)  # a piece is a whole: nothing in it is split again
+            turns.take()
+
+        turns.share(begin, helpers)
 
     def cells(
         self, function: Callable[..., tuple[Array, ...]], chunks: Chunks, small: tuple[Any, ...]
@@ -148,7 +143,7 @@ class Local:
         """Cut chunks into runs that are done in one call: a few per thread."""
         pieces = 1
         if self.jobs > 1:
-            pieces = min(count, PIECES * self.jobs, max(self.jobs, count // PIECES))
+            pieces = min(count, PIECES * self.jobs)
         return _cut(0, count, pieces)
 
 
@@ -173,51 +168,6 @@ def spread_chunk(
         rows += high - low
     target = np.zeros((rows, like.shape[1]))
     return places, target, function(chunks.part(chunk, chunk + 1), places, target, *small)
-
-
-class _Turns:
-    """Pieces that several threads take in turn, and what went wrong in them."""
-
-    def __init__(self, work: Callable[[int], object], count: int) -> None:
-        self.work, self.count, self.left = work, count, count
-        self._lock = threading.Lock()
-        self._errors: list[tuple[int, BaseException]] = []
-
-    def take(self) -> None:
-        """Do pieces until none is left."""
-        _engine.set(ONE)  # a piece is a whole: nothing in it is split again
-        while True:
-            with self._lock:
-                if self.left <= 0:
-                    return
-                piece = self.count - self.left
-                self.left -= 1
-            try:
-                self.work(piece)
-            except BaseException as error:
-                self._errors.append((piece, error))
-                self.left = 0
-                return
-
-    def check(self) -> None:
-        """Raise the error of the first piece that had one."""
-        if self._errors:
-            raise min(self._errors, key=lambda found: found[0])[1]
-
-
-def _wait(waiting: list[Future[Any]]) -> None:
-    for future in waiting:
-        if not future.cancel():  # one that has not begun need not any more
-            future.result()
-
-
-@lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="onlinegcp")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
 
 
 ONE = Local(1)
