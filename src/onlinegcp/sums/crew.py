@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 
 MOST_THREADS = 1024
@@ -112,10 +113,8 @@ class _Helper:
         _idle.append(self)
 
     def _wake(self) -> None:
-        try:
+        with suppress(RuntimeError):  # has been rung before, and not been heard yet
             self._bell.release()
-        except RuntimeError:  # has been rung before, and not been heard yet
-            pass
 
     def _live(self) -> None:
         while True:
