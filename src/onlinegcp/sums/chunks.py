@@ -6,6 +6,7 @@ which rows of each mode its cells can lie in.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -125,16 +126,16 @@ def row_cuts(starts: NDArray[np.int64], work: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def add_tree(parts: Array) -> Array:
-    """Add arrays along the first axis in pairs, pairs of pairs, and so on: a fixed order.
+def add_tree(parts: Sequence[Any] | Array) -> Any:
+    """Add arrays, or what lies along the first axis of one, in pairs, pairs of pairs, and so on.
 
     Examples
     --------
-    >>> add_tree(np.array([1.0, 2.0, 3.0])).item()
+    >>> float(add_tree([1.0, 2.0, 3.0]))
     6.0
     """
+    parts = list(parts)  # one by one: pairs of long arrays would be fresh memory each time
     while len(parts) > 1:
-        even = len(parts) // 2 * 2
-        pairs = parts[0:even:2] + parts[1:even:2]
-        parts = pairs if even == len(parts) else np.concatenate([pairs, parts[even:]])
-    return np.asarray(parts[0])
+        pairs = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + parts[2 * len(pairs) :]
+    return parts[0]

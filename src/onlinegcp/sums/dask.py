@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.errors import BackendError
 from onlinegcp.sums.chunks import Chunks, RowChunks, add_tree
-from onlinegcp.sums.local import Local, cores, spread_chunk
+from onlinegcp.sums.local import Local, Steps, cores, rows_of, spread_chunk
 
 Array = NDArray[Any]
 
@@ -85,8 +85,9 @@ class Cluster(Local):
 
     def cells(
         self, function: Callable[..., tuple[Array, ...]], chunks: Chunks, small: tuple[Any, ...]
-    ) -> list[Array]:
-        """What `function` gives for every run of chunks, added up within each."""
+    ) -> Steps[list[list[Any]]]:
+        """What `function` gives for runs of chunks, added up within each: lists to be added up."""
+        yield from ()  # nothing is left to this process
         runs = self._runs(chunks.count)
 
         def ask() -> list[Any]:
@@ -97,7 +98,7 @@ class Cluster(Local):
             ]
 
         found = self._until_done(ask, lambda futures: self.client.gather(futures))
-        return [np.stack(arrays) for arrays in zip(*found, strict=True)]
+        return [list(parts) for parts in zip(*found, strict=True)]
 
     def spread(
         self,
@@ -107,8 +108,9 @@ class Cluster(Local):
         offsets: NDArray[np.int64],
         small: tuple[Any, ...],
         out: Array,
-    ) -> list[tuple[Array, ...]]:
+    ) -> Steps[list[tuple[Array, ...]]]:
         """Add the row sums of every chunk to `out`, in the order of chunks; give their rest."""
+        yield from ()  # nothing is left to this process
         singles = list(range(chunks.count + 1))
 
         def single(c: int, _: int) -> RowChunks:
@@ -132,7 +134,8 @@ class Cluster(Local):
                 places, target, rest = future.result()
                 # What was added stays added: after a loss only the other chunks are asked for.
                 sums[done] = (places, target, rest)
-                self._add(chunks, range(done, done + 1), [sums[done]], modes, offsets, out)
+                one = range(done, done + 1)
+                self.run(*self._adding(chunks, one, [sums[done]], modes, offsets, out))
                 found[done], sums[done] = rest, None
                 done += 1
                 future.release()
@@ -220,7 +223,8 @@ def _spread(
     width: int,
     *small: Any,
 ) -> tuple[NDArray[np.int64], Array, tuple[Array, ...]]:
-    return spread_chunk(function, part, 0, modes, np.empty((0, width)), small)
+    scratch = np.empty((rows_of(part, 0, modes), width))
+    return spread_chunk(function, part, 0, modes, scratch, small)
 
 
 def _arrays_of(value: Any) -> list[Array]:

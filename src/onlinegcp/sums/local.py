@@ -9,27 +9,34 @@ from __future__ import annotations
 
 import math
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.sums.chunks import Chunks, RowChunks
+from onlinegcp.sums.chunks import Chunks, RowChunks, add_tree
+from onlinegcp.sums.crew import MOST_THREADS, Turns
 
 Array = NDArray[Any]
 
-# Pieces per thread, so that an unlucky thread can be helped out; and chunks per thread whose row
-# sums wait to be added up, which takes memory.
+# What may be done at the same time: a function of a piece's number, and how many there are. A pass
+# gives some such steps, one after the other, and then its result.
+Pieces = tuple[Callable[[int], object], int]
+T = TypeVar("T")
+Steps = Generator[Pieces, None, T]
+
+# Pieces per thread, so that an unlucky thread can be helped out.
 PIECES = 4
+# Chunks whose row sums wait to be added up, which takes memory: so many per thread at least, and
+# more if they are short (numbers, 32 MB).
 WAVES = 2
-MOST_THREADS = 1024
+WAVE_NUMBERS = 1 << 22
+LEAST_ADDED = 1 << 16  # numbers of such sums that are worth a piece
 
 
 class Local:
@@ -54,32 +61,27 @@ class Local:
             for i in range(count):
                 work(i)
             return
-        turns = _Turns(work, count)
-        pool, outside = _pool(), copy_context()
-        # Each thread needs a context of its own: NumPy's settings are in it, and who is at work.
-        waiting = [pool.submit(outside.copy().run, turns.take) for _ in range(helpers)]
-        try:
-            outside.run(turns.take)
-        finally:
-            turns.left = 0  # after an interrupt nobody begins another piece
-            _wait(waiting)
-        turns.check()
+        turns = Turns(work, count)
+
+        def begin() -> None:
+            _engine.set(ONE)  # a piece is a whole: nothing in it is split again
+            turns.take()
+
+        turns.share(begin, helpers)
 
     def cells(
         self, function: Callable[..., tuple[Array, ...]], chunks: Chunks, small: tuple[Any, ...]
-    ) -> list[Array]:
-        """What `function` gives for every chunk, in the order of the chunks."""
+    ) -> Steps[list[list[Any]]]:
+        """What `function` gives for runs of chunks, added up within each: lists to be added up."""
         cuts = self._runs(chunks.count)
         found: list[Any] = [None] * (len(cuts) - 1)
 
         def work(piece: int) -> None:
             part = chunks.part(cuts[piece], cuts[piece + 1])
-            found[piece] = function(part, *small)
+            found[piece] = [add_tree(lines) for lines in function(part, *small)]
 
-        self.run(work, len(found))
-        if len(found) == 1:
-            return list(found[0])
-        return [np.concatenate(arrays) for arrays in zip(*found, strict=True)]
+        yield work, len(found)
+        return [list(parts) for parts in zip(*found, strict=True)]
 
     def spread(
         self,
@@ -89,21 +91,28 @@ class Local:
         offsets: NDArray[np.int64],
         small: tuple[Any, ...],
         out: Array,
-    ) -> list[tuple[Array, ...]]:
+    ) -> Steps[list[tuple[Array, ...]]]:
         """Add the row sums of every chunk to `out`, in the order of chunks; give their rest."""
         found: list[Any] = [None] * chunks.count
-        together = 1 if self.jobs == 1 else WAVES * self.jobs
+        longest = max(rows_of(chunks, c, modes) for c in range(chunks.count))
+        together = 1
+        if self.jobs > 1:
+            together = max(WAVES * self.jobs, WAVE_NUMBERS // max(1, longest * out.shape[1]))
+        # Memory that is used again: the system would fill fresh pages with zeros each time.
+        scratch: list[Any] = [None] * min(together, chunks.count)
         for start in range(0, chunks.count, together):
             wave = range(start, min(start + together, chunks.count))
             sums: list[Any] = [None] * len(wave)
 
             def work(piece: int, wave: range = wave, sums: list[Any] = sums) -> None:
                 c = wave[piece]
-                sums[piece] = spread_chunk(function, chunks, c, modes, out, small)
+                if scratch[piece] is None:
+                    scratch[piece] = np.empty((longest, out.shape[1]))
+                sums[piece] = spread_chunk(function, chunks, c, modes, scratch[piece], small)
                 found[c] = sums[piece][2]
 
-            self.run(work, len(wave))
-            self._add(chunks, wave, sums, modes, offsets, out)
+            yield work, len(wave)
+            yield self._adding(chunks, wave, sums, modes, offsets, out)
         return found
 
     def beside(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -118,7 +127,7 @@ class Local:
         self.run(work, len(calls))
         return found
 
-    def _add(
+    def _adding(
         self,
         chunks: RowChunks,
         wave: range,
@@ -126,11 +135,13 @@ class Local:
         modes: range,
         offsets: NDArray[np.int64],
         out: Array,
-    ) -> None:
+    ) -> Pieces:
         """Add row sums to those of all chunks before; rows are shared out, chunks have an order."""
         begins = offsets.tolist()
         first, last = begins[modes[0]], begins[modes[-1] + 1]
-        bounds = _cut(first, last, PIECES * self.jobs if self.jobs > 1 else 1)
+        numbers = sum(target.size for _, target, _ in sums)
+        most = PIECES * self.jobs if self.jobs > 1 else 1
+        bounds = _cut(first, last, max(1, min(most, numbers // LEAST_ADDED)))
 
         def work(piece: int) -> None:
             for c, (places, target, _) in zip(wave, sums, strict=True):
@@ -142,13 +153,15 @@ class Local:
                         shift = int(places[k]) - begin
                         out[low:high] += target[low + shift : high + shift]
 
-        self.run(work, len(bounds) - 1)
+        return work, len(bounds) - 1
 
     def _runs(self, count: int) -> list[int]:
-        """Cut chunks into runs that are done in one call: a few per thread."""
-        pieces = 1
-        if self.jobs > 1:
-            pieces = min(count, PIECES * self.jobs, max(self.jobs, count // PIECES))
+        """Cut chunks into whole subtrees of their sum, a few per thread."""
+        pieces, wanted = 1, PIECES * self.jobs if self.jobs > 1 else 1
+        if count & (count - 1):  # then only single chunks are
+            return list(range(count + 1))
+        while pieces < min(wanted, count):
+            pieces *= 2
         return _cut(0, count, pieces)
 
 
@@ -156,68 +169,30 @@ def _cut(first: int, last: int, pieces: int) -> list[int]:
     return [first + (last - first) * piece // pieces for piece in range(pieces + 1)]
 
 
+def rows_of(chunks: RowChunks, chunk: int, modes: range) -> int:
+    """Rows of some modes that a chunk may have sums of."""
+    spans = chunks.spans[chunk]
+    return sum(spans[k][1] - spans[k][0] for k in modes)
+
+
 def spread_chunk(
     function: Callable[..., tuple[Array, ...]],
     chunks: RowChunks,
     chunk: int,
     modes: range,
-    like: Array,
+    scratch: Array,
     small: tuple[Any, ...],
 ) -> tuple[NDArray[np.int64], Array, tuple[Array, ...]]:
-    """Row sums of one chunk in memory of their own: where each mode begins, sums, and the rest."""
+    """Row sums of one chunk: where each mode begins, sums (rows of `scratch`), and the rest."""
     spans = chunks.spans[chunk]
     places, rows = np.zeros(len(spans), dtype=np.int64), 0
     for k in modes:
         low, high = spans[k]
         places[k] = rows - low
         rows += high - low
-    target = np.zeros((rows, like.shape[1]))
+    target = scratch[:rows]
+    target[...] = 0.0
     return places, target, function(chunks.part(chunk, chunk + 1), places, target, *small)
-
-
-class _Turns:
-    """Pieces that several threads take in turn, and what went wrong in them."""
-
-    def __init__(self, work: Callable[[int], object], count: int) -> None:
-        self.work, self.count, self.left = work, count, count
-        self._lock = threading.Lock()
-        self._errors: list[tuple[int, BaseException]] = []
-
-    def take(self) -> None:
-        """Do pieces until none is left."""
-        _engine.set(ONE)  # a piece is a whole: nothing in it is split again
-        while True:
-            with self._lock:
-                if self.left <= 0:
-                    return
-                piece = self.count - self.left
-                self.left -= 1
-            try:
-                self.work(piece)
-            except BaseException as error:
-                self._errors.append((piece, error))
-                self.left = 0
-                return
-
-    def check(self) -> None:
-        """Raise the error of the first piece that had one."""
-        if self._errors:
-            raise min(self._errors, key=lambda found: found[0])[1]
-
-
-def _wait(waiting: list[Future[Any]]) -> None:
-    for future in waiting:
-        if not future.cancel():  # one that has not begun need not any more
-            future.result()
-
-
-@lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="onlinegcp")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
 
 
 ONE = Local(1)

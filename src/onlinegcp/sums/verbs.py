@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.sums.chunks import LEAST_WORK, Chunks, RowChunks, add_tree, row_blocks
-from onlinegcp.sums.local import ONE, engine
+from onlinegcp.sums.local import ONE, Steps, engine
 
 Array = NDArray[Any]
 
@@ -34,9 +34,20 @@ def cells(
     *small
         What every chunk needs besides.
     """
+    found: tuple[Array, ...] = together(cells_steps(function, chunks, *small))[0]
+    return found
+
+
+def cells_steps(
+    function: Callable[..., tuple[Array, ...]], chunks: Chunks, *small: Any
+) -> Steps[tuple[Array, ...]]:
+    """The same as a pass that has not been made: for `together`."""
     if chunks.count == 1:
-        return tuple(array[0] for array in function(chunks, *small))
-    return tuple(add_tree(array) for array in engine().cells(function, chunks, small))
+        found: list[tuple[Array, ...]] = []
+        yield lambda _: found.append(function(chunks, *small)), 1
+        return tuple(array[0] for array in found[0])
+    lines = yield from engine().cells(function, chunks, small)
+    return tuple(add_tree(line) for line in lines)
 
 
 def spread(
@@ -68,19 +79,69 @@ def spread(
     fresh
         False: add to what is in the rows.
     """
+    steps = spread_steps(function, chunks, modes, offsets, out, *small, fresh=fresh)
+    found: tuple[Array, ...] = together(steps)[0]
+    return found
+
+
+def spread_steps(
+    function: Callable[..., tuple[Array, ...]],
+    chunks: RowChunks,
+    modes: range,
+    offsets: NDArray[np.int64],
+    out: Array,
+    *small: Any,
+    fresh: bool = True,
+) -> Steps[tuple[Array, ...]]:
+    """The same as a pass that has not been made: for `together`."""
     first, last = offsets[modes[0]], offsets[modes[-1] + 1]
     if chunks.count == 1:
-        if fresh:
-            out[first:last] = 0.0
-        return function(chunks, offsets, out, *small)
+        short: list[tuple[Array, ...]] = []
+
+        def whole(_: int) -> None:
+            if fresh:
+                out[first:last] = 0.0
+            short.append(function(chunks, offsets, out, *small))
+
+        yield whole, 1
+        return short[0]
 
     def clear(low: int, high: int) -> None:
         out[low:high] = 0.0
 
     if fresh:
         rows(clear, row_blocks(first, last), (last - first) * out.shape[1])
-    found = engine().spread(function, chunks, modes, offsets, small, out)
-    return tuple(add_tree(np.stack(arrays)) for arrays in zip(*found, strict=True))
+    found = yield from engine().spread(function, chunks, modes, offsets, small, out)
+    return tuple(add_tree(arrays) for arrays in zip(*found, strict=True))
+
+
+def together(*passes: Steps[Any]) -> list[Any]:
+    """What passes give that need nothing of each other: their pieces are handed out as one.
+
+    A pass of one chunk comes first, lest all others wait for it at the end.
+    """
+    found: list[Any] = [None] * len(passes)
+    live = dict(enumerate(passes))
+    while live:
+        pieces: list[tuple[Callable[[int], object], int]] = []
+        longest = 0
+        for number, steps in list(live.items()):
+            try:
+                work, count = next(steps)
+            except StopIteration as done:
+                found[number] = done.value
+                del live[number]
+                continue
+            pieces += [(work, piece) for piece in range(count)]
+            longest = max(longest, count)
+
+        def do(i: int, pieces: list[tuple[Callable[[int], object], int]] = pieces) -> None:
+            work, piece = pieces[i]
+            work(piece)
+
+        # What is one piece each is too short for threads to wake.
+        (engine() if longest > 1 else ONE).run(do, len(pieces))
+    return found
 
 
 def rows(
@@ -102,10 +163,27 @@ def rows(
     def piece(i: int) -> None:
         found[i] = function(*blocks[i])
 
-    (engine() if work >= 2 * LEAST_WORK else ONE).run(piece, len(blocks))
+    (engine() if work >= LEAST_WORK // 2 else ONE).run(piece, len(blocks))
     if not found or found[0] is None:
         return np.empty(0)
     total = found[0]
     for part in found[1:]:
         total = total + part
     return np.asarray(total)
+
+
+def copied(array: Array) -> Array:
+    """The same numbers in new memory; of a long array the rows are shared out."""
+    if array.size < LEAST_WORK or not array.flags.c_contiguous:
+        return array.copy()
+    return copy_rows(array, np.empty_like(array))
+
+
+def copy_rows(source: Array, target: Array) -> Array:
+    """Copy the rows of one array to those of another, which is given back."""
+
+    def copy(first: int, last: int) -> None:
+        target[first:last] = source[first:last]
+
+    rows(copy, row_blocks(0, len(source)), source.size)
+    return target

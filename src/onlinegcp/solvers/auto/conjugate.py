@@ -132,7 +132,7 @@ class Conjugate(Past):
         """
         factors, memory = model.factors, model.memory
         lam, lift = forgetting.factors(memory, cap)
-        old = factors.data.copy()
+        old = verbs.copied(factors.data)
         sweep = self._sweep_all if sums.shares_exposure else self._sweep_modes
         weights, phi, exposure, scale = sweep(sums, weights, lam, old, slopes)
         first = slice(factors.offsets[0], factors.offsets[1])
@@ -167,7 +167,8 @@ class Conjugate(Past):
         if len(blocks) == 1:
             conjugate_rows.absorb(parts, *blocks[0], scale, lift, floor, learn, change, data)
             return
-        work, drift = factors.shape[mode] * width, np.zeros(width)
+        # Divisions, and columns in strides: an entry takes as long as several multiply-adds.
+        work, drift = 4 * factors.shape[mode] * width, np.zeros(width)
 
         def follow(first: int, last: int) -> Array:
             sums = np.empty(width)
@@ -223,8 +224,7 @@ class Conjugate(Past):
         for sweep in range(SWEEPS):
             for k in range(factors.ndim):
                 if sweep > 0 or k > 0 or slopes is None:
-                    sums.responsibilities(weights, k, phi)
-                    sums.rates(weights, k, exposure)
+                    sums.responsibilities(weights, k, phi, exposure)
                 _blend_mode(factors, k, parts, scale[k])
                 scale[k][scale[k] <= 0.0] = 1.0
                 weights *= scale[k]
@@ -331,7 +331,7 @@ def _blend_mode(factors: Blocks, mode: int, parts: Blend, sums: Array) -> None:
     if len(blocks) == 1:
         conjugate_rows.blend(parts, *blocks[0], sums, data)
         return
-    work = factors.shape[mode] * factors.width
+    work = 4 * factors.shape[mode] * factors.width  # divisions
 
     def blend(first: int, last: int) -> Array:
         found = np.empty(factors.width)

@@ -34,6 +34,7 @@ from onlinegcp.solvers.auto.model import Model, Past, Step, silent
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.resizing import taken
 from onlinegcp.solvers.auto.row_steps import solve_damped, times
+from onlinegcp.sums.verbs import copied
 
 Array = NDArray[Any]
 
@@ -150,7 +151,7 @@ class FisherRows(Past):
         lam_of, lift_of = forgetting.factors(memory, cap)
         lam, lift = float(lam_of[0]), float(lift_of[0])
         mass = lam * self._trace()
-        old = factors.data.copy()
+        old = copied(factors.data)
         prior = self._weight_prior(model, sums.loss)
         for sweep in range(SWEEPS):
             for k in range(factors.ndim):

@@ -24,6 +24,7 @@ from onlinegcp.solvers.auto.forgetting import Forgetting
 from onlinegcp.solvers.auto.held_out import Halves, by_cells
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.stored import Stored
+from onlinegcp.sums.verbs import copy_rows
 
 Array = NDArray[Any]
 
@@ -198,9 +199,11 @@ class Model:
 
     def copy(self) -> Model:
         """A model that shares no memory with this one."""
+        factors = self.factors.zeros_like()
+        copy_rows(self.factors.data, factors.data)
         return replace(
             self,
-            factors=self.factors.copy(),
+            factors=factors,
             memory=self.memory.copy(),
             past=self.past.copy(),
             mean_weights=self.mean_weights.copy(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto import weights_newton
 from onlinegcp.solvers.auto.odds_sums import OddsSums
+from onlinegcp.sums import verbs
 from onlinegcp.sums.chunks import Chunks, even_cuts
 
 Array = NDArray[Any]
@@ -191,9 +193,17 @@ def _solve_subset(
     index, value = sums.cells.index, sums.cells.value
     every = min(value.size // SUBSET, LARGEST_STRIDE)
     some = _one_of_each(value.size, every)
-    few = np.ascontiguousarray(index[some]), value[some] * every
-    width = sums.factors.width
-    cells = Chunks(few, even_cuts(len(some), width * width // 4))
+    places = np.empty((len(some), index.shape[1]), dtype=index.dtype)
+    counts, width = np.empty(len(some)), sums.factors.width
+
+    def pick(first: int, last: int) -> None:
+        some_here = some[first:last]
+        places[first:last] = np.take(index, some_here, axis=0)
+        np.multiply(np.take(value, some_here), every, out=counts[first:last])
+
+    cuts = even_cuts(len(some), width * width // 4)
+    verbs.rows(pick, list(pairwise(cuts.tolist())), 16 * len(some))
+    cells = Chunks((places, counts), cuts)
     found, hessian = _walk(
         sums, cells, column_sums, start, em_steps, min(max_steps, 8), max(tolerance, 1e-3)
     )
@@ -213,13 +223,11 @@ def _solve_tangent(sums: OddsSums, start: Array, tolerance: float, max_steps: in
     width, rank = sums.factors.width, sums.factors.rank
     weights, free = start.copy(), np.zeros(width, dtype=np.bool_)
     for _ in range(EM_STEPS):
-        _, push = sums.tangent(weights)
-        _, pull, _ = sums.listed(weights)
+        (_, pull, _), (_, push) = sums.listed_and_tangent(weights)
         weights[:rank] *= pull[:rank] / push[:rank]
 
     def evaluate(at: Array) -> tuple[float, tuple[Array, Array, Array]]:
-        value, push = sums.tangent(at)
-        logs, pull, hessian = sums.listed(at, curved=True)
+        (logs, pull, hessian), (value, push) = sums.listed_and_tangent(at, curved=True)
         return value - logs, (push, pull, hessian)
 
     objective, (push, pull, hessian) = evaluate(weights)

@@ -24,6 +24,7 @@ from onlinegcp.solvers.auto.cells import Cells
 from onlinegcp.solvers.auto.row_chunks import row_chunks
 from onlinegcp.sums import verbs
 from onlinegcp.sums.chunks import Chunks, RowChunks, chunk_count, even_cuts, row_blocks
+from onlinegcp.sums.local import Steps
 
 Array = NDArray[Any]
 
@@ -100,7 +101,18 @@ class OddsSums:
         """Loss of the slice."""
         if self.empty:
             return 0.0
-        return self.value(weights) - self.listed(weights)[0]
+        (logs, _, _), value = verbs.together(
+            self._listed_steps(weights), self._value_steps(weights)
+        )
+        return float(value) - float(logs)
+
+    def listed_and_tangent(
+        self, weights: Array, *, curved: bool = False
+    ) -> tuple[tuple[float, Array, Array], tuple[float, Array]]:
+        """What `listed` and `tangent` give, in one go."""
+        steps = self._listed_steps(weights, curved=curved), self._tangent_steps(weights)
+        (logs, pull, hessian), tangent = verbs.together(*steps)
+        return (float(logs), pull, hessian), tangent
 
     def listed(
         self, weights: Array, *, curved: bool = False, cells: Chunks | None = None
@@ -116,14 +128,21 @@ class OddsSums:
         cells
             Other cells than those of the slice.
         """
-        chunks = self.listed_cells if cells is None else cells
-        logs, pull, hessian = verbs.cells(odds_passes.listed, chunks, self.factors, weights, curved)
+        (found,) = verbs.together(self._listed_steps(weights, curved=curved, cells=cells))
+        logs, pull, hessian = found
         return float(logs), pull, hessian
 
-    def responsibilities(self, weights: Array, mode: int, phi: Array) -> None:
-        """Set `phi` to the components' shares of the counts, in a mode (ALL_MODES: in each)."""
+    def responsibilities(
+        self, weights: Array, mode: int, phi: Array, exposure: Array | None = None
+    ) -> None:
+        """Set `phi` to the components' shares of the counts, in a mode (ALL_MODES: in each).
+
+        With `exposure`, set that to the slopes of `rates` in the same go.
+        """
         arguments = (self.factors, weights, mode)
-        self._spread(odds_passes.shares, self._by_row("listed"), mode, phi, *arguments)
+        shares = self._spread(odds_passes.shares, self._by_row("listed"), mode, phi, *arguments)
+        rates = [] if exposure is None else [self._rates_steps(weights, mode, exposure)]
+        verbs.together(shares, *rates)
 
     def slopes(self, weights: Array, sensitivity: Array) -> Slopes:
         """What the slice says at the factors as they are, and how it changes with the memory."""
@@ -135,16 +154,19 @@ class OddsSums:
             conjugate_rows.ratios(sensitivity, data, first, last, ratio)
 
         verbs.rows(divide, row_blocks(0, len(data)), data.size)
-        slopes, bends, (bend, logs) = self._spread(
-            odds_passes.shares_and_slopes, self._by_row("listed"), ALL_MODES, phi,
-            self.factors, ratio, weights,
-        )  # fmt: skip
-        if self.shares_exposure:
-            # The model total does not depend on eta: columns of the sensitivity sum to zero.
-            exposure = weights[None, :]
-        else:
+        passes: list[Steps[Any]] = [
+            self._spread(
+                odds_passes.shares_and_slopes, self._by_row("listed"), ALL_MODES, phi,
+                self.factors, ratio, weights,
+            )
+        ]  # fmt: skip
+        # The model total does not depend on eta: columns of the sensitivity sum to zero.
+        exposure = weights[None, :]
+        if not self.shares_exposure:
             exposure = np.empty_like(data)
-            self.rates(weights, ALL_MODES, exposure)
+            passes.append(self._rates_steps(weights, ALL_MODES, exposure))
+        slopes, bends, (bend, logs) = verbs.together(*passes)[0]
+        if not self.shares_exposure:
             slopes += np.einsum("ir,ir->r", exposure, sensitivity)
         return Slopes(phi, exposure, float(logs), slopes, bends, float(bend))
 
@@ -152,41 +174,59 @@ class OddsSums:
         """Sum of z over the observed cells, for linear h."""
         if self.cells.full:
             return self._products()
-        return self._listed(np.zeros(self.factors.width), self.form.base)[1]
+        steps = self._listed(np.zeros(self.factors.width), self.form.base)
+        return np.asarray(verbs.together(steps)[0][1])
 
     def value(self, weights: Array) -> float:
         """Return the sum of v h(m) alone, which is cheaper where cells are summed one by one."""
-        form = self.form
-        if form.linear or form.slope or not self.cells.full or self.sampled:
-            return self.tangent(weights)[0]
-        return form.base * self._by_tiles(weights, tangent.VALUE)[0]
+        return float(verbs.together(self._value_steps(weights))[0])
 
     def tangent(self, weights: Array) -> tuple[float, Array]:
         """Return the sum of v h(m) and its slope in the weights."""
+        value, slope = verbs.together(self._tangent_steps(weights))[0]
+        return value, slope
+
+    def rates(self, weights: Array, mode: int, out: Array) -> None:
+        """Set `out` (rows, width) to the slope in the rows of a mode (ALL_MODES: of each)."""
+        verbs.together(self._rates_steps(weights, mode, out))
+
+    def _listed_steps(
+        self, weights: Array, *, curved: bool = False, cells: Chunks | None = None
+    ) -> Steps[tuple[Array, ...]]:
+        chunks = self.listed_cells if cells is None else cells
+        return verbs.cells_steps(odds_passes.listed, chunks, self.factors, weights, curved)
+
+    def _value_steps(self, weights: Array) -> Steps[float]:
+        form = self.form
+        if form.linear or form.slope or not self.cells.full or self.sampled:
+            return (yield from self._tangent_steps(weights))[0]
+        value, _ = yield from self._by_tiles(weights, tangent.VALUE)
+        return form.base * float(value)
+
+    def _tangent_steps(self, weights: Array) -> Steps[tuple[float, Array]]:
         form = self.form
         if form.linear:
             sums = self.column_sums()
             return float(sums @ weights), sums
         if not self.cells.full:
-            return self._listed(weights, form.base)
+            return (yield from self._listed(weights, form.base))
         if self.sampled:
             value, pull = self._sampled_tangent(weights)
         else:
-            value, pull = self._by_tiles(weights, tangent.VALUE_AND_SLOPE)
+            value, pull = yield from self._by_tiles(weights, tangent.VALUE_AND_SLOPE)
         value *= form.base
         pull *= form.base
         if form.slope:
-            more, slope = self._listed(weights, 0.0)
+            more, slope = yield from self._listed(weights, 0.0)
             value, pull = value + more, pull + slope
         return value, pull
 
-    def rates(self, weights: Array, mode: int, out: Array) -> None:
-        """Set `out` (rows, width) to the slope in the rows of a mode (ALL_MODES: of each)."""
+    def _rates_steps(self, weights: Array, mode: int, out: Array) -> Steps[None]:
         form, factors = self.form, self.factors
         modes = _modes(factors, mode)
         first, last = factors.offsets[modes[0]], factors.offsets[modes[-1] + 1]
         if not self.cells.full:
-            self._listed_rates(weights, form.base, mode, out)
+            yield from self._listed_rates(weights, form.base, mode, out)
             return
         if form.linear:
             for k in modes:
@@ -199,11 +239,12 @@ class OddsSums:
                 self._sampled_rates(weights, k, out)
         else:
             arguments = (factors, self._split, weights, mode)
-            self._spread(odds_passes.rates_of_tiles, self._tiles(), mode, out, *arguments)
+            tiles = self._tiles()
+            yield from self._spread(odds_passes.rates_of_tiles, tiles, mode, out, *arguments)
         if form.base != 1.0:
             out[first:last] *= form.base
         if form.slope:
-            self._listed_rates(weights, 0.0, mode, out, fresh=False)
+            yield from self._listed_rates(weights, 0.0, mode, out, fresh=False)
 
     @property
     def listed_cells(self) -> Chunks:
@@ -254,13 +295,14 @@ class OddsSums:
         out: Array,
         *small: Any,
         fresh: bool = True,
-    ) -> tuple[Array, ...]:
+    ) -> Steps[tuple[Array, ...]]:
         modes, offsets = _modes(self.factors, mode), self.factors.offsets
-        return verbs.spread(function, chunks, modes, offsets, out, *small, fresh=fresh)
+        return verbs.spread_steps(function, chunks, modes, offsets, out, *small, fresh=fresh)
 
-    def _by_tiles(self, weights: Array, wanted: int) -> tuple[float, Array]:
+    def _by_tiles(self, weights: Array, wanted: int) -> Steps[tuple[float, Array]]:
         arguments = (self.factors, self._split, weights, wanted)
-        value, pull = verbs.cells(odds_passes.tangent_of_tiles, self._tiles(), *arguments)
+        tiles = self._tiles()
+        value, pull = yield from verbs.cells_steps(odds_passes.tangent_of_tiles, tiles, *arguments)
         return float(value), pull
 
     def _products(self, without: int = -1) -> Array:
@@ -277,17 +319,18 @@ class OddsSums:
                 product[: factors.rank] *= sums[: factors.rank]
         return product
 
-    def _listed(self, weights: Array, base: float) -> tuple[float, Array]:
+    def _listed(self, weights: Array, base: float) -> Steps[tuple[float, Array]]:
         arguments = (self.factors, weights, self.form, base)
-        value, pull = verbs.cells(odds_passes.listed_tangent, self._chunks("seen"), *arguments)
+        seen = self._chunks("seen")
+        value, pull = yield from verbs.cells_steps(odds_passes.listed_tangent, seen, *arguments)
         return float(value), pull
 
     def _listed_rates(
         self, weights: Array, base: float, mode: int, out: Array, *, fresh: bool = True
-    ) -> None:
+    ) -> Steps[tuple[Array, ...]]:
         arguments = (self.factors, weights, self.form, base, mode)
         chunks = self._by_row("seen")
-        self._spread(odds_passes.listed_rates, chunks, mode, out, *arguments, fresh=fresh)
+        return self._spread(odds_passes.listed_rates, chunks, mode, out, *arguments, fresh=fresh)
 
     def _cells(self, draws: int) -> Array:
         if draws not in self._draws:
@@ -309,14 +352,14 @@ class OddsSums:
                     cumulative, factors.offsets, first, last, draws, key, cells
                 )
 
-            verbs.rows(draw, self._components(), 64 * cells.size)
+            verbs.rows(draw, self._components(2), 64 * cells.size)
             self._draws[draws] = cells
         return self._draws[draws]
 
-    def _components(self) -> list[tuple[int, int]]:
-        """Columns shared out where a component's draws are its own affair: by cache lines."""
+    def _components(self, some: int = 8) -> list[tuple[int, int]]:
+        """Some components each, whose draws are their own affair; eight columns share a line."""
         rank = self.factors.rank
-        return [(first, min(first + 8, rank)) for first in range(0, rank, 8)]
+        return [(first, min(first + some, rank)) for first in range(0, rank, some)]
 
     def _sampled_tangent(self, weights: Array) -> tuple[float, Array]:
         factors = self.factors

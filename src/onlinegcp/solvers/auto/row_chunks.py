@@ -6,6 +6,7 @@ the less there is to add. So large slices are sorted into a grid over their two 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto import grid
 from onlinegcp.sums import verbs
-from onlinegcp.sums.chunks import RowChunks, chunk_count, evenly
+from onlinegcp.sums.chunks import RowChunks, chunk_count, even_cuts, evenly
 
 Array = NDArray[Any]
 
 # Cells per row of partial sums: adding a row up costs as much as a third of a cell.
 CELLS_PER_ROW = 4
+COUNTING = 4  # what it takes to count a cell, in multiply-adds
 
 
 def row_chunks(index: Array, value: Array, shape: tuple[int, ...], width: int) -> RowChunks:
@@ -47,8 +49,13 @@ def row_chunks(index: Array, value: Array, shape: tuple[int, ...], width: int) -
     edges = [_edges(index, mode, shape[mode], k) for mode, k in ((first, lines), (second, columns))]
     boxes = [np.repeat(np.arange(len(e) - 1), np.diff(e)) for e in edges]
     count = lines * columns
-    counts = np.zeros(count, dtype=np.int64)
-    grid.count_boxes(index, first, second, *boxes, columns, counts)
+
+    def count_boxes(low: int, high: int) -> Array:
+        counts = np.zeros(count, dtype=np.int64)
+        grid.count_boxes(index[low:high], first, second, *boxes, columns, counts)
+        return counts
+
+    counts = _counted(count_boxes, n)
     cuts = np.concatenate([[0], np.cumsum(counts)])
     cells, numbers = np.empty(index.shape, dtype=index.dtype), np.empty(n)
     where = (first, second, *boxes, columns, cuts[:-1].copy(), cells, numbers)
@@ -101,9 +108,18 @@ def _powers(count: int) -> list[int]:
 
 def _edges(index: Array, mode: int, length: int, parts: int) -> NDArray[np.int64]:
     """Cut the rows of a mode so that all parts have about as many cells."""
-    counts = np.zeros(length, dtype=np.int64)
-    grid.count_rows(index, mode, counts)
-    before = np.cumsum(counts)
+
+    def count_rows(low: int, high: int) -> Array:
+        counts = np.zeros(length, dtype=np.int64)
+        grid.count_rows(index[low:high], mode, counts)
+        return counts
+
+    before = np.cumsum(_counted(count_rows, len(index)))
     goals = before[-1] * np.arange(1, parts) // parts
     inside = np.searchsorted(before, goals) + 1
     return np.concatenate([[0], inside, [length]]).astype(np.int64)
+
+
+def _counted(count: Callable[[int, int], Array], n: int) -> Array:
+    """Counts over so many cells; they are whole numbers, which any order adds up to the same."""
+    return verbs.rows(count, list(pairwise(even_cuts(n, COUNTING).tolist())), n * COUNTING)

@@ -7,6 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from onlinegcp.sums.verbs import copied
+
 
 class Stored:
     """What a dataclass of arrays and floats gets by deriving from this."""
@@ -31,4 +33,4 @@ class Stored:
 
 
 def _own(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
+    return copied(value) if isinstance(value, np.ndarray) else value
