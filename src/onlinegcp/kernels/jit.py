@@ -29,6 +29,8 @@ from typing import Any
 import numba
 from numba.core import config
 
+from onlinegcp.kernels.own_copies import KernelCompiler
+
 # NaN and infinity stay honest (no nnan, no ninf): a diverging solve must be seen.
 FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp"})
 
@@ -37,6 +39,7 @@ OPTIONS: dict[str, Any] = {
     "nogil": True,
     "fastmath": set(FASTMATH),
     "error_model": "numpy",
+    "pipeline_class": KernelCompiler,
 }
 
 
