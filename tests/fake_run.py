@@ -120,14 +120,17 @@ def _anomaly(x, m, weights, factors, labels, same, spread):
         "expected_total": expected,
         "expected_low": 0.9 * expected,
         "expected_high": 1.1 * expected,
+        "total_usual": volume_p >= 0.05,
         "rest_usual": True,
         "rest_change": 0.0,
+        "more_rows": 0,
         "alarm": int(flagged),
         "ended": 0,
         "sentence": f"{x.time}: {x.total:,.0f} events, {cells[0]['labels'][0]} stands out.",
         "modes": modes,
         "cells": cells,
         "largest": [],
+        "newcomers": [],
     }
 
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from cli_tools import PROGRAM, fit, write_events
+from cli_tools import PROGRAM, TABLE, fit, write_events
 from onlinegcp.cli import Exit, call
 
 
@@ -61,8 +61,22 @@ def test_inspect_says_what_is_there(run, capsys):
     assert (facts["first"], facts["last"]) == ("2018-01-01", "2018-01-30")
     assert facts["modes"] == {"pu": 4, "do": 4, "when:weekday": 7}
     assert not facts["written_now"]
+    assert facts["rank_chosen"] == "as given"
     assert call(["inspect", str(run)]) is Exit.DONE
     assert "OnlineGCP" in capsys.readouterr().out
+
+
+def test_inspect_says_how_many_patterns_there_are_now_and_that_nobody_chose(
+    events, tmp_path, capsys
+):
+    run, asked = tmp_path / "auto.run", [*TABLE, "--rank", "auto", "--quiet", "-o"]
+    assert call(["fit", str(events), *asked, str(run)]) is Exit.DONE
+    capsys.readouterr()
+    assert call(["components", str(run), "--json"]) is Exit.DONE
+    patterns = json.loads(capsys.readouterr().out)
+    assert call(["inspect", str(run), "--json"]) is Exit.DONE
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["rank"], facts["rank_chosen"]) == (len(patterns), "automatically")
 
 
 @pytest.mark.slow

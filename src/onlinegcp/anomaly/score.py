@@ -10,8 +10,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.anomaly.pairs import MASK, SHIFT, IntArray, mixtures
-from onlinegcp.anomaly.shares import Judged
+from onlinegcp.anomaly.pairs import IntArray
+from onlinegcp.anomaly.reasons import (
+    Labels,
+    label_of,
+    largest_rows,
+    odd_pairs,
+    odd_rows,
+    told_newcomers,
+    told_row,
+    totals,
+    without_odd_rows,
+)
 from onlinegcp.anomaly.tails import LOWEST_LOG, normal_quantile
 from onlinegcp.anomaly.tracker import AnomalyTracker, Verdict
 from onlinegcp.anomaly.words import describe
@@ -23,15 +33,11 @@ from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.model import StreamingModel
 
 FloatArray: TypeAlias = NDArray[np.float64]
-Labels: TypeAlias = Sequence[Sequence[str]]
 
 SEVERITIES = (("low", 1.0), ("medium", 1e-2), ("high", 1e-4))  # below this part of the level
-USUAL = 2.0  # standard deviations that a usual range reaches on either side
 TOLD = math.log(0.1)  # p-value of a slice from which on its rows are looked through
-LEAST_SURPRISE = 2.0  # standard deviations below which nothing is worth a word
 TOLERANCE = 3e-3  # of the weights that a misfit is measured with
 MEMORY = 0.1  # share of the newest weights in the usual ones
-TOP_MANY = 3  # rows named where many are a little off
 
 
 @dataclass(frozen=True)
@@ -54,10 +60,16 @@ class Anomaly:
     modes
         For each mode its significant rows, oddest first: label, observed, expected, low, high, p,
         and whether it is new.
+    more_rows
+        Significant rows beyond those that `modes` has.
     cells
         Pairs of rows that are significant; labels of the other modes are empty.
     largest
         Where many rows are a little off: those that are off most, with their modes.
+    newcomers
+        Modes with more in labels never seen than usual, where none of these is named by itself.
+    total_usual
+        Whether the total is within its usual range.
     rest_usual, rest_change
         Whether the other rows are as usual, and their common change.
     odd_rows
@@ -89,8 +101,11 @@ class Anomaly:
     expected_low: float
     expected_high: float
     modes: tuple[tuple[dict[str, Any], ...], ...]
+    more_rows: int
     cells: tuple[dict[str, Any], ...]
     largest: tuple[tuple[int, dict[str, Any]], ...]
+    newcomers: tuple[tuple[int, dict[str, Any]], ...]
+    total_usual: bool
     rest_usual: bool
     rest_change: float
     odd_rows: tuple[IntArray, ...]
@@ -105,12 +120,21 @@ class Anomaly:
         names = (
             *("p", "z", "score", "flagged", "severity", "kind", "family", "volume_p", "volume_z"),
             *("volume_odd", "total", "expected_total", "expected_low", "expected_high"),
-            *("rest_usual", "rest_change", "alarm", "ended", "sentence"),
+            *(
+                "total_usual",
+                "rest_usual",
+                "rest_change",
+                "more_rows",
+                "alarm",
+                "ended",
+                "sentence",
+            ),
         )
         record: dict[str, Any] = {name: getattr(self, name) for name in names}
         record["modes"] = [[dict(row) for row in rows] for rows in self.modes]
         record["cells"] = [dict(cell) for cell in self.cells]
         record["largest"] = [[k, dict(row)] for k, row in self.largest]
+        record["newcomers"] = [[k, dict(row)] for k, row in self.newcomers]
         return record
 
 
@@ -257,28 +281,41 @@ def _told(
 ) -> Anomaly:
     flagged = verdict.log_p < limit
     volume = verdict.families.get("volume", 0.0) if verdict.ready else 0.0
-    low, expected, high = _totals(verdict.whole, history, x)
+    low, expected, high = totals(verdict.whole, history, x)
     volume_z = normal_quantile(volume - math.log(2.0)) if volume < 0.0 else 0.0
     volume_odd = volume < limit
-    rest = x.total
-    if history.counted:
-        rest = sorted(seen.total for seen in verdict.rows)[len(verdict.rows) // 2] * history.unit
-    rest_usual = low <= rest <= high
+    nothing = (np.zeros(0, dtype=np.int64), np.zeros(0))
+    odd = tuple(nothing for _ in verdict.rows)
+    told = verdict.ready and verdict.log_p < max(limit, TOLD)
+    if told:
+        odd = tuple(
+            odd_rows(seen, k, history, limit, verdict) for k, seen in enumerate(verdict.rows)
+        )
+    wholes = without_odd_rows(verdict, odd, x, history)
     # Rows were judged as shares of this slice's total; they are told against an ordinary one.
-    ordinary = 1.0 if rest_usual or rest <= 0.0 else expected / rest
+    ordinary = [expected if not low <= t <= high else t for t in wholes]
     rows: tuple[tuple[dict[str, Any], ...], ...] = tuple(() for _ in verdict.rows)
     cells: tuple[dict[str, Any], ...] = ()
-    odd = tuple((np.zeros(0, dtype=np.int64), np.zeros(0)) for _ in verdict.rows)
-    if verdict.ready and verdict.log_p < max(limit, TOLD):
-        odd = tuple(_odd_rows(seen, k, history, limit) for k, seen in enumerate(verdict.rows))
+    scales = [
+        usual / max(seen.total * history.unit, 1e-300) if history.counted else 1.0
+        for usual, seen in zip(ordinary, verdict.rows, strict=True)
+    ]
+    if told:
         rows = tuple(
             tuple(
-                _row(seen, i, _label(labels, k, i), log_p, history, ordinary)
+                told_row(seen, i, label_of(labels, k, i), log_p, history, scales[k])
                 for i, log_p in zip(*(part[:top].tolist() for part in found), strict=True)
             )
             for k, (seen, found) in enumerate(zip(verdict.rows, odd, strict=True))
         )
-        cells = _odd_pairs(verdict, x.ndim, labels, history, limit, top, ordinary)
+        middle = sorted(scales)[len(scales) // 2]  # as pairs are judged
+        cells = odd_pairs(verdict, x.ndim, labels, history, limit, top, middle)
+    # The rest is what no row that is named has a part in: the mode tells it that explains most.
+    blamed = [t for t, (found, _) in zip(wholes, odd, strict=True) if len(found)] or wholes
+    rest = min(blamed, key=lambda t: abs(t - expected))
+    rest_usual = low <= rest <= high
+    if volume_odd and abs(rest - expected) > 0.5 * abs(x.total - expected):
+        rest_usual = False  # the rows that are named do not explain the total
     anomaly = Anomaly(
         p=math.exp(max(verdict.log_p, LOWEST_LOG)),
         z=normal_quantile(verdict.log_p) if verdict.log_p < 0.0 else 0.0,
@@ -295,8 +332,11 @@ def _told(
         expected_low=low,
         expected_high=high,
         modes=rows,
+        more_rows=sum(max(len(found) - top, 0) for found, _ in odd),
         cells=cells,
-        largest=_largest(verdict, labels, history, ordinary) if verdict.family == "many" else (),
+        largest=largest_rows(verdict, labels, history, scales) if verdict.family == "many" else (),
+        newcomers=told_newcomers(verdict, odd, history, limit, scales) if flagged else (),
+        total_usual=low <= x.total <= high,
         rest_usual=rest_usual,
         rest_change=rest / expected - 1.0 if expected > 0.0 else 0.0,
         odd_rows=tuple(rows for rows, _ in odd),
@@ -306,126 +346,15 @@ def _told(
         verdict=verdict,
     )
     counted = noun if history.counted else ""
-    told = anomaly.to_json() if flagged else {"total": x.total, "family": anomaly.family}
-    said = describe(told, time=_written(x.time), modes=names, noun=counted, interval=interval)
+    record: dict[str, Any] = {"total": x.total, "family": anomaly.family}
+    record = anomaly.to_json() if flagged else record | {"total_usual": anomaly.total_usual}
+    said = describe(record, time=_written(x.time), modes=names, noun=counted, interval=interval)
     object.__setattr__(anomaly, "sentence", said)
     return anomaly
 
 
 def _severity(beyond: float) -> str:
     return [name for name, part in SEVERITIES if beyond < math.log(part)][-1]
-
-
-def _totals(whole: Judged, history: AnomalyTracker, x: Slice) -> tuple[float, float, float]:
-    """Low end, forecast and high end of the total of the observed cells."""
-    if not math.isfinite(whole.deviation[0]):
-        return -math.inf, x.total, math.inf
-    middle, width = float(whole.forecast[0]), USUAL * float(whole.deviation[0])
-    part = x.n_observed / x.size
-    if not history.counted:
-        return (middle - width) * part, middle * part, (middle + width) * part
-    part *= history.unit
-    low, middle, high = (
-        0.25 * max(v, 0.0) ** 2 * part for v in (middle - width, middle, middle + width)
-    )
-    return low, middle, high
-
-
-def _odd_rows(
-    seen: Judged, k: int, history: AnomalyTracker, limit: float
-) -> tuple[IntArray, FloatArray]:
-    """Rows that would be odd as the only ones of their mode, oddest first, and their log p."""
-    n = max(1, int((seen.forecast > 0.1).sum())) if history.counted else len(seen.surprise)
-    rows, chances = [], []
-    for i in _oddest(seen):
-        surprise = float(seen.surprise[i])
-        family = f"up {k}" if surprise > 0.0 else f"down {k}"
-        log_p = history.log_p_of(family, abs(surprise), n)
-        if log_p < limit:
-            rows.append(i)
-            chances.append(log_p)
-    return np.array(rows, dtype=np.int64), np.array(chances)
-
-
-def _oddest(seen: Judged) -> list[int]:
-    """Rows worth a look, the most surprising first."""
-    size = np.abs(seen.surprise)
-    rows = np.flatnonzero(size >= LEAST_SURPRISE)
-    return [int(i) for i in rows[np.argsort(-size[rows], kind="stable")]]
-
-
-def _odd_pairs(
-    verdict: Verdict,
-    n_modes: int,
-    labels: Labels | None,
-    history: AnomalyTracker,
-    limit: float,
-    top: int,
-    ordinary: float,
-) -> tuple[dict[str, Any], ...]:
-    """Pairs that are odd by themselves, or together with the others of a row."""
-    found: list[dict[str, Any]] = []
-    n = max(1, sum(int((seen.forecast > 0.1).sum()) for _, seen in verdict.pairs))
-    for part, (keys, seen) in zip(history.pairs, verdict.pairs, strict=True):
-        mixed = np.zeros(len(keys), dtype=bool)
-        for side, z in enumerate(mixtures(keys, seen)):
-            rows = keys >> SHIFT if side == 0 else keys & MASK
-            odd = [
-                i for i in np.flatnonzero(z >= LEAST_SURPRISE)
-                if history.log_p_of("mixture", float(z[i]), int(np.count_nonzero(z))) < limit
-            ]  # fmt: skip
-            mixed |= np.isin(rows, odd)
-        for i in _oddest(seen)[: 4 * top]:
-            surprise = float(seen.surprise[i])
-            family = "pairs up" if surprise > 0.0 else "pairs down"
-            log_p = history.log_p_of(family, abs(surprise), n)
-            if log_p < limit or mixed[i]:
-                places = dict(zip((part.first, part.second), part.rows(int(keys[i])), strict=True))
-                names = [
-                    _label(labels, k, places[k]) if k in places else "" for k in range(n_modes)
-                ]
-                record = _row(seen, i, "", log_p, history, ordinary)
-                del record["label"]
-                index = [places.get(k) for k in range(n_modes)]
-                found.append({"index": index, "labels": names, **record})
-    return tuple(sorted(found, key=lambda cell: cell["p"])[: 2 * top])
-
-
-def _row(
-    seen: Judged, i: int, label: str, log_p: float, history: AnomalyTracker, ordinary: float
-) -> dict[str, Any]:
-    """A row as it is told, against an ordinary slice."""
-    expected, width = float(seen.forecast[i]), USUAL * float(seen.deviation[i])
-    low = max(expected - width, 0.0) if history.counted else expected - width
-    scale = history.unit * ordinary if history.counted else 1.0
-    return {
-        "label": label,
-        "observed": float(seen.observed[i]) * history.unit,
-        "expected": expected * scale,
-        "low": low * scale,
-        "high": (expected + width) * scale,
-        "p": math.exp(max(log_p, LOWEST_LOG)),
-        "new": i >= seen.n_known,
-    }
-
-
-def _largest(
-    verdict: Verdict, labels: Labels | None, history: AnomalyTracker, ordinary: float
-) -> tuple[tuple[int, dict[str, Any]], ...]:
-    places = sorted(
-        ((-abs(float(r)), k, i) for k, seen in enumerate(verdict.rows)
-         for i, r in enumerate(seen.surprise) if seen.forecast[i] > 0.5 or not history.counted),
-    )[:TOP_MANY]  # fmt: skip
-    return tuple(
-        (k, _row(verdict.rows[k], i, _label(labels, k, i), 0.0, history, ordinary))
-        for _, k, i in places
-    )
-
-
-def _label(labels: Labels | None, k: int, i: int) -> str:
-    if labels is None or k >= len(labels) or i >= len(labels[k]):
-        return str(i)
-    return str(labels[k][i])
 
 
 def _written(time: Any) -> Any:

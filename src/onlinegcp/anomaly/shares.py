@@ -55,7 +55,7 @@ class Judged:
         standard deviation of the difference, and the signed standard normal quantile of every row,
         negative where there was less.
     total
-        The slice's total as the rows that are as usual tell it.
+        What the known rows would hold in all, as those that are as usual tell it.
     n_known
         Rows seen before; those behind are new.
     ready
@@ -148,21 +148,40 @@ class RowShares:
             out[FORECAST] = share * whole
             out[DEVIATION] = np.sqrt(out[FORECAST] + 0.25)
             return Judged(sums, out, whole, n_known, False)
-        usual = total if total is not None else _usual_total(sums[:n_known], share[:n_known])
-        compare_rows(self.rows, self.pool, share, sums, usual, out)
-        if total is None:
-            for _ in range(2):
-                usual = total_of_usual_rows(share, sums, out, n_known, usual)
-                compare_rows(self.rows, self.pool, share, sums, usual, out)
-            plain = float(sums[:n_known].sum()) / max(float(share[:n_known].sum()), 1e-12)
-            far = abs(math.log(max(usual, 1e-9) / expected)) if expected > 0.0 else 0.0
-            if usual < LEAST_USUAL * plain and far > abs(math.log(plain / expected)):
-                # No burst, but rows that take turns, such as days of the week.
-                usual = plain
-                compare_rows(self.rows, self.pool, share, sums, usual, out)
-            # A row with more than half of everything says nothing that the others do not.
-            out[SURPRISE, out[FORECAST] > 0.5 * max(usual, float(sums.sum()))] = 0.0
+        if total is not None:
+            compare_rows(self.rows, self.pool, share, sums, total, out)
+            return Judged(sums, out, total, n_known, True)
+        usual = self._compare(sums, share, expected, out)
+        # A row with more than half of everything says nothing that the others do not.
+        out[SURPRISE, out[FORECAST] > 0.5 * max(usual, float(sums.sum()))] = 0.0
         return Judged(sums, out, usual, n_known, True)
+
+    def _compare(
+        self, sums: FloatArray, share: FloatArray, expected: float, out: FloatArray
+    ) -> float:
+        """Compare rows given the total that those as usual tell, and return that total.
+
+        Half an event for every row that was ever seen would be most of the events where labels
+        come and go by the thousand. So the total is told by shares without it, and it is what
+        these add up to: exposures stay in events, however many rows there are.
+        """
+        n_known = len(self)
+        bare = share[:n_known] * (self.events / (self.events + HALF))
+        if float(bare.sum()) <= 0.0:
+            bare = share[:n_known]
+        parts, known = float(bare.sum()), sums[:n_known]
+        usual = _usual_total(known, bare)
+        compare_rows(self.rows, self.pool, share, sums, usual, out)
+        for _ in range(2):
+            usual = total_of_usual_rows(bare, sums, out, n_known, usual)
+            compare_rows(self.rows, self.pool, share, sums, usual, out)
+        plain = float(known.sum()) / parts
+        far = abs(math.log(max(usual, 1e-9) * parts / expected)) if expected > 0.0 else 0.0
+        if usual < LEAST_USUAL * plain and far > abs(math.log(plain * parts / expected)):
+            # No burst, but rows that take turns, such as days of the week.
+            usual = plain
+            compare_rows(self.rows, self.pool, share, sums, usual, out)
+        return usual * parts
 
     def learn(self, seen: Judged, *, special: int = 0) -> None:
         """Remember a judged slice; what is odd about a row is left out until it has stayed."""

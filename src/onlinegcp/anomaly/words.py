@@ -51,20 +51,23 @@ def describe(
     head = f"{when}{what}"
     if anomaly.get("volume_odd") and expected is not None:
         head += f", {_than(total, expected, bool(noun))}"
-    elif anomaly.get("family"):
+    elif anomaly.get("family") and anomaly.get("total_usual", True):
         head += ", as usual"
     if not anomaly.get("flagged"):
         return _printable(f"{head}.")
-    parts = _rows(anomaly, modes)
-    if sum(map(len, anomaly["modes"])) < MOST_ROWS:
-        parts += _moves(anomaly, modes)
-    family = anomaly.get("family") or ""
-    if not parts:
-        parts = _diffuse(family, anomaly, modes)
-    if not parts:
-        return _printable(f"{head}.")
-    said = "; ".join(part for part in (*parts, _rest(anomaly)) if part)
-    return _printable(f"{head}. {_capital(said)}.")
+    parts = [*_rows(anomaly, modes), *_newcomers(anomaly, modes)]
+    pairs = _pairs(anomaly)
+    moves, untold = _moves(pairs, modes) if _n_rows(anomaly) < MOST_ROWS else ([], len(pairs))
+    parts += moves
+    diffuse = _diffuse(anomaly, modes, bool(parts))
+    # What is odd and has not been said may not pass for usual.
+    rest = "" if diffuse or untold else _rest(anomaly, bool(noun))
+    said = "; ".join(part for part in (*parts, diffuse, rest) if part)
+    return _printable(f"{head}. {_capital(said)}." if said else f"{head}.")
+
+
+def _n_rows(anomaly: Record) -> int:
+    return sum(map(len, anomaly["modes"]))
 
 
 def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
@@ -74,14 +77,16 @@ def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
         key=lambda item: item[:2],
     )
     # Where all others fell, a row that held its own is odd, too, but it is not what happened.
-    named = [item for item in named if _beyond(item[2])] or named
+    if not anomaly.get("rest_usual"):
+        named = [item for item in named if _beyond(item[2])] or named
     order = list(dict.fromkeys(k for _, k, _ in named[:MOST_ROWS]))
     texts = []
     for k in order:
         rows = [say_row(row) for _, mode, row in named[:MOST_ROWS] if mode == k]
         texts.append(f"{_mode(modes, k)} {', '.join(rows)}")
-    if len(named) > MOST_ROWS:
-        texts.append(f"{len(named) - MOST_ROWS} more")
+    more = max(len(named) - MOST_ROWS, 0) + anomaly.get("more_rows", 0)
+    if more:
+        texts.append(f"{more} more")
     return texts
 
 
@@ -101,8 +106,9 @@ def say_row(row: Record) -> str:
     seen, expected = row["observed"], row["expected"]
     if row.get("new"):
         return f"{_name(row)} is new ({number(seen)})"
-    usual = _range(row["low"], row["high"])
-    return f"{_name(row)} {_change(seen, expected)} ({number(seen)}, usually {usual})"
+    usual = _range(row["low"], row["high"], seen)
+    change = _change(seen, expected) if _beyond(row) else "held its level"
+    return f"{_name(row)} {change} ({number(seen)}, usually {usual})"
 
 
 def _name(row: Record) -> str:
@@ -110,16 +116,33 @@ def _name(row: Record) -> str:
     return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
 
 
-def _moves(anomaly: Record, modes: Sequence[str]) -> list[str]:
-    """Pairs of rows that are significant: moves within a row, or one by one."""
+def _newcomers(anomaly: Record, modes: Sequence[str]) -> list[str]:
+    """Modes with more in labels never seen than usual, where no single one of them is named."""
+    return [
+        f"{_mode(modes, k)}: {number(row['observed'])} in labels never seen (usually "
+        f"{_range(row['low'], row['high'], row['observed'])})"
+        for k, row in anomaly.get("newcomers", ())
+    ]
+
+
+Pair = tuple[list[tuple[int, str]], Record]
+
+
+def _pairs(anomaly: Record) -> list[Pair]:
+    """Significant pairs of rows neither of which is named."""
     told = {(k, row["label"]) for k, rows in enumerate(anomaly["modes"]) for row in rows}
     pairs = []
     for cell in anomaly["cells"]:
         places = [(k, label) for k, label in enumerate(cell["labels"]) if label]
         if len(places) == 2 and not told.intersection(places):
             pairs.append((places, cell))
-    texts = []
-    while pairs:
+    return pairs
+
+
+def _moves(pairs: list[Pair], modes: Sequence[str]) -> tuple[list[str], int]:
+    """Moves within a row, or pairs one by one; and how many pairs are left unsaid."""
+    texts: list[str] = []
+    while pairs and len(texts) < MOST_ROWS:
         (one, two), first = pairs[0]
         for anchor, other in ((one, two), (two, one)):
             mates = [item for item in pairs if anchor in item[0] and other[0] in dict(item[0])]
@@ -138,32 +161,36 @@ def _moves(anomaly: Record, modes: Sequence[str]) -> list[str]:
                 f"({number(first['observed'])} for {number(first['expected'], 2)})"
             )
             pairs = pairs[1:]
-        if len(texts) == MOST_ROWS:
-            break
-    return texts
+    return texts, len(pairs)
 
 
-def _diffuse(family: str, anomaly: Record, modes: Sequence[str]) -> list[str]:
-    """What can be said where no single row is odd enough."""
+def _diffuse(anomaly: Record, modes: Sequence[str], named: bool) -> str:
+    """What can be said where no single row is odd enough, or those named are not all."""
+    family = anomaly.get("family") or ""
     if family == "misfit":
-        return ["rows are as usual, but they occur together as they never did"]
+        return (
+            "" if named else "no row stands out, but "
+        ) + "rows occur together as they never did"
     if family == "many":
+        told = {(k, row["label"]) for k, rows in enumerate(anomaly["modes"]) for row in rows}
         largest = [
             f"{_mode(modes, k)} {row['label']} {_change(row['observed'], row['expected'])}"
             for k, row in anomaly.get("largest", ())
+            if (k, row["label"]) not in told
         ]
-        return [f"many rows are a little off, the most {and_list(largest)}" if largest else
-                "many rows are a little off"]  # fmt: skip
-    return ["all rows alike"] if family == "volume" else []
+        what = "many other rows are a little off" if named else "many rows are a little off"
+        return f"{what}, the most {and_list(largest)}" if largest else what
+    return "all rows alike" if family == "volume" and not named else ""
 
 
-def _rest(anomaly: Record) -> str:
+def _rest(anomaly: Record, counted: bool) -> str:
     usual, change = anomaly.get("rest_usual"), anomaly.get("rest_change")
     if not any(anomaly["modes"]) or usual is None:
         return ""
-    if usual or change is None:
+    if usual:
         return "the rest as usual"
-    return f"the rest {_signed(change)}"
+    # Only of counts is it known what the total would be without the rows that are odd.
+    return f"the rest {_signed(change)}" if counted and change is not None else ""
 
 
 def _than(total: float, expected: float, counted: bool) -> str:
@@ -187,9 +214,15 @@ def _signed(change: float) -> str:
     return f"{100 * change:+,.0f} %"
 
 
-def _range(low: float, high: float) -> str:
-    low, high = (round(v) if abs(v) >= 10.0 else v for v in (low, high))
-    return f"{number(low, 2)} to {number(high, 2)}"
+def _range(low: float, high: float, seen: float) -> str:
+    """Both ends in few digits, but never so that what lies outside seems to lie inside."""
+    return f"{_end(low, seen)} to {_end(high, seen)}"
+
+
+def _end(end: float, seen: float) -> str:
+    short = float(round(end)) if abs(end) >= 10.0 else float(f"{end:.2g}")
+    # The shorter number must be on the same side of what was seen.
+    return number(short if (short < seen, short > seen) == (end < seen, end > seen) else end, 4)
 
 
 def _few(labels: Sequence[str]) -> str:

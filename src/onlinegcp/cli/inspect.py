@@ -90,7 +90,7 @@ def facts_of(run: str) -> dict[str, Any]:
         "events": digest.events,
         "modes": {mode: len(names) for mode, names in zip(view.modes, view.labels, strict=False)},
         "method": model.get("method"),
-        "rank": given.get("rank"),
+        **rank_of(given, last.get("rank")),
         "loss": given.get("loss"),
         "prequential": last.get("prequential"),
         "local": last.get("local"),
@@ -108,3 +108,18 @@ def facts_of(run: str) -> dict[str, Any]:
             if file.is_file()
         },
     }
+
+
+def rank_of(given: dict[str, Any], now: int | None) -> dict[str, Any]:
+    """How many patterns there are, and whether that was given.
+
+    Parameters
+    ----------
+    given
+        Parameters of the model.
+    now
+        Components it has, where that is one number.
+    """
+    if given.get("rank") == "auto":
+        return {"rank": now, "rank_chosen": "automatically"}
+    return {"rank": given.get("rank") if now is None else now, "rank_chosen": "as given"}

@@ -174,6 +174,7 @@ def list_oddest(
 
 def overview(run: str) -> dict[str, Any]:
     """What is worth knowing about a run of many streams."""
+    from onlinegcp.cli.inspect import rank_of
     from onlinegcp.many.files import read_settings
     from onlinegcp.many.reading import facts_of
     from onlinegcp.runlog import is_locked
@@ -197,7 +198,7 @@ def overview(run: str) -> dict[str, Any]:
         "scored": sum(a.scored for a in accounts),
         "flagged": sum(a.flagged for a in accounts),
         "method": (info.get("model") or {}).get("method"),
-        "rank": given.get("rank"),
+        **rank_of(given, None),
         "loss": given.get("loss"),
         "table": info.get("events"),
         "created": info.get("created"),

@@ -12,7 +12,7 @@ from typing import final
 
 from onlinegcp.runlog.line import Step, anomaly_of, smallest_p
 
-_DETAILS = ("cells", "modes", "largest", "components")
+_DETAILS = ("cells", "modes", "largest", "newcomers", "components")
 
 
 @final

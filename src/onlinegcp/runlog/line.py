@@ -59,14 +59,17 @@ class Anomaly(TypedDict, total=False):
     expected_total: float | None
     expected_low: float | None
     expected_high: float | None
+    total_usual: bool
     rest_usual: bool
     rest_change: float
+    more_rows: int
     alarm: int
     ended: int
     sentence: str
     modes: list[list[Row]]
     cells: list[Cell]
     largest: list[Any]
+    newcomers: list[Any]
 
 
 # A line, field by field; docs/run-directory.md says what they mean. A writer writes them all, a

@@ -39,10 +39,10 @@ _ANOMALY: dict[str, tuple[type, ...]] = {
         ),
         _NUMBER,
     ),
-    **dict.fromkeys(("alarm", "ended"), (int,)),
-    **dict.fromkeys(("flagged", "volume_odd", "rest_usual"), (bool,)),
+    **dict.fromkeys(("alarm", "ended", "more_rows"), (int,)),
+    **dict.fromkeys(("flagged", "volume_odd", "total_usual", "rest_usual"), (bool,)),
     **dict.fromkeys(("kind", "family", "severity", "sentence"), _TEXT),
-    **dict.fromkeys(("cells", "modes", "largest", "components"), _LIST),
+    **dict.fromkeys(("cells", "modes", "largest", "newcomers", "components"), _LIST),
 }
 _CELL: dict[str, tuple[type, ...]] = {
     "labels": _LIST,

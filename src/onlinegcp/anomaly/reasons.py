@@ -1,0 +1,192 @@
+"""Which rows, pairs and newcomers of a slice are to blame, with what they usually are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.anomaly.pairs import MASK, SHIFT, IntArray, mixtures
+from onlinegcp.anomaly.shares import Judged
+from onlinegcp.anomaly.tails import LOWEST_LOG
+from onlinegcp.anomaly.tracker import AnomalyTracker, Verdict
+from onlinegcp.slices import Slice
+
+FloatArray: TypeAlias = NDArray[np.float64]
+Labels: TypeAlias = Sequence[Sequence[str]]
+
+USUAL = 2.0  # standard deviations that a usual range reaches on either side
+LEAST_SURPRISE = 2.0  # standard deviations below which nothing is worth a word
+TOP_MANY = 3  # rows named where many are a little off
+
+
+def totals(whole: Judged, history: AnomalyTracker, x: Slice) -> tuple[float, float, float]:
+    """Low end, forecast and high end of the total of the observed cells."""
+    if not math.isfinite(whole.deviation[0]):
+        return -math.inf, x.total, math.inf
+    middle, width = float(whole.forecast[0]), USUAL * float(whole.deviation[0])
+    part = x.n_observed / x.size
+    if not history.counted:
+        return (middle - width) * part, middle * part, (middle + width) * part
+    part *= history.unit
+    low, middle, high = (
+        0.25 * max(v, 0.0) ** 2 * part for v in (middle - width, middle, middle + width)
+    )
+    return low, middle, high
+
+
+def without_odd_rows(
+    verdict: Verdict,
+    odd: Sequence[tuple[IntArray, FloatArray]],
+    x: Slice,
+    history: AnomalyTracker,
+) -> list[float]:
+    """For each mode the slice's total if its odd rows were as all others; of values the total."""
+    if not history.counted:
+        return [x.total] * x.ndim
+    totals = []
+    for k, (seen, (rows, _)) in enumerate(zip(verdict.rows, odd, strict=True)):
+        usual = np.arange(len(seen.observed)) < seen.n_known
+        whole = float(seen.forecast[usual].sum())
+        usual[rows] = False
+        part = float(seen.forecast[usual].sum())
+        total = float(seen.observed[usual].sum()) * whole / part if part > 0.0 else seen.total
+        new = float(verdict.newcomers.forecast[k]) if verdict.newcomers.ready else 0.0
+        totals.append((total + new) * history.unit)
+    return totals
+
+
+def odd_rows(
+    seen: Judged, k: int, history: AnomalyTracker, limit: float, verdict: Verdict
+) -> tuple[IntArray, FloatArray]:
+    """Rows that would be odd as the only ones of their mode, oddest first, and their log p.
+
+    A slice that is flagged for a row names it, although what is odd by itself may be less so.
+    """
+    n = max(1, int((seen.forecast > 0.1).sum())) if history.counted else len(seen.surprise)
+    rows, chances = [], []
+    cause = verdict.family if verdict.log_p < limit else ""
+    for i in _oddest(seen):
+        surprise = float(seen.surprise[i])
+        family = f"up {k}" if surprise > 0.0 else f"down {k}"
+        log_p = history.log_p_of(family, abs(surprise), n)
+        reason = family == cause and abs(surprise) >= verdict.statistics[family]
+        if log_p < limit or reason:
+            rows.append(i)
+            chances.append(log_p)
+    return np.array(rows, dtype=np.int64), np.array(chances)
+
+
+def _oddest(seen: Judged) -> list[int]:
+    """Rows worth a look, the most surprising first."""
+    size = np.abs(seen.surprise)
+    rows = np.flatnonzero(size >= LEAST_SURPRISE)
+    return [int(i) for i in rows[np.argsort(-size[rows], kind="stable")]]
+
+
+def told_newcomers(
+    verdict: Verdict,
+    odd: Sequence[tuple[IntArray, FloatArray]],
+    history: AnomalyTracker,
+    limit: float,
+    ordinary: Sequence[float],
+) -> tuple[tuple[int, dict[str, Any]], ...]:
+    """Modes in which new rows together hold more than usual, while no single one is odd."""
+    told = []
+    for k, (seen, (named, _)) in enumerate(zip(verdict.rows, odd, strict=True)):
+        new, family = verdict.newcomers, f"up {k}"
+        if not new.ready or (named >= seen.n_known).any():
+            continue
+        surprise = float(new.surprise[k])
+        cause = verdict.family == family and surprise >= verdict.statistics[family]
+        n = max(1, int((seen.forecast > 0.1).sum()))
+        if cause or (surprise > 0.0 and history.log_p_of(family, surprise, n) < limit):
+            told.append((k, told_row(new, k, "", 0.0, history, ordinary[k])))
+    return tuple(told)
+
+
+def odd_pairs(
+    verdict: Verdict,
+    n_modes: int,
+    labels: Labels | None,
+    history: AnomalyTracker,
+    limit: float,
+    top: int,
+    ordinary: float,
+) -> tuple[dict[str, Any], ...]:
+    """Pairs that are odd by themselves, or together with the others of a row.
+
+    As with rows, those that a slice is flagged for are among them.
+    """
+    found: list[dict[str, Any]] = []
+    n = max(1, sum(int((seen.forecast > 0.1).sum()) for _, seen in verdict.pairs))
+    flagged = verdict.log_p < limit
+    cause, largest = verdict.family, verdict.statistics.get(verdict.family, math.inf)
+    for part, (keys, seen) in zip(history.pairs, verdict.pairs, strict=True):
+        mixed = np.zeros(len(keys), dtype=bool)
+        for side, z in enumerate(mixtures(keys, seen)):
+            rows = keys >> SHIFT if side == 0 else keys & MASK
+            odd = [
+                i for i in np.flatnonzero(z >= LEAST_SURPRISE)
+                if history.log_p_of("mixture", float(z[i]), int(np.count_nonzero(z))) < limit
+                or (flagged and cause == "mixture" and z[i] >= largest)
+            ]  # fmt: skip
+            mixed |= np.isin(rows, odd)
+        for i in _oddest(seen)[: 4 * top]:
+            surprise = float(seen.surprise[i])
+            family = "pairs up" if surprise > 0.0 else "pairs down"
+            log_p = history.log_p_of(family, abs(surprise), n)
+            reason = flagged and family == cause and abs(surprise) >= largest
+            if log_p < limit or mixed[i] or reason:
+                places = dict(zip((part.first, part.second), part.rows(int(keys[i])), strict=True))
+                names = [
+                    label_of(labels, k, places[k]) if k in places else "" for k in range(n_modes)
+                ]
+                record = told_row(seen, i, "", log_p, history, ordinary)
+                del record["label"]
+                index = [places.get(k) for k in range(n_modes)]
+                found.append({"index": index, "labels": names, **record})
+    return tuple(sorted(found, key=lambda cell: cell["p"])[: 2 * top])
+
+
+def told_row(
+    seen: Judged, i: int, label: str, log_p: float, history: AnomalyTracker, ordinary: float
+) -> dict[str, Any]:
+    """A row as it is told, against an ordinary slice."""
+    expected, width = float(seen.forecast[i]), USUAL * float(seen.deviation[i])
+    surprise = abs(float(seen.surprise[i]))
+    if surprise >= LEAST_SURPRISE:  # the range is that by which it was found to be odd
+        width = min(width, USUAL / surprise * abs(float(seen.observed[i]) - expected))
+    low = max(expected - width, 0.0) if history.counted else expected - width
+    scale = history.unit * ordinary if history.counted else 1.0
+    return {
+        "label": label,
+        "observed": float(seen.observed[i]) * history.unit,
+        "expected": expected * scale,
+        "low": low * scale,
+        "high": (expected + width) * scale,
+        "p": math.exp(max(log_p, LOWEST_LOG)),
+        "new": i >= seen.n_known,
+    }
+
+
+def largest_rows(
+    verdict: Verdict, labels: Labels | None, history: AnomalyTracker, ordinary: Sequence[float]
+) -> tuple[tuple[int, dict[str, Any]], ...]:
+    places = sorted(
+        ((-abs(float(r)), k, i) for k, seen in enumerate(verdict.rows)
+         for i, r in enumerate(seen.surprise) if seen.forecast[i] > 0.5 or not history.counted),
+    )[:TOP_MANY]  # fmt: skip
+    return tuple(
+        (k, told_row(verdict.rows[k], i, label_of(labels, k, i), 0.0, history, ordinary[k]))
+        for _, k, i in places
+    )
+
+
+def label_of(labels: Labels | None, k: int, i: int) -> str:
+    if labels is None or k >= len(labels) or i >= len(labels[k]):
+        return str(i)
+    return str(labels[k][i])

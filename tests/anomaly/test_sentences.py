@@ -1,0 +1,168 @@
+"""No sentence contradicts itself or the numbers: random streams with random things planted."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from onlinegcp.anomaly import AnomalyTracker, score_slice
+from onlinegcp.slices import Slice
+from onlinegcp.streaming import OnlineGCP
+
+MODES = ("origin", "dest", "kind")
+ROW = re.compile(
+    r"(?P<label>\w+) (?P<change>[+-][\d,]+ %|x [\d.,]+|held its level) "
+    r"\((?P<seen>[\d.,]+), usually (?P<low>[\d.,]+) to (?P<high>[\d.,]+)\)"
+)
+
+
+class Events:
+    """Days of events with three labels each; members come and go where `turnover` is given."""
+
+    def __init__(self, rng, turnover=0.0):
+        self.rng, self.turnover = rng, turnover
+        self.shares = [rng.dirichlet(np.full(n, 1.0)) for n in (int(rng.integers(4, 40)), 9, 3)]
+        self.total = float(rng.choice([80.0, 400.0, 2000.0]))
+        self.size = float(rng.choice([20.0, 400.0, 1e6]))  # of a negative binomial day
+        self.labels = [[f"{mode}{i}" for i in range(len(s))] for mode, s in
+                       zip("abc", self.shares, strict=True)]  # fmt: skip
+        self.next = len(self.shares[0])
+
+    def draw(self):
+        day = self.rng.poisson(self.total * self.rng.gamma(self.size, 1.0 / self.size))
+        index = np.stack([self.rng.choice(len(s), day, p=s) for s in self.shares], axis=1)
+        if self.turnover:  # a part of the events comes from members never seen before
+            new = np.flatnonzero(self.rng.random(day) < self.turnover)
+            index[new, 0] = self.next + self.rng.integers(0, max(1, len(new) // 2), len(new))
+            self.next = max(self.next, int(index[:, 0].max(initial=0)) + 1)
+        return index
+
+    def slice(self, index):
+        names = self.labels[0]
+        names += [f"a{i}" for i in range(len(names), max(self.next, index[:, 0].max() + 1))]
+        return Slice(index, np.ones(len(index)), tuple(map(len, self.labels)))
+
+    def plant(self, index):
+        """Something odd of a random kind."""
+        rng, kind = self.rng, int(self.rng.integers(0, 8))
+        k = int(rng.integers(0, 3))
+        row = int(rng.choice(index[:, k]))
+        mine = index[:, k] == row
+        if kind == 0:  # most of a row is gone
+            return index[~mine | (rng.random(len(index)) < 0.2)]
+        if kind == 1:  # a row explodes
+            return np.concatenate([index, *[index[mine]] * int(rng.integers(2, 8))])
+        if kind == 2:  # a row goes to another
+            index = index.copy()
+            index[mine, k] = int(rng.integers(0, len(self.shares[k])))
+            return index
+        if kind == 3:  # one label never seen
+            new = index[rng.random(len(index)) < rng.choice([0.1, 0.5])].copy()
+            new[:, 0] = self.next
+            return np.concatenate([index, new])
+        if kind == 4:  # many labels never seen
+            new = index[rng.random(len(index)) < 0.3].copy()
+            new[:, 0] = self.next + np.arange(len(new))
+            return np.concatenate([index, new])
+        if kind == 5:  # more or less of everything
+            return index[rng.integers(0, len(index), int(len(index) * rng.choice([0.3, 2.5])))]
+        if kind == 6:  # a mode mixed anew, and one row of another up
+            index = index.copy()
+            index[:, 1] = rng.choice(9, len(index), p=rng.dirichlet(np.ones(9)))
+            return np.concatenate([index, index[mine], index[mine]])
+        index = index.copy()  # one row has all its events in one row of another mode
+        index[mine, (k + 1) % 3] = 0
+        return index
+
+
+def number(text):
+    return float(text.replace(",", ""))
+
+
+def check(anomaly):
+    """What may be said of a slice, by its record."""
+    said, told = anomaly.sentence, anomaly.to_json()
+    head, _, rest = said.partition(". ")
+    if "as usual" in head:
+        assert told["expected_low"] <= told["total"] <= told["expected_high"], said
+    if not anomaly.flagged:
+        assert not rest, said
+        return
+    assert rest, f"flagged for nothing: {said}"
+    named = list(ROW.finditer(rest))
+    labels = [match["label"] for match in named] + re.findall(r"(\w+) is new", rest)
+    assert len(labels) == len(set(labels)), said
+    for match in named:
+        seen, low, high = (number(match[name]) for name in ("seen", "low", "high"))
+        fell, grew = match["change"].startswith("-"), match["change"] != "held its level"
+        assert (seen < low) == fell, said
+        assert (seen > high) == (grew and not fell), said
+    more = sum(map(int, re.findall(r"(\d+) more\b(?! \()", rest)))
+    odd = [(k, int(i)) for k, rows in enumerate(anomaly.odd_rows) for i in rows]
+    if "the rest as usual" in rest:
+        assert len(odd) <= len(labels) + more, said
+        assert anomaly.family not in ("many", "misfit"), said
+        for cell in told["cells"]:
+            names = {label for label in cell["labels"] if label}
+            assert names & {row["label"] for rows in told["modes"] for row in rows} or all(
+                re.search(rf"\b{name}\b", rest) or "more" in rest for name in names
+            ), said
+    if "the rest" in rest and anomaly.counted:
+        balance(anomaly)
+
+
+def balance(anomaly):
+    """Rows that are odd and the rest must add up to the total, in a mode that has odd rows."""
+    change = 0.0 if "the rest as usual" in anomaly.sentence else anomaly.rest_change
+    slack = 0.5 * (anomaly.expected_high - anomaly.expected_low)
+    missed = []
+    for seen, odd in zip(anomaly.verdict.rows, anomaly.odd_rows, strict=True):
+        if len(odd):
+            known = np.setdiff1d(np.arange(len(seen.observed)), odd)
+            others = float(seen.observed[known].sum())
+            usual = float(seen.forecast[known].sum()) / max(float(seen.forecast.sum()), 1e-9)
+            expected = (1.0 + change) * anomaly.expected_total * usual
+            room = 4.0 * np.sqrt(others + expected + 1.0) + 0.15 * expected + slack * usual
+            missed.append(abs(others - expected) / room)
+    assert min(missed) <= 1.0, (missed, anomaly.sentence)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sentences_about_events_never_contradict_themselves(seed):
+    rng = np.random.default_rng(seed)
+    world = Events(rng, turnover=(0.0, 0.0, 0.15)[seed % 3])
+    tracker, flagged = AnomalyTracker(1), 0
+    for t in range(60):
+        index = world.draw()
+        if t > 20 and rng.random() < 0.3:
+            odd = score_slice(None, world.slice(world.plant(index)), world.labels,
+                              history=tracker, modes=MODES)  # fmt: skip
+            flagged += odd.flagged
+            check(odd)
+        usual = score_slice(None, world.slice(index), world.labels, history=tracker, modes=MODES)
+        check(usual)
+        tracker.update(usual)
+    assert flagged
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sentences_about_measurements_never_contradict_themselves(seed):
+    rng = np.random.default_rng(seed)
+    base, model = rng.normal(20.0, 5.0, (12, 6)), OnlineGCP(1, "gaussian", init_slices=5)
+    labels = [[f"{mode}{i}" for i in range(n)] for mode, n in zip("ab", base.shape, strict=True)]
+    tracker, flagged = AnomalyTracker(1), 0
+    for t in range(50):
+        x = base + rng.normal(0.0, 1.0, base.shape)
+        if t > 15:
+            odd, k = x.copy(), int(rng.integers(0, 4))
+            odd[k] += rng.choice([-6.0, 6.0])
+            odd[k + 1 :] *= rng.choice([1.0, 1.0, 0.9, 1.4], (len(odd) - k - 1, 1))
+            found = score_slice(model, Slice.dense(odd), labels, history=tracker, modes=MODES)
+            flagged += found.flagged
+            check(found)
+        if t > 5:
+            tracker.update(score_slice(model, Slice.dense(x), history=tracker))
+        model.partial_fit(Slice.dense(x))
+    assert flagged
