@@ -174,17 +174,6 @@ def test_least_squares_give_what_the_cpu_gives(sparse):
         assert _apart(here.model.past.products, there.model.past.products) < 1e-10
 
 
-def test_losses_that_are_not_on_the_card_run_on_the_cpu_to_the_bit():
-    rng = np.random.default_rng(5)
-    slices = [Slice.dense(rng.gamma(2.0, 1.0, (9, 8))) for _ in range(12)]
-    here, there = (
-        OnlineGCP(2, loss="gamma", init_slices=4, device=device).fit(slices)
-        for device in ("cpu", "cuda")
-    )
-    for ours, theirs in zip(here.factors_, there.factors_, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
 def test_a_card_that_is_full_says_so(monkeypatch):
     from onlinegcp import BackendError
     from onlinegcp.kernels.cuda.card import card
