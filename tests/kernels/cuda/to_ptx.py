@@ -9,9 +9,8 @@ from __future__ import annotations
 import sys
 
 import numba.cuda.dispatcher
-from numba import cuda, types
-
 import numpy as np
+from numba import cuda, types
 
 from onlinegcp import Loss
 from onlinegcp.kernels.cuda import (
@@ -48,22 +47,26 @@ def kernels(lane, modes):
     yield shares.shares_kernel(lane, modes, True), sharing
     yield shares.shares_kernel(lane, modes, False), sharing
     yield newton.begin_kernel(), (N, N, N, N, F8, F8, F8, I8, F8, F8)
-    yield newton.judge_kernel(True), (N, N, F8, F8, I8, F8, F8, F8, F8)
+    judge = (N, N, F8, F8, F8, F8, I8, F8, F8, F8, F8)
+    yield newton.judge_kernel(True, False), judge
+    yield newton.judge_kernel(True, True), judge
     yield newton.solve_kernel(), (F8, N)
     yield rows.column_sums_kernel(lane), (F8, N, I8, N, F8)
     yield rows.ratios_kernel(), (F8, F8, F4)
     yield rows.settle_kernel(lane), (I8, N, I8, I8, N, I8, I8, I8, F8, N, F8, F8)
     yield rows.blend_kernel(lane), (*past, N, F8, F8)
-    yield rows.scale_kernel(lane), (F8, N, I8, I8, N, F8)
+    yield rows.scale_kernel(lane), (F8, N, I8, N, F8, F8, F8)
+    blending = (I8, N, I8, N, N, N, N, N, F8, F8, F8, F8, F8, B, F8, F8, F8)
+    yield rows.settle_blend_kernel(lane), blending
     yield rows.unscaled_kernel(), (F8, F8, N, N, F8)
     yield rows.absorb_kernel(lane), (*past, I8, N, F8, F8, F8, F8, B, F8, F8, F8, F8, F8)
     yield rows.finish_kernel(lane), (F8, F8, B, N, I8, I8, N, F8, F8)
     yield rows.floors_kernel(), (N, N, N, F8, F8, F8, D, I8, F8)
     yield parts.add_parts_kernel(), (F8, N, I8, I8, N, F8)
-    yield every_cell.tangent_kernel(lane, modes, True), (*ODDS, F8)
+    yield every_cell.tangent_kernel(lane, modes, True), (*ODDS, I8, F8)
+    yield every_cell.grid_rates_kernel(lane, modes), (F8, N, I8, N, F8, B, D, F8)
     yield every_cell.rates_kernel(lane, modes, False), (*ODDS, N, F8, I8, I8, I8)
     yield every_cell.bound_kernel(), (F8, N, F8, F8)
-    yield every_cell.moved_kernel(), (F8, N, F8, F8)
     yield every_cell.along_kernel(lane), (F8, F8, N, I8, F8)
     yield draws.cumulate_kernel(), (F8, N, I8, I8, I8, F8, F8)
     yield draws.draw_kernel(), (F8, N, I8, N, N, N, U8, I8)
@@ -80,7 +83,6 @@ def kernels(lane, modes):
     yield products.rows_kernel(lane), (*([F8] * 7), B, N, I8, N, F8, F8)
     yield products.project_kernel(lane), (F8, F8, N, I8, I8, F8, F8, F8)
     yield products.shrink_kernel(lane), (F8, N, N, I8, I8, F8)
-
 
     logit = CODES["bernoulli_logit"]
     weighted = (I8, I4, F8, F8)

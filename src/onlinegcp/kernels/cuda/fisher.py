@@ -21,7 +21,7 @@ from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.cells import CURVERS, TILE
 from onlinegcp.kernels.cuda.every_cell import along_kernel
 from onlinegcp.kernels.cuda.formulas import Formulas
-from onlinegcp.kernels.cuda.lanes import LANES, THREADS, TOGETHER
+from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, THREADS, TOGETHER
 from onlinegcp.kernels.cuda.matrices import Place
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import (
@@ -38,6 +38,7 @@ from onlinegcp.kernels.cuda.weighted_cells import Listing, WeightedCells
 
 Array = NDArray[Any]
 
+FEW_ROWS = 264  # blocks that leave room on a large card
 WEIGHTS = -1  # in the place of a mode: the weights are solved for
 
 
@@ -220,9 +221,9 @@ class FisherStep(PoissonStep):
     def _ask(self, cells: WeightedCells, weights: Array, share: float) -> None:
         self._asked_of["weights"][:], self._asked_of["share"][0] = weights, share
         self._counted[2] = cells.n
-        rows = max((one.made for one in cells.by_mode), default=0) * self._row
-        runs = cells.runs.made * (self.plan.width + 1 + self.plan.width**2)
-        self._pieces = max(self._pieces, rows, runs)
+        _, runs, *pieces = cells.made
+        most = self.plan.width + 1 + self.plan.width**2
+        self._pieces = max(self._pieces, runs * most, max(pieces) * self._row)
 
     def _post(self) -> None:
         self._asked_of.send()
@@ -318,6 +319,10 @@ class FisherStep(PoissonStep):
     def _blocks(self, made: int) -> int:
         return blocks_for(made, batch_for(made, LANES))
 
+    def _row_threads(self, mode: int) -> int:
+        few = self.plan.shape[mode] <= FEW_ROWS and not SIMULATED
+        return 2 * THREADS if few else THREADS
+
     def _squares(self, at: Place, out: Any) -> None:
         plan = self.plan
         along_kernel(plan.per_lane)[plan.n_chunks, THREADS, self.card.stream, plan.row_bytes](
@@ -367,7 +372,7 @@ class FisherStep(PoissonStep):
         plan, asked = self.plan, self._asked_of
         shape = (plan.per_lane, plan.modes, self.full, self._in_shared)
         formulas.bound_to(row_systems.move_kernel, *shape)[
-            plan.shape[mode], THREADS, self.card.stream, self._row_bytes
+            plan.shape[mode], self._row_threads(mode), self.card.stream, self._row_bytes
         ](
             to.factors, plan.width, plan.rank, plan.offsets, cells.index, cells.value, cells.weight,
             asked.card("share"), listing.order, listing.starts, listing.piece_starts, mode,
@@ -380,7 +385,7 @@ class FisherStep(PoissonStep):
         plan, width = self.plan, self.plan.width
         hold = self._ended.card("holds")[mode * width : (mode + 1) * width]
         row_systems.store_kernel(self.full, self._in_shared)[
-            plan.shape[mode], THREADS, self.card.stream, self._row_bytes
+            plan.shape[mode], self._row_threads(mode), self.card.stream, self._row_bytes
         ](
             to.factors, width, plan.rank, sum(plan.shape[:mode]), listing.piece_starts,
             self._room("row parts"), at.factors, at.curvature, at.slope, at.sensitivity,

@@ -244,7 +244,7 @@ def pieces_kernel(per_lane: int, modes: int, full: bool, code: int) -> Any:
                         z[u * per_lane + p] = fixed[p]
                     for k in range(modes):
                         if k != mode:
-                            row = (offsets[k] + index[cell * modes + k]) * width
+                            row = (offsets[k] + index[U(cell * modes + k)]) * width
                             for p in range(per_lane):
                                 r = lane + LANES * p
                                 if r < width:
@@ -273,17 +273,19 @@ def pieces_kernel(per_lane: int, modes: int, full: bool, code: int) -> Any:
                         if full:
                             r = lane + LANES * p
                             if r < width and c + u < cells:
-                                held[(c + u) * width + r] = scaled
+                                held[U((c + u) * width + r)] = scaled
                         else:
                             diagonal[p] += scaled * scaled
             if full:
                 cuda.syncthreads()
                 if works:
-                    for c in range(group, cells, groups):
+                    at_row = group * width
+                    while at_row < cells * width:
                         for a in range(TILE):
-                            y = held[c * width + down + a * edge]
+                            y = held[U(at_row + down + a * edge)]
                             for b in range(TILE):
-                                matrix[a * TILE + b] += y * held[c * width + across + b * edge]
+                                matrix[a * TILE + b] += y * held[U(at_row + across + b * edge)]
+                        at_row += groups * width
                 cuda.syncthreads()
             first += tile_cells
         columns = width + 1 if full else 2 * width + 1

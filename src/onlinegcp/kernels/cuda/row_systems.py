@@ -331,8 +331,25 @@ def store_kernel(full: bool, in_shared: bool) -> Any:
 
     @kernel
     def store(
-        data, width, rank, first_row, piece_starts, parts, old, curvature, left, sensitivity,
-        given, hold, learned, zeroing, new_curvature, new_left, new_sensitivity, traces, scratch
+        data,
+        width,
+        rank,
+        first_row,
+        piece_starts,
+        parts,
+        old,
+        curvature,
+        left,
+        sensitivity,
+        given,
+        hold,
+        learned,
+        zeroing,
+        new_curvature,
+        new_left,
+        new_sensitivity,
+        traces,
+        scratch,
     ):  # traces (rows * 2,) out: of the new curvature, and of the old one, forgotten
         short = cuda.shared.array(0, float64)
         me, threads = cuda.threadIdx.x, cuda.blockDim.x

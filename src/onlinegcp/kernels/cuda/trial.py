@@ -41,7 +41,5 @@ def try_kernel(card: Card, formulas: Formulas, x: Array, m: Array) -> Array:
         card.push(x, there[0])
         card.push(m, there[1])
         blocks = -(-n // LANES)
-        formulas.bound_to(formulas_kernel)[blocks, LANES, card.stream](
-            formulas.parameter, *there
-        )
+        formulas.bound_to(formulas_kernel)[blocks, LANES, card.stream](formulas.parameter, *there)
         return np.asarray(card.pull(there[2], 3 * n)).reshape(3, n)

@@ -56,6 +56,8 @@ class WeightedCells:
         The cut of all cells for sums that belong to no row.
     by_mode
         One listing per mode.
+    made
+        What a recording depends on: cells, runs and pieces of every mode that it is made for.
     """
 
     def __init__(self, card: Card) -> None:
@@ -65,15 +67,9 @@ class WeightedCells:
         self.weight: Any = None
         self.runs: Listing
         self.by_mode: tuple[Listing, ...] = ()
+        self.made: tuple[int, ...] = ()
 
-    @property
-    def made(self) -> tuple[int, ...]:
-        """What a recording depends on."""
-        return (size_class(self.n), self.runs.made, *(one.made for one in self.by_mode))
-
-    def load(
-        self, index: Array, value: Array, weight: Array, offsets: NDArray[np.int64]
-    ) -> None:
+    def load(self, index: Array, value: Array, weight: Array, offsets: NDArray[np.int64]) -> None:
         """Copy cells (n, d), values and weights (n,) to the card, and list them by row."""
         self.n = len(value)
         self.index = self._put("weighted index", index.reshape(-1), np.int32)
@@ -92,6 +88,7 @@ class WeightedCells:
             sort_by_row(index, k, starts[:-1].copy(), order)
             listings.append(self._listing(f"mode {k}", order, starts, cut, int(offsets[k])))
         self.by_mode = tuple(listings)
+        self.made = (size_class(self.n), self.runs.made, *(one.made for one in self.by_mode))
 
     def _listing(
         self, name: str, order: Array, starts: NDArray[np.int64], cut: int, first_row: int

@@ -20,7 +20,7 @@ from onlinegcp.solvers.auto.model import Model, Past
 from onlinegcp.solvers.auto.quadratic import Square
 from onlinegcp.solvers.auto.state import AutoState
 
-LAYOUTS = 2  # of models whose benches are kept: modes may grow with every slice
+LAYOUTS = 3  # of models whose benches are kept: ranks are on trial, modes may grow
 # Nonzeros times components from which a card gains anything (benchmarks/gpu.py).
 WORTH_IT = 100_000
 STAYS = 20_000  # the same for a model that is on the card already
@@ -57,32 +57,32 @@ class Engine:
 
     def take(self, state: AutoState, x: Slice, loss: Loss) -> AutoState:
         """A state of which a step may change everything, on the card where that can make it."""
-        twin = state.trials.twin
+        twin, ranks = state.trials.twin, state.ranks
         trials = replace(
             state.trials,
             twin=None if twin is None else self._take(twin, x, loss),
             gains=state.trials.gains.copy(),
         )
-        return replace(state, model=self._take(state.model, x, loss), trials=trials)
+        if ranks is not None:
+            rival, ranks = ranks.twin, replace(ranks, twin=None).copy()
+            ranks.twin = None if rival is None else self._take(rival, x, loss)
+        return replace(state, model=self._take(state.model, x, loss), trials=trials, ranks=ranks)
 
     def _take(self, model: Model, x: Slice, loss: Loss) -> Model:
-        from onlinegcp.solvers.cuda.residence import CardModel
-
         if not self._suits(model, x, loss):
             return model.copy()
-        if isinstance(model, CardModel):
-            return model.handed_on()
+        if _is_there(model):
+            return model.handed_on()  # type: ignore[attr-defined, no-any-return]
         return bench_for(model).adopt(model)
 
     def _suits(self, model: Model, x: Slice, loss: Loss) -> bool:
         from onlinegcp.kernels.cuda.plan import MOST_PER_LANE
         from onlinegcp.solvers.cuda.odds import is_sampled
-        from onlinegcp.solvers.cuda.residence import CardModel
 
         if model.factors.width > 32 * MOST_PER_LANE:
             return False
         if self.picky:
-            least = STAYS if isinstance(model, CardModel) else WORTH_IT
+            least = STAYS if _is_there(model) else WORTH_IT
             if _looked_at(model.past, x) * model.factors.rank < least:
                 return False
         if isinstance(model.past, FisherRows):
@@ -97,6 +97,13 @@ class Engine:
         drawn = x.n_observed == x.size and is_sampled(form, x.shape, model.factors.width)
         # Drawn zeros with weights of their own are the CPU's.
         return not (drawn and form.slope)
+
+
+def _is_there(model: Model) -> bool:
+    """Whether a model lies on the card; one made of its components does not."""
+    from onlinegcp.solvers.cuda.residence import CardBlocks
+
+    return isinstance(model.factors, CardBlocks)
 
 
 def _looked_at(past: Past, x: Slice) -> int:
