@@ -21,6 +21,8 @@ from benchmarks.records import Row, measured
 from benchmarks.timing import Times, clock
 
 BANDWIDTH = 4.2e12  # bytes per second that an H200 copies
+FLOPS = 34e12  # operations per second in double precision
+BY_ROWS = ("bernoulli_logit", "gamma")  # losses with one matrix per row
 CACHED = 1 << 20  # bytes of a mode's rows that stay in a cache of first level or near it
 WARM = 3  # slices a model is made from
 ROUNDS = 15
@@ -44,6 +46,8 @@ PROBLEMS = {
     "small": Problem("poisson", (300, 300), 20, 2_900, 0.25, 10),
     "taxi": Problem("poisson", (263, 263, 24), 50, 90_000, 0.4, 100),
     "chicago": Problem("bernoulli_odds", (24, 77, 32), 50, 1_000, 0.6, 20),
+    "logit": Problem("bernoulli_logit", (24, 77, 32), 50, 1_000, 5, 100),
+    "gamma": Problem("gamma", (2_000, 2_000, 24), 50, 1_000_000, None, 1, missing=True),
     "bernoulli": Problem("bernoulli_odds", (10_000, 10_000, 24), 50, 1_000_000, 5, 300),
     "missing": Problem("poisson", (10_000, 10_000, 24), 50, 1_000_000, None, 1, missing=True),
     "gaussian": Problem("gaussian", (10_000, 10_000, 24), 50, 1_000_000, None, 1),
@@ -67,6 +71,31 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
             yield from _compare(name, problem)
         except Exception:
             traceback.print_exc()
+    if only in (None, "year") and not quick:
+        yield _year()
+
+
+def _year() -> Row:
+    """A year of slices of the taxi's size from memory, each new to the card, trials included."""
+    from onlinegcp.losses import get_loss
+    from onlinegcp.solvers.auto import solver
+    from onlinegcp.solvers.devices import engine_for
+
+    problem, loss, engine = PROBLEMS["taxi"], get_loss("poisson"), engine_for("cuda")
+    rng = np.random.default_rng(6)
+    state = _state(problem, rng, loss)
+    slices = [_slice(problem, rng, int(problem.listed * rng.uniform(0.8, 1.1))) for _ in range(365)]
+    now = state
+    for x in slices[:RECORDED]:  # compiles and records
+        now, _ = solver.step(now, x, loss, card=engine)
+    begin, now, births = time.perf_counter(), state, 0
+    for x in slices:
+        now, done = solver.step(now, x, loss, card=engine)
+        births += done.births
+    times = Times((time.perf_counter() - begin,))
+    cells = sum(x.n_listed for x in slices)
+    note = f"365 slices, {cells} cells in all, rank {problem.rank}, {births} components replaced"
+    return measured("gpu/year", "card", times, "s", target="<= 1", note=note)
 
 
 def _compare(name: str, problem: Problem) -> Iterator[Row]:
@@ -136,6 +165,8 @@ def _limit(problem: Problem, cells: int) -> tuple[float, float, float]:
     full = 3 if linear and not problem.missing else 3 + 2 * modes
     if problem.loss == "gaussian":
         looked_at, full = 0, 2 * modes - 1
+    if problem.loss in BY_ROWS:
+        return _limit_of_rows(problem, cells)
     gathers = (5 * looked_at + full * cells) * len(long) * rank * 8 + cells * len(long) * rank * 4
     added = 2 * cells * len(long) * rank * 16
     lists = (5 * looked_at + full * cells) * (4 * modes + 8)
@@ -145,11 +176,26 @@ def _limit(problem: Problem, cells: int) -> tuple[float, float, float]:
     return moved / BANDWIDTH, float(moved), float(operations)
 
 
+def _limit_of_rows(problem: Problem, cells: int) -> tuple[float, float, float]:
+    """The same with one matrix per row: some ten looks for the weights, five at every mode."""
+    rank, modes = problem.rank, len(problem.shape)
+    cells = cells if problem.missing else math.prod(problem.shape)
+    long = [n for n in problem.shape if n * rank * 8 > CACHED]
+    looks = 10 + 5 * modes
+    matrices = 8 * sum(problem.shape) * rank * rank * 8
+    moved = looks * cells * (4 * modes + 16 + len(long) * rank * 8) + matrices
+    operations = (10 + 3 * modes) * cells * rank * rank + sum(problem.shape) * rank**3
+    return max(moved / BANDWIDTH, operations / FLOPS), float(moved), float(operations)
+
+
 def _state(problem: Problem, rng: np.random.Generator, loss):  # type: ignore[no-untyped-def]
     from onlinegcp.solvers.auto import solver
 
     factors = [rng.random((n, problem.rank)) ** 3 for n in problem.shape]
     slices = [_slice(problem, rng, min(problem.listed, 200_000)) for _ in range(WARM)]
+    if math.isinf(loss.lower) and problem.loss in BY_ROWS:
+        factors = [rng.standard_normal((n, problem.rank)) for n in problem.shape]
+        return solver.start(factors, rng.standard_normal((WARM, problem.rank)), slices, loss)
     sizes = np.prod([a.sum(axis=0) for a in factors], axis=0)
     rows = rng.random((WARM, problem.rank)) + 0.2
     rows *= np.array([[problem.listed * 1.5] for _ in slices]) / problem.rank / sizes
@@ -161,7 +207,11 @@ def _slice(problem: Problem, rng: np.random.Generator, listed: int):  # type: ig
 
     count = min(listed, int(0.6 * math.prod(problem.shape)))
     index = np.stack([(rng.random(count) ** 2 * n).astype(np.int32) for n in problem.shape], axis=1)
-    if problem.loss == "bernoulli_odds":
+    if problem.loss == "gamma":
+        linear = np.unique(np.ravel_multi_index(tuple(index.T.astype(np.int64)), problem.shape))
+        index = np.stack(np.unravel_index(linear, problem.shape), axis=1)
+        return Slice(index, rng.gamma(2.0, 1.0, len(index)), problem.shape, unlisted="missing")
+    if problem.loss.startswith("bernoulli"):
         linear = np.unique(np.ravel_multi_index(tuple(index.T.astype(np.int64)), problem.shape))
         index = np.stack(np.unravel_index(linear, problem.shape), axis=1)
         return Slice(index, np.ones(len(index)), problem.shape)

@@ -280,6 +280,7 @@ CODES = {name: code for code, name in enumerate(LOSS_NAMES)}
 FORMULAS: dict[int, tuple[Formula, Formula]] = {
     code: (_RECIPES[name].value, _RECIPES[name].deriv) for name, code in CODES.items()
 }
+FISHER: dict[int, Formula] = {code: _RECIPES[name].fisher for name, code in CODES.items()}
 
 
 def get_loss(loss: str | Loss, **parameters: float) -> Loss:

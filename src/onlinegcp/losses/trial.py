@@ -57,6 +57,14 @@ class Guarded:
         return result if result.dtype.kind == "f" else result.astype(np.float64)
 
 
+def difference(deriv: Callable[[Any, Any], Any], x: Any, m: Any, lower: float) -> Any:
+    """Central difference of a slope, of arrays here and of numbers once compiled."""
+    step = 1e-5 * np.maximum(1.0, np.abs(m))
+    below = np.maximum(m - step, lower)
+    above = m + step
+    return (deriv(x, above) - deriv(x, below)) / (above - below)
+
+
 @dataclass(frozen=True)
 class Difference:
     """Slope of a user's slope, for losses that come without a curvature."""
@@ -65,11 +73,7 @@ class Difference:
     lower: float
 
     def __call__(self, x: ArrayLike, m: ArrayLike) -> FloatArray:
-        model = as_float(m)
-        step = 1e-5 * np.maximum(1.0, np.abs(model))
-        below = np.maximum(model - step, self.lower)
-        above = model + step
-        return (self.deriv(x, above) - self.deriv(x, below)) / (above - below)
+        return np.asarray(difference(self.deriv, x, as_float(m), self.lower))
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,8 @@ _TRIAL_DATA = {
 }
 
 
-def try_out(loss: Loss, *, slopes: bool, curvature: bool) -> None:
-    """Call every function of a user's loss once, and compare slopes with central differences."""
+def trial_points(loss: Loss) -> tuple[FloatArray, FloatArray]:
+    """Data and model values at which a user's functions are tried."""
     if isinstance(loss.domain, str):
         data = np.array(_TRIAL_DATA[loss.domain])
     else:
@@ -103,6 +107,12 @@ def try_out(loss: Loss, *, slopes: bool, curvature: bool) -> None:
     steps = _TRIAL_STEPS if np.isfinite(loss.lower) else np.append(-_TRIAL_STEPS, _TRIAL_STEPS)
     start = loss.lower if np.isfinite(loss.lower) else 0.0
     x, m = (part.reshape(-1) for part in np.meshgrid(data, start + steps))
+    return x, m
+
+
+def try_out(loss: Loss, *, slopes: bool, curvature: bool) -> None:
+    """Call every function of a user's loss once, and compare slopes with central differences."""
+    x, m = trial_points(loss)
     with np.errstate(all="ignore"):  # what is not finite is reported below, with its place
         outputs = {role: getattr(loss, role)(x, m) for role in ("value", "deriv", "fisher")}
         loss.mean(m)

@@ -236,11 +236,6 @@ class OnlineGCP(StreamingModel):
                     "'reference'. Leave it out, or pass solver='sgd'."
                 )
             engine_for(self.device)  # refuses where there is no card
-            if self.changes_rank and self.device == "cuda":
-                raise BackendError(
-                    "rank='auto' is found on the CPU, but device='cuda' was given. Leave it out, "
-                    "or give a rank."
-                )
             is_bounded(loss, self.lower)  # refuses a bound this solver does not know
         else:
             if self.forget != "auto":
@@ -328,7 +323,7 @@ class OnlineGCP(StreamingModel):
                 lower=self.lower,
                 init_slices=self.init_slices,
                 init_starts=self.init_starts,
-                card=None if self.changes_rank else engine_for(self.device),
+                card=engine_for(self.device),
                 most=self._most(),
             )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)

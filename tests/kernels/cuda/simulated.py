@@ -140,8 +140,8 @@ def check_newton():
         sums, hessian = np.zeros(WIDTH + 1), np.zeros((WIDTH, WIDTH))
         sums[:RANK], sums[WIDTH], hessian[:RANK, :RANK] = pull, logs, curved
         launch(
-            newton.judge_kernel(True), RANK, WIDTH, sums, hessian.reshape(-1), control, numbers,
-            vectors, kept, scratch,
+            newton.judge_kernel(True, False), RANK, WIDTH, sums, sums, sums, hessian.reshape(-1),
+            control, numbers, vectors, kept, scratch,
         )  # fmt: skip
         if control[cells.STOPPED]:
             break
@@ -152,6 +152,35 @@ def check_newton():
         tolerance=1e-9,
         max_steps=20,
     )
+    assert control[cells.STOPPED]
+    assert control[newton.STEPS] == found.steps
+    same(numbers[newton.OBJECTIVE], found.objective)
+    same(vectors.reshape(-1, WIDTH)[newton.WEIGHTS], found.weights, 1e-8)
+
+
+def check_newton_on_odds():
+    # The same where the other part of the loss is not linear in the weights.
+    form, value = OddsForm(linear=False), np.ones(len(VALUE))
+    sums_of = OddsSums(BLOCKS, Cells(INDEX, value, True, INDEX, value, value.sum()), form)
+    numbers, vectors = np.zeros(newton.NUMBERS), np.zeros(newton.VECTORS * WIDTH)
+    control, ones = np.zeros(newton.CONTROLS, dtype=np.int64), np.ones(WIDTH)
+    start, given = np.array([1.0, 2.0, 1.0, 0.0]), np.array([0.0, 1e-9, 20.0])
+    launch(newton.begin_kernel(), RANK, WIDTH, 1, 2, start, ones, given, control, numbers, vectors)
+    kept, scratch = np.zeros(WIDTH * WIDTH), np.zeros((RANK + 1) ** 2)
+    for _ in range(40):
+        trial = vectors.reshape(-1, WIDTH)[newton.TRIAL].copy()
+        logs, pull, curved = sums_of.listed(trial, curved=True)
+        other, slope = sums_of.tangent(trial)
+        sums, push, more = np.append(pull, logs), np.append(slope, other), np.zeros(WIDTH + 1)
+        # What comes with the listed cells is added by the card.
+        more[:], push[:] = 0.25 * push, 0.75 * push
+        launch(
+            newton.judge_kernel(True, True), RANK, WIDTH, sums, push, more, curved.reshape(-1),
+            control, numbers, vectors, kept, scratch,
+        )  # fmt: skip
+        if control[cells.STOPPED]:
+            break
+    found = solve_odds_form(sums_of, start, tolerance=1e-9, max_steps=20)
     assert control[cells.STOPPED]
     assert control[newton.STEPS] == found.steps
     same(numbers[newton.OBJECTIVE], found.objective)
@@ -172,7 +201,11 @@ def check_rows():
     for k in range(3):
         conjugate_rows.blend(parts_of, OFFSETS[k], OFFSETS[k + 1], column_sums, expected)
         same(sums.reshape(3, WIDTH)[k], column_sums)
-    launch(rows.scale_kernel(1), sums, WIDTH, CHUNKS, MODES_OF, 0, data, grid=3)
+    for k in range(3):
+        mine, scales, weights = sums[k * WIDTH :][:WIDTH].copy(), np.zeros(WIDTH), np.ones(WIDTH)
+        launch(rows.scale_kernel(1), mine, WIDTH, CHUNKS, k, data, scales, weights)
+        same(scales[:RANK], mine[:RANK])
+        same(weights[:RANK], mine[:RANK])
     same(data.reshape(-1, WIDTH), expected)
     lift, floor = np.full(WIDTH, 0.3), np.array([0.05, 0.2, 0.01, 0.0])
     before = RNG.standard_normal(old.shape) * (np.arange(WIDTH) < RANK)
@@ -201,7 +234,7 @@ def check_every_cell():
     none, one = np.zeros(1, dtype=np.int32), np.zeros(1)
     launch(
         every_cell.tangent_kernel(1, 3, True), DATA, WIDTH, OFFSETS, none, one, count, 8, WEIGHTS,
-        False, 1.0, 0.0, out,
+        False, 1.0, 0.0, NEVER, out,
     )  # fmt: skip
     value, pull, rates = tangent.reference_tangent_sums(FACTORS, WEIGHTS[:RANK])
     same(out[:RANK], pull)
@@ -219,6 +252,33 @@ def check_every_cell():
         found, sums,
     )  # fmt: skip
     same(found.reshape(-1, WIDTH)[3:7, :RANK], rates[1])
+    by_row = np.zeros(BLOCKS.data.size)
+    launch(
+        every_cell.grid_rates_kernel(1, 3), DATA, WIDTH, OFFSETS, 0, WEIGHTS, False, 1.0, by_row,
+        grid=9,
+    )  # fmt: skip
+    same(by_row.reshape(-1, WIDTH)[:, :RANK], np.concatenate(rates))
+
+
+def check_settle_and_blend():
+    old, rate, exposure = (RNG.random(BLOCKS.data.shape) for _ in range(3))
+    lam, scale = np.full(WIDTH, 0.9), np.array([2.0**40])
+    counts = RNG.random((2, 4, WIDTH))  # two copies of the mode's rows
+    fixed = np.zeros(BASES[2] + 2 * WIDTH, dtype=np.int64)
+    fixed[BASES[1] : BASES[2]] = np.rint(counts * scale[0]).reshape(-1)
+    phi, data, sums = np.zeros(BLOCKS.data.size), np.zeros(BLOCKS.data.size), np.zeros(6 * WIDTH)
+    flat = [a.reshape(-1).copy() for a in (old, rate)]
+    launch(
+        rows.settle_blend_kernel(1), fixed, WIDTH, CHUNKS, 1, 3, 4, int(BASES[1]), 2, scale, *flat,
+        lam, exposure.reshape(-1).copy(), False, phi, data, sums,
+    )  # fmt: skip
+    found = counts.sum(axis=0)
+    prior = lam * rate[3:7]
+    new = (prior * old[3:7] + found) / (prior + exposure[3:7])
+    same(phi.reshape(-1, WIDTH)[3:7], found, 1e-10)
+    same(data.reshape(-1, WIDTH)[3:7], new, 1e-10)
+    same(sums.reshape(3, 2, WIDTH)[1], [new.sum(axis=0), found.sum(axis=0)], 1e-10)
+    assert not fixed.any()
 
 
 def check_draws():

@@ -27,7 +27,13 @@ def _run(script, **environment):
 @pytest.mark.slow
 def test_kernels_in_the_simulator_give_what_numpy_and_the_cpu_give():
     found = _run("simulated.py", NUMBA_ENABLE_CUDASIM="1")
-    assert len(found) == 11, found
+    assert len(found) == 13, found
+
+
+@pytest.mark.slow
+def test_kernels_of_row_systems_in_the_simulator_give_what_the_cpu_gives():
+    found = _run("simulated_rows.py", NUMBA_ENABLE_CUDASIM="1")
+    assert len(found) == 4, found
 
 
 def test_every_kernel_compiles_for_an_old_and_a_new_card():

@@ -6,10 +6,28 @@ refused, for it costs more than all else the kernel does.
 
 from __future__ import annotations
 
+import sys
+
 import numba.cuda.dispatcher
+import numpy as np
 from numba import cuda, types
 
-from onlinegcp.kernels.cuda import cells, draws, every_cell, newton, parts, products, rows, shares
+from onlinegcp import Loss
+from onlinegcp.kernels.cuda import (
+    cells,
+    draws,
+    every_cell,
+    fisher_cells,
+    newton,
+    parts,
+    products,
+    row_systems,
+    rows,
+    shares,
+    trial,
+)
+from onlinegcp.kernels.cuda.formulas import formulas_of
+from onlinegcp.losses import CODES, get_loss
 
 F8, F4 = types.Array(types.float64, 1, "C"), types.Array(types.float32, 1, "C")
 I8, I4 = types.Array(types.int64, 1, "C"), types.Array(types.int32, 1, "C")
@@ -29,22 +47,26 @@ def kernels(lane, modes):
     yield shares.shares_kernel(lane, modes, True), sharing
     yield shares.shares_kernel(lane, modes, False), sharing
     yield newton.begin_kernel(), (N, N, N, N, F8, F8, F8, I8, F8, F8)
-    yield newton.judge_kernel(True), (N, N, F8, F8, I8, F8, F8, F8, F8)
+    judge = (N, N, F8, F8, F8, F8, I8, F8, F8, F8, F8)
+    yield newton.judge_kernel(True, False), judge
+    yield newton.judge_kernel(True, True), judge
     yield newton.solve_kernel(), (F8, N)
     yield rows.column_sums_kernel(lane), (F8, N, I8, N, F8)
     yield rows.ratios_kernel(), (F8, F8, F4)
     yield rows.settle_kernel(lane), (I8, N, I8, I8, N, I8, I8, I8, F8, N, F8, F8)
     yield rows.blend_kernel(lane), (*past, N, F8, F8)
-    yield rows.scale_kernel(lane), (F8, N, I8, I8, N, F8)
+    yield rows.scale_kernel(lane), (F8, N, I8, N, F8, F8, F8)
+    blending = (I8, N, I8, N, N, N, N, N, F8, F8, F8, F8, F8, B, F8, F8, F8)
+    yield rows.settle_blend_kernel(lane), blending
     yield rows.unscaled_kernel(), (F8, F8, N, N, F8)
     yield rows.absorb_kernel(lane), (*past, I8, N, F8, F8, F8, F8, B, F8, F8, F8, F8, F8)
     yield rows.finish_kernel(lane), (F8, F8, B, N, I8, I8, N, F8, F8)
     yield rows.floors_kernel(), (N, N, N, F8, F8, F8, D, I8, F8)
     yield parts.add_parts_kernel(), (F8, N, I8, I8, N, F8)
-    yield every_cell.tangent_kernel(lane, modes, True), (*ODDS, F8)
+    yield every_cell.tangent_kernel(lane, modes, True), (*ODDS, I8, F8)
+    yield every_cell.grid_rates_kernel(lane, modes), (F8, N, I8, N, F8, B, D, F8)
     yield every_cell.rates_kernel(lane, modes, False), (*ODDS, N, F8, I8, I8, I8)
     yield every_cell.bound_kernel(), (F8, N, F8, F8)
-    yield every_cell.moved_kernel(), (F8, N, F8, F8)
     yield every_cell.along_kernel(lane), (F8, F8, N, I8, F8)
     yield draws.cumulate_kernel(), (F8, N, I8, I8, I8, F8, F8)
     yield draws.draw_kernel(), (F8, N, I8, N, N, N, U8, I8)
@@ -62,6 +84,31 @@ def kernels(lane, modes):
     yield products.project_kernel(lane), (F8, F8, N, I8, I8, F8, F8, F8)
     yield products.shrink_kernel(lane), (F8, N, N, I8, I8, F8)
 
+    logit = CODES["bernoulli_logit"]
+    weighted = (I8, I4, F8, F8)
+    passes = (N, *weighted, I8, F8, N, F8, D, F8)
+    pieces = (F8, N, *weighted, F8, I4, I8, I8, N, F8, D, N, N, F8)
+    yield fisher_cells.tally_kernel(lane, modes, logit), (F8, *passes)
+    yield fisher_cells.change_kernel(lane, modes, logit), (F8, F8, *passes)
+    move = (F8, N, N, *weighted, F8, I4, I8, I8, N, F8, D, *([F8] * 6), B, B, F8)
+    store = (F8, N, N, N, I8, *([F8] * 7), B, B, *([F8] * 5))
+    for full in (True, False):
+        yield fisher_cells.pieces_kernel(lane, modes, full, logit), pieces
+        yield row_systems.move_kernel(lane, modes, full, full, logit), move
+        yield row_systems.store_kernel(full, full), store
+        units = (F8, F8, F8, B, N, I8, I8, F8, F8, F8, F8, F8, F8)
+        yield row_systems.unit_kernel(lane, full), units
+    yield row_systems.move_kernel(lane, modes, True, False, logit), move
+    yield row_systems.holds_kernel(), (F8, F8, N, N, N, I8, F8)
+    yield row_systems.straighten_kernel(lane), (F8, N, N, I8, I8, F8, F8)
+    for name in CODES:
+        yield formulas_of(get_loss(name)).bound_to(trial.formulas_kernel), (D, F8, F8, F8)
+    own = formulas_of(Loss(
+        "own", value=lambda x, m: np.log(np.cosh(m - x)), deriv=lambda x, m: np.tanh(m - x)
+    ))  # fmt: skip
+    yield own.bound_to(trial.formulas_kernel), (D, F8, F8, F8)
+    yield own.bound_to(fisher_cells.pieces_kernel, lane, modes, True), pieces
+
 
 class NoCard:
     """What stands for a card while functions that kernels call are compiled."""
@@ -71,7 +118,10 @@ class NoCard:
 
 if __name__ == "__main__":
     numba.cuda.dispatcher.get_current_device = lambda: NoCard
+    only = sys.argv[1:]
     for number, (kernel, signature) in enumerate(kernels(2, 3)):
+        if only and kernel.py_func.__name__ not in only:
+            continue
         ptx, _ = cuda.compile_ptx(kernel.py_func, signature, cc=NoCard.compute_capability)
         name = f"{kernel.py_func.__name__}-{number}"
         assert ".entry" in ptx or ".func" in ptx, name

@@ -31,3 +31,13 @@ def sort_into_boxes(index, value, first, second, first_box, second_box, columns,
         numbers[at] = value[j]
         for k in range(index.shape[1]):
             cells[at, k] = index[j, k]
+
+
+@kernel
+def sort_by_row(index, mode, places, order):
+    # Cells by their row of a mode, in listed order within each; `places` holds where every row
+    # begins, and is spent.
+    for j in range(index.shape[0]):
+        i = index[j, mode]
+        order[places[i]] = j
+        places[i] += 1

@@ -200,7 +200,7 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
                     for p in range(per_lane):
                         z[u * per_lane + p] = 1.0
                     for k in range(modes):
-                        row = (offsets[k] + index[cell * modes + k]) * width
+                        row = (offsets[k] + index[U(cell * modes + k)]) * width
                         for p in range(per_lane):
                             r = lane + LANES * p
                             if r < width:
@@ -225,14 +225,16 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
                         pull[p] += found * z[u * per_lane + p]
                         r = lane + LANES * p
                         if r < width and c + u < cells:
-                            held[(c + u) * width + r] = half * z[u * per_lane + p]
+                            held[U((c + u) * width + r)] = half * z[u * per_lane + p]
             cuda.syncthreads()
             if works:
-                for c in range(group, cells, groups):
+                at_row = group * width
+                while at_row < cells * width:
                     for a in range(TILE):
-                        y = held[c * width + down + a * edge]
+                        y = held[U(at_row + down + a * edge)]
                         for b in range(TILE):
-                            matrix[a * TILE + b] += y * held[c * width + across + b * edge]
+                            matrix[a * TILE + b] += y * held[U(at_row + across + b * edge)]
+                    at_row += groups * width
             cuda.syncthreads()
             first += cuda.gridDim.x * tile_cells
         row = cuda.blockIdx.x * (width + 1 + width * width)

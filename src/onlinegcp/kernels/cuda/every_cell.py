@@ -16,7 +16,7 @@ from typing import Any
 
 from numba import cuda, float64, int32, int64
 
-from onlinegcp.kernels.cuda.cells import U
+from onlinegcp.kernels.cuda.cells import STOPPED, U
 from onlinegcp.kernels.cuda.lanes import (
     GROUP,
     LANES,
@@ -64,8 +64,11 @@ def tangent_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
         linear,
         base,
         slope,
+        control,
         parts,  # (blocks * (width + 1),) out
     ):
+        if control[STOPPED] != 0:
+            return
         held = cuda.shared.array(0, float64)
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
@@ -218,6 +221,84 @@ def rates_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
 
 
 @cache
+def grid_rates_kernel(per_lane: int, modes: int) -> Any:
+    """As `rates_kernel` over every cell, for v = base: a block adds up all cells of a row.
+
+    No whole numbers are needed, for nobody else writes to the row.
+    """
+    numbers = TOGETHER * per_lane
+
+    @kernel
+    def grid_rates(data, width, offsets, first_row, weights, linear, base, out):
+        # out (rows * width,): set in the rows from first_row on, one per block.
+        held = cuda.shared.array(0, float64)
+        lane = cuda.threadIdx.x % LANES
+        warp = cuda.threadIdx.x // LANES
+        here = cuda.blockDim.x // LANES
+        row = first_row + cuda.blockIdx.x
+        mode, n = 0, 1
+        for k in range(modes):
+            if row >= offsets[k]:
+                mode = k
+        for k in range(modes):
+            if k != mode:
+                n *= offsets[k + 1] - offsets[k]
+        w = cuda.local.array(per_lane, float64)
+        own = cuda.local.array(per_lane, float64)
+        added = cuda.local.array(per_lane, float64)
+        z = cuda.local.array(numbers, float64)
+        part = cuda.local.array(TOGETHER, float64)
+        rows = cuda.local.array(modes, int32)
+        for p in range(per_lane):
+            r = lane + LANES * p
+            w[p] = weights[r] if r < width else 0.0
+            own[p] = data[row * width + r] if r < width else 0.0
+            added[p] = 0.0
+        first = warp * LANES
+        while first < n:
+            rest = min(first + lane, n - 1)
+            for q in range(modes):
+                k = modes - 1 - q
+                rows[k] = 0
+                if k != mode:
+                    long = offsets[k + 1] - offsets[k]
+                    rows[k] = offsets[k] + rest % long
+                    rest //= long
+            for c in range(0, min(LANES, n - first), TOGETHER):
+                for u in range(TOGETHER):
+                    for p in range(per_lane):
+                        z[u * per_lane + p] = w[p]
+                    for k in range(modes):
+                        if k != mode:
+                            at = from_lane(rows[k], c + u) * width
+                            for p in range(per_lane):
+                                r = lane + LANES * p
+                                if r < width:
+                                    z[u * per_lane + p] *= data[U(at + r)]
+                    m = 0.0
+                    for p in range(per_lane):
+                        m += z[u * per_lane + p] * own[p]
+                    part[u] = m
+                m = lane_sums(part[0], part[1], part[2], part[3], lane)
+                h = 0.0
+                if first + c + lane // GROUP < n:
+                    h = base if linear else base / (1.0 + m)
+                for u in range(TOGETHER):
+                    found = from_lane(h, u * GROUP)
+                    for p in range(per_lane):
+                        added[p] += found * z[u * per_lane + p]
+            first += here * LANES
+        for p in range(per_lane):
+            r = lane + LANES * p
+            if r < width:
+                held[warp * width + r] = added[p]
+        cuda.syncthreads()
+        block_sums(held, width, out, row * width, cuda.threadIdx.x, cuda.blockDim.x)
+
+    return grid_rates
+
+
+@cache
 def bound_kernel() -> Any:
     """Whole numbers per unit of a rate: its bound is the weight times the largest v."""
 
@@ -230,22 +311,6 @@ def bound_kernel() -> Any:
             r += cuda.blockDim.x
 
     return bounds_of
-
-
-@cache
-def moved_kernel() -> Any:
-    """A mode's column sums go to the weights; sums that are not positive count as one."""
-
-    @kernel
-    def moved(sums, width, scale, weights):  # sums, scale, weights (width,). One block.
-        r = cuda.threadIdx.x
-        while r < width:
-            found = sums[r] if sums[r] > 0.0 else 1.0
-            scale[r] = found
-            weights[r] *= found
-            r += cuda.blockDim.x
-
-    return moved
 
 
 @cache

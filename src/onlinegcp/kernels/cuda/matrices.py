@@ -32,6 +32,8 @@ class Place:
 
     factors: Any
     rate: Any
+    curvature: Any
+    slope: Any
     sensitivity: Any
 
     def __init__(self, arrays: dict[str, Any]) -> None:
@@ -61,10 +63,10 @@ class Matrices:
 
 
 class Shelf:
-    """Places for matrices of one size, taken and given back."""
+    """Places for matrices of one size, and `others` of their own, taken and given back."""
 
-    def __init__(self, card: Card, names: Sequence[str], size: int) -> None:
-        self._card, self._names, self._size = card, tuple(names), size
+    def __init__(self, card: Card, names: Sequence[str], size: int, **others: int) -> None:
+        self._card, self._sizes = card, {**dict.fromkeys(names, size), **others}
         self._free: list[Place] = []
         self._after: dict[int, int] = {}  # the place that a step from a place went to last
 
@@ -79,7 +81,7 @@ class Shelf:
         elif self._free:
             place = self._free.pop()
         else:
-            place = Place({name: self._card.zeros(self._size) for name in self._names})
+            place = Place({name: self._card.zeros(size) for name, size in self._sizes.items()})
         if after is not None:
             self._after[after.place.serial] = place.serial
         made = Matrices(self._card, place)

@@ -38,8 +38,8 @@ NUMBERS = 8
 # Rows of `vectors` (rows, width).
 WEIGHTS, TRIAL, COLUMN_SUMS, SLOPE, METRIC, FREE = range(6)
 VECTORS = 6
-JUDGES = LANES if SIMULATED else 256  # threads of the one block
-ACROSS = 16  # of them along a row of the matrix
+JUDGES = LANES if SIMULATED else 512  # threads of the one block
+ACROSS = 32  # of them along a row of the matrix
 
 
 @device
@@ -47,18 +47,22 @@ def solve_held(held, n, me, threads):
     """Solve for the last row of held (n + 1, n + 1), whose lower triangle is the matrix.
 
     By elimination with pivots as they come: column j keeps what it has when its turn comes, which
-    is the unit lower triangle times pivot j. Column n holds the smallest pivot allowed in each row.
+    is the unit lower triangle times pivot j. Column n holds the smallest pivot allowed in each row,
+    and then one over the pivot: whoever makes the next one divides while others still multiply.
     """
     edge = n + 1
     last = n * edge
     down, across = me // ACROSS, me % ACROSS
     stride = threads // ACROSS
+    cuda.syncthreads()
+    if me == 0:
+        # Rounding may leave a nearly singular pivot below zero.
+        held[n] = 1.0 / max(held[0], held[n])
     # While, not range: the number of its steps would be found by a division, which takes longer
     # than the steps.
     for j in range(n):
         cuda.syncthreads()
-        # Rounding may leave a nearly singular pivot below zero.
-        over = 1.0 / max(held[j * edge + j], held[j * edge + n])
+        over = held[U(j * edge + n)]
         a = j + 1 + down
         row = a * edge
         while a <= n:
@@ -66,17 +70,22 @@ def solve_held(held, n, me, threads):
             b = j + 1 + across
             other = b * edge + j
             while b <= a and b < n:
-                held[U(row + b)] -= share * held[U(other)]
-                b += ACROSS
-                other += ACROSS * edge
+                # Two at a time, so that one waits for memory while the other does.
+                c = b + ACROSS
+                if c <= a and c < n:
+                    second = held[U(row + c)] - share * held[U(other + ACROSS * edge)]
+                    held[U(row + b)] -= share * held[U(other)]
+                    held[U(row + c)] = second
+                else:
+                    found = held[U(row + b)] - share * held[U(other)]
+                    held[U(row + b)] = found
+                    if a == j + 1:
+                        held[U(row + n)] = 1.0 / max(found, held[U(row + n)])
+                b = c + ACROSS
+                other += 2 * ACROSS * edge
             a += stride
             row += stride * edge
-    # What the last row is divided by, all at once: a division takes as long as many products.
-    cuda.syncthreads()
-    k = me
-    while k < n:
-        held[k * edge + n] = 1.0 / max(held[k * edge + k], held[k * edge + n])
-        k += threads
+    # What is found goes to the diagonal, so that nobody waits for the place it came from.
     for step in range(n):
         i = n - 1 - step
         cuda.syncthreads()
@@ -85,9 +94,13 @@ def solve_held(held, n, me, threads):
         while k < i:
             held[U(last + k)] -= held[U(i * edge + k)] * found
             k += threads
-        cuda.syncthreads()
         if me == 0:
-            held[last + i] = found
+            held[U(i * edge + i)] = found
+    cuda.syncthreads()
+    k = me
+    while k < n:
+        held[U(last + k)] = held[U(k * edge + k)]
+        k += threads
     cuda.syncthreads()
 
 
@@ -143,14 +156,20 @@ def begin_kernel() -> Any:
 
 
 @cache
-def judge_kernel(in_shared: bool) -> Any:
-    """Take in the sums at the trial point, and choose the next one."""
+def judge_kernel(in_shared: bool, tangent: bool) -> Any:
+    """Take in the sums at the trial point, and choose the next one.
+
+    With `tangent` the other part of the loss is not linear in the weights: its value and slope at
+    the trial point are `push`, and what listed cells add to them, `more`.
+    """
 
     @kernel
     def judge(
         rank,
         width,
         sums,  # (width + 1,) pull and logs at the trial point
+        push,  # (width + 1,) slope and value of the other part; read with `tangent` only
+        more,
         hessian,  # (width * width,) at the trial point, lower triangle
         control,
         numbers,
@@ -172,7 +191,7 @@ def judge_kernel(in_shared: bool) -> Any:
         lane = me % LANES
         r = me
         while r < rank:
-            c_sums[r] = vectors[COLUMN_SUMS * width + r]
+            c_sums[r] = push[r] + more[r] if tangent else vectors[COLUMN_SUMS * width + r]
             weight[r] = vectors[WEIGHTS * width + r]
             trial[r] = vectors[TRIAL * width + r]
             slope[r] = vectors[SLOPE * width + r]
@@ -196,11 +215,14 @@ def judge_kernel(in_shared: bool) -> Any:
             return
         # Sums over the components are made by every warp for itself.
         attempt = 0.0
-        r = lane
-        while r < rank:
-            attempt += c_sums[r] * trial[r]
-            r += LANES
-        attempt = lane_sum(attempt) - sums[width]
+        if tangent:
+            attempt = push[width] + more[width] - sums[width]
+        else:
+            r = lane
+            while r < rank:
+                attempt += c_sums[r] * trial[r]
+                r += LANES
+            attempt = lane_sum(attempt) - sums[width]
         moved = True
         if started == 0:
             objective = attempt

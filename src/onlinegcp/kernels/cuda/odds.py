@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.cuda import draws, every_cell, rows
+from onlinegcp.kernels.cuda import draws, every_cell, newton, rows
 from onlinegcp.kernels.cuda.boxes import Box
 from onlinegcp.kernels.cuda.card import Card
+from onlinegcp.kernels.cuda.cells import STOPPED
 from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, THREADS
 from onlinegcp.kernels.cuda.matrices import Place
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import MOST_BLOCKS, WARPS, Plan, batch_for, blocks_for, size_class
-from onlinegcp.kernels.cuda.poisson import PoissonStep, fixed_scale
-from onlinegcp.kernels.cuda.questions import Evaluation, Form
+from onlinegcp.kernels.cuda.poisson import ROUNDS, PoissonStep, fixed_scale
+from onlinegcp.kernels.cuda.questions import Answer, Evaluation, Form, Question
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 
 Array = NDArray[Any]
@@ -37,11 +38,13 @@ class OddsStep(PoissonStep):
         self._asked = Box(card, weights=width, scale=1, largest=1, lam=width, lift=width,
                           mass=width, events=1)  # fmt: skip
         self._told = Box(
-            card, push=width + 1, more=width + 1, curved=width + 1 + width * width,
-            slopes=2 * width + 2, exposed=modes * width, phi_sums=modes * width,
+            card, push=width + 1, more=width + 1, curved=width + 1,
+            slopes=2 * width + 2, exposed=modes * width,
             absorbed=modes * rows.ABSORB_SUMS * width, weights=width, scales=modes * width,
-            sums=modes * width, floors=modes * width, unit=width, drawn=2 * width, means=width,
+            blended=modes * 2 * width, floors=modes * width, unit=width, drawn=2 * width,
+            means=width,
         )  # fmt: skip
+        self._no_more = card.zeros(width + 1)
         self._key = card.zeros(1, np.uint64)
         self._keyed = card.pinned(1, np.uint64)
 
@@ -62,10 +65,42 @@ class OddsStep(PoissonStep):
         if form.full and form.slope:
             push, value = push + told["more"][:width], value + float(told["more"][width])
         curved = told["curved"]
-        return Evaluation(
-            value, push, float(curved[width]), curved[:width].copy(),
-            curved[width + 1 :].reshape(width, width).copy(),
-        )  # fmt: skip
+        return Evaluation(value, push, float(curved[width]))
+
+    def solve_tangent(
+        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, asked: Question
+    ) -> Answer:
+        """Weights where the other part of the loss is not linear in them, and its sums exact.
+
+        Newton's steps are decided on the card: see `newton.judge_kernel`.
+        """
+        inbox, width = self._inbox, self.plan.width
+        inbox["start"][:] = asked.start
+        inbox["given"][:] = 0.0, asked.tolerance, asked.max_steps  # 0: the start is not scaled
+        inbox["sums"][:] = 1.0
+        self._count(cells, seen)
+        sizes = (*self._sizes(cells, seen), form.shape, asked.em_steps)
+        key = ("solve tangent", at.serial, *sizes)
+        self._tape(key, lambda: self._solve_tangent(at, cells, seen, form, asked.em_steps)).play()
+        self.card.wait()
+        while not self._controls[STOPPED]:
+            key = ("more tangent", at.serial, *sizes)
+            self._tape(key, lambda: self._tangent_rounds(at, cells, seen, form)).play()
+            self.card.wait()
+        numbers = self._board["numbers"]
+        vectors = self._board["vectors"].reshape(newton.VECTORS, width)
+        nothing = np.zeros(0)
+        return Answer(
+            weights=vectors[newton.WEIGHTS].copy(),
+            column_sums=nothing,
+            objective=float(numbers[newton.OBJECTIVE]),
+            steps=int(self._controls[newton.STEPS]),
+            optimality=float(numbers[newton.WORST]),
+            slopes=nothing,
+            bends=nothing,
+            bend=0.0,
+            logs=0.0,
+        )
 
     def slopes(
         self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, weights: Array
@@ -105,11 +140,11 @@ class OddsStep(PoissonStep):
         share: float,
         sweeps: int,
         learned: bool,
-    ) -> tuple[Array, Array, Array, Array]:
+    ) -> tuple[Array, Array, Array, Array, float]:
         """Learn a slice, one mode after the other; arguments as `PoissonStep.learn`.
 
-        Returns the weights, the counts of the past and of the slice per component, and numbers
-        that are finite if the new matrices are.
+        Returns the weights, the counts of the past and of the slice per component, numbers
+        that are finite if the new matrices are, and the loss afterwards.
         """
         asked = self._asked
         self._begin_sums()
@@ -128,8 +163,16 @@ class OddsStep(PoissonStep):
         told, width, modes = self._told, self.plan.width, self.plan.modes
         absorbed = told["absorbed"].reshape(modes, rows.ABSORB_SUMS, width)
         health = absorbed[:, [rows.DRIFT, rows.TOTAL, rows.RATES]].sum(axis=(0, 2))
-        counts = told["phi_sums"][:width].copy()
-        return told["weights"].copy(), absorbed[0, rows.PRIOR].copy(), counts, health
+        counts = told["blended"].reshape(modes, 2, width)[0, 1].copy()
+        prior = absorbed[0, rows.PRIOR].copy()
+        return told["weights"].copy(), prior, counts, health, self._loss_told(form)
+
+    def _loss_told(self, form: Form) -> float:
+        told, width = self._told, self.plan.width
+        value = float(told["push"][width])
+        if form.full and form.slope:
+            value += float(told["more"][width])
+        return value - float(told["curved"][width])
 
     # ---- what they consist of
 
@@ -168,31 +211,67 @@ class OddsStep(PoissonStep):
 
     def _evaluate(self, at: Place, cells: SliceCells, seen: SliceCells, form: Form) -> None:
         self._mail()
-        weights = self._asked.card("weights")
-        self._value(at, cells, seen, form, weights)
-        made, width = size_class(cells.n), self.plan.width
-        if form.sampled or form.linear:
-            # Where Newton steps are made on the card, nobody asks for the curvature.
-            self._listed(at, cells, made, self._counts[2:4], weights, self._never)
-            self._add(self._blocks(made), width + 1, self._told.card("curved"))
-        else:
-            self._curved(at, cells, made, weights, self._never, self._told.card("curved"))
+        self._both_parts(at, cells, seen, form, self._asked.card("weights"))
         self._told.receive()
 
-    def _value(
+    def _both_parts(
         self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, weights: Any
+    ) -> None:
+        """Both parts of the loss, to `push`, `more` and `curved`."""
+        self._value(at, cells, seen, form, weights)
+        made = size_class(cells.n)
+        # Newton's steps are made on the card: nobody asks for the curvature.
+        self._listed(at, cells, made, self._counts[2:4], weights, self._never)
+        self._add(self._blocks(made), self.plan.width + 1, self._told.card("curved"))
+
+    def _solve_tangent(
+        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, em_steps: int
+    ) -> None:
+        plan, board, inbox, stream = self.plan, self._board, self._inbox, self.card.stream
+        self._send()
+        newton.begin_kernel()[1, THREADS, stream, 8 * plan.width](
+            plan.rank, plan.width, 1, em_steps, inbox.card("start"), inbox.card("sums"),
+            inbox.card("given"), self._control, board.card("numbers"), board.card("vectors"),
+        )  # fmt: skip
+        trial, made = self._vector(newton.TRIAL), size_class(cells.n)
+        for _ in range(em_steps):
+            self._value(at, cells, seen, form, trial, self._control)
+            self._listed(at, cells, made, self._counts[:2], trial, self._control)
+            self._add(self._blocks(made), plan.width + 1, self._found, self._control, STOPPED)
+            self._judge(self._told.card("push"), self._more(form))
+        self._tangent_rounds(at, cells, seen, form)
+
+    def _tangent_rounds(self, at: Place, cells: SliceCells, seen: SliceCells, form: Form) -> None:
+        trial, made = self._vector(newton.TRIAL), size_class(cells.n)
+        for _ in range(ROUNDS):
+            self._value(at, cells, seen, form, trial, self._control)
+            self._curved(at, cells, made, trial, self._control, self._found)
+            self._judge(self._told.card("push"), self._more(form))
+        self._receive()
+
+    def _more(self, form: Form) -> Any:
+        return self._told.card("more") if form.full and form.slope else self._no_more
+
+    def _value(
+        self,
+        at: Place,
+        cells: SliceCells,
+        seen: SliceCells,
+        form: Form,
+        weights: Any,
+        control: Any = None,
     ) -> None:
         """Sum of v h(m) and its slope, to `push` (and `more`, what listed cells add)."""
         if form.sampled:
             self._draw(at, form.draws, form.key)
             self._chances(at, form.draws, weights, NO_MODE)
-            self._collect(form)
+            self._collect(form, weights)
         elif form.full:
-            self._tangent(at, None, form.base, form, weights, "push")
+            self._tangent(at, None, form.base, form, weights, "push", control)
         else:
-            self._tangent(at, seen, form.base, form, weights, "push")
+            self._tangent(at, seen, form.base, form, weights, "push", control)
         if form.full and form.slope:
-            self._tangent(at, cells, 0.0, form, weights, "more")
+            self._tangent(at, cells, 0.0, form, weights, "more", control)
 
     def _all_slopes(self, at: Place, cells: SliceCells, seen: SliceCells, form: Form) -> None:
         plan, stream, made = self.plan, self.card.stream, size_class(cells.n)
@@ -207,9 +286,15 @@ class OddsStep(PoissonStep):
             scale=self._asked.card("scale"),
         )  # fmt: skip
         self._add(self._share_blocks(made), 2 * plan.width + 2, self._told.card("slopes"))
-        for k in range(plan.modes):
-            self._settle(k, self._asked.card("scale"), 0, self._room("phi"))
-            self._rates(at, cells, seen, form, weights, k)
+        rows.settle_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
+            self._room("fixed"), plan.width, plan.chunks, plan.modes_of, 0, plan.offsets,
+            plan.bases, plan.copies, self._asked.card("scale"), 0, self._room("phi"), self._parts,
+        )  # fmt: skip
+        if self._by_rows(form):
+            self._grid_rates(at, form, weights, 0, plan.rows)
+        else:
+            for k in range(plan.modes):
+                self._rates(at, cells, seen, form, weights, k)
         every_cell.along_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
             self._room("exposure"), at.sensitivity, plan.width, plan.chunks, self._parts
         )
@@ -236,23 +321,20 @@ class OddsStep(PoissonStep):
         to.factors[:size].copy_to_device(at.factors[:size], stream=stream)
         for sweep in range(sweeps):
             for k in range(plan.modes):
-                if sweep > 0 or k > 0 or not learned:
+                fresh = sweep > 0 or k > 0 or not learned
+                if fresh:
+                    # Rates first: what is drawn for them goes through the same whole numbers.
+                    self._rates(to, cells, seen, form, weights, k)
                     self._shares(
                         to, cells, made, weights, only=k, control=self._always,
                         scale=asked.card("scale"),
                     )  # fmt: skip
-                    self._settle(k, asked.card("scale"), 0, phi)
-                    self._rates(to, cells, seen, form, weights, k)
-                self._blend(k, at, to)
-                scales = told.card("scales")[k * width : (k + 1) * width]
-                every_cell.moved_kernel()[1, THREADS, stream](
-                    told.card("sums")[k * width : (k + 1) * width], width, scales, weights
-                )
+                self._blend(k, at, to, settled=not fresh)
                 rows.scale_kernel(plan.per_lane)[self._chunks(k), THREADS, stream](
-                    told.card("scales"), width, plan.chunks, plan.modes_of, plan.first_chunk[k],
-                    to.factors,
+                    self._blended(k)[:width], width, plan.chunks, plan.first_chunk[k], to.factors,
+                    told.card("scales")[k * width : (k + 1) * width], weights,
                 )  # fmt: skip
-        counts, floors = told.card("phi_sums")[:width], told.card("floors")
+        counts, floors = self._blended(0)[width:], told.card("floors")
         rows.floors_kernel()[1, THREADS, stream](
             plan.rank, width, plan.modes, asked.card("mass"), counts, asked.card("events"), share,
             plan.lengths, floors,
@@ -268,6 +350,7 @@ class OddsStep(PoissonStep):
             told.card("absorbed"), floors, learned, width, plan.chunks, plan.modes_of, 0,
             to.factors, to.sensitivity,
         )  # fmt: skip
+        self._both_parts(to, cells, seen, form, weights)
         self._told.receive()
 
     # ---- single launches
@@ -275,13 +358,10 @@ class OddsStep(PoissonStep):
     def _chunks(self, mode: int) -> int:
         return self.plan.first_chunk[mode + 1] - self.plan.first_chunk[mode]
 
-    def _add_mode(self, mode: int, sums: Any) -> None:
-        """Add up the parts of one mode's chunks."""
-        width = self.plan.width
-        add_parts_kernel()[(-(-width // LANES), 1), ADDERS, self.card.stream, 8 * ADDERS](
-            self._parts, width, self.plan.bounds[mode : mode + 2], self._never, -1,
-            sums[mode * width : (mode + 1) * width],
-        )  # fmt: skip
+    def _blended(self, mode: int) -> Any:
+        """Column sums of a mode's new rows, and of its counts (2 * width,)."""
+        both = 2 * self.plan.width
+        return self._told.card("blended")[mode * both : (mode + 1) * both]
 
     def _settle(self, mode: int, scale: Any, stride: int, out: Any) -> None:
         plan = self.plan
@@ -291,25 +371,34 @@ class OddsStep(PoissonStep):
             self._room("fixed"), plan.width, plan.chunks, plan.modes_of, plan.first_chunk[mode],
             plan.offsets, plan.bases, plan.copies, scale, stride, out, self._parts,
         )  # fmt: skip
-        if stride == 0:
-            self._add_mode(mode, self._told.card("phi_sums"))
 
-    def _blend(self, mode: int, at: Place, to: Place) -> None:
-        plan = self.plan
-        rows.blend_kernel(plan.per_lane)[
-            self._chunks(mode), THREADS, self.card.stream, plan.row_bytes
+    def _blend(self, mode: int, at: Place, to: Place, *, settled: bool) -> None:
+        plan, width, stream = self.plan, self.plan.width, self.card.stream
+        rows.settle_blend_kernel(plan.per_lane)[
+            self._chunks(mode), THREADS, stream, 2 * plan.row_bytes
         ](
-            at.factors, self._room("phi"), at.rate, self._asked.card("lam"),
-            self._room("exposure"), False, plan.width, plan.chunks, plan.first_chunk[mode],
-            to.factors, self._parts,
+            self._room("fixed"), width, plan.chunks, plan.first_chunk[mode],
+            sum(plan.shape[:mode]), plan.shape[mode], plan.first_fixed[mode], plan.n_copies[mode],
+            self._asked.card("scale"), at.factors, at.rate, self._asked.card("lam"),
+            self._room("exposure"), settled, self._room("phi"), to.factors, self._parts,
         )  # fmt: skip
-        self._add_mode(mode, self._told.card("sums"))
+        add_parts_kernel()[(-(-2 * width // LANES), 1), ADDERS, stream, 8 * ADDERS](
+            self._parts, 2 * width, plan.bounds[mode : mode + 2], self._never, -1,
+            self._blended(mode),
+        )  # fmt: skip
 
     def _tangent(
-        self, at: Place, cells: SliceCells | None, base: float, form: Form, weights: Any, to: str
+        self,
+        at: Place,
+        cells: SliceCells | None,
+        base: float,
+        form: Form,
+        weights: Any,
+        to: str,
+        control: Any,
     ) -> None:
         """Over listed cells, or, without any, over every cell."""
-        plan = self.plan
+        plan, control = self.plan, self._never if control is None else control
         made, count, index, value = self._lists(cells)
         batch = batch_for(made, LANES)
         blocks = blocks_for(made, batch)
@@ -317,9 +406,9 @@ class OddsStep(PoissonStep):
             blocks, THREADS, self.card.stream, 8 * WARPS * (plan.width + 1)
         ](
             at.factors, plan.width, plan.offsets, index, value, count, batch, weights,
-            form.linear, base, form.slope, self._parts,
+            form.linear, base, form.slope, control, self._parts,
         )  # fmt: skip
-        self._add(blocks, plan.width + 1, self._told.card(to))
+        self._add(blocks, plan.width + 1, self._told.card(to), control, STOPPED)
 
     def _rates(
         self,
@@ -331,6 +420,9 @@ class OddsStep(PoissonStep):
         mode: int,
     ) -> None:
         """Exposure of the rows of a mode."""
+        if self._by_rows(form):
+            self._grid_rates(at, form, weights, sum(self.plan.shape[:mode]), self.plan.shape[mode])
+            return
         if form.sampled:
             self._drawn_rates(at, form, weights, mode)
             if not form.slope:
@@ -346,6 +438,20 @@ class OddsStep(PoissonStep):
         else:
             self._listed_rates(at, seen, form.base, form, weights, mode)
         self._settle(mode, self._told.card("unit"), 1, self._room("exposure"))
+
+    def _by_rows(self, form: Form) -> bool:
+        """Whether every cell counts alike: then a block adds up a row."""
+        return form.full and not form.sampled and not form.slope
+
+    def _grid_rates(self, at: Place, form: Form, weights: Any, first: int, count: int) -> None:
+        plan = self.plan
+        threads = THREADS if SIMULATED or count > FEW_ROWS else 2 * THREADS
+        every_cell.grid_rates_kernel(plan.per_lane, plan.modes)[
+            count, threads, self.card.stream, 8 * threads // LANES * plan.width
+        ](
+            at.factors, plan.width, plan.offsets, first, weights, form.linear, form.base,
+            self._room("exposure"),
+        )  # fmt: skip
 
     def _listed_rates(
         self, at: Place, cells: SliceCells | None, base: float, form: Form, weights: Any, mode: int
@@ -410,10 +516,10 @@ class OddsStep(PoissonStep):
             self._board.card("column_sums"), self._room("drawn parts"), self._told.card("drawn"),
         )  # fmt: skip
 
-    def _collect(self, form: Form) -> None:
+    def _collect(self, form: Form, weights: Any) -> None:
         """Slope and value of the sum from what the draws say."""
         draws.collect_kernel()[1, THREADS, self.card.stream](
-            self.plan.rank, self.plan.width, form.base, self._asked.card("weights"),
+            self.plan.rank, self.plan.width, form.base, weights,
             self._told.card("drawn"), self._told.card("push"),
         )  # fmt: skip
 
@@ -446,6 +552,7 @@ class OddsStep(PoissonStep):
 
 
 NO_MODE = -1
+FEW_ROWS = 264  # blocks that leave room on a large card
 SEEN = "seen"  # name of the list of all listed cells, zeros too
 DRAWS_PER_BLOCK = 64
 STRENGTH = 2.0  # draws that a row borrows from its component's mean

@@ -45,7 +45,7 @@ class Plan:
         First chunk of every mode, and the number of chunks: on the card, and `first_chunk` here.
     bases, copies
         First whole number of every mode where shares are added up, and how many copies; on the
-        card.
+        card, and `first_fixed`, `n_copies` here.
     """
 
     def __init__(self, card: Card, offsets: NDArray[np.int64], rank: int, width: int) -> None:
@@ -64,6 +64,8 @@ class Plan:
         copies = [1] + [min(MOST_COPIES, max(1, COPIED_ROWS // n)) for n in self.shape[1:]]
         sizes = np.array(self.shape) * np.array(copies) * width
         self.n_fixed = int(sizes.sum())
+        self.n_copies = copies
+        self.first_fixed = [int(n) for n in np.cumsum([0, *sizes[:-1]])]
 
         def table(numbers: Any) -> Any:
             held = np.asarray(numbers, dtype=np.int64)
@@ -74,7 +76,7 @@ class Plan:
         self.offsets, self.lengths = table(offsets), table(self.shape)
         self.chunks, self.modes_of = table([*firsts, self.rows]), table(modes)
         self.bounds = table(self.first_chunk)
-        self.bases, self.copies = table(np.cumsum([0, *sizes[:-1]])), table(copies)
+        self.bases, self.copies = table(self.first_fixed), table(copies)
         card.wait()
 
     @property

@@ -395,14 +395,16 @@ class PoissonStep:
             self._control if control is None else control, self._parts,
         )  # fmt: skip
 
-    def _judge(self) -> None:
+    def _judge(self, push: Any = None, more: Any = None) -> None:
         plan, board, found = self.plan, self._board, self._found
+        tangent = push is not None
         vectors = newton.VECTORS * plan.width
         inside = vectors + (plan.rank + 1) ** 2 <= SHARED_NUMBERS
         numbers = vectors + ((plan.rank + 1) ** 2 if inside else 0)
         split = plan.width + 1
-        newton.judge_kernel(inside)[1, newton.JUDGES, self.card.stream, 8 * numbers](
-            plan.rank, plan.width, found[:split], found[split:], self._control,
+        newton.judge_kernel(inside, tangent)[1, newton.JUDGES, self.card.stream, 8 * numbers](
+            plan.rank, plan.width, found[:split], push if tangent else found[:split],
+            more if tangent else found[:split], found[split:], self._control,
             board.card("numbers"), board.card("vectors"), self._room("kept"),
             self._room("scratch"),
         )  # fmt: skip

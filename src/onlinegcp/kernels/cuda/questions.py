@@ -115,10 +115,8 @@ class Form:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Sum of v h(m) and its slope, sum of x log m, its slope and minus its curvature."""
+    """Sum of v h(m) and its slope, and sum of x log m."""
 
     value: float
     push: Array
     logs: float
-    pull: Array
-    hessian: Array

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64
 
+from onlinegcp.kernels.cuda.cells import U
 from onlinegcp.kernels.cuda.lanes import LANES, block_sums, kernel
 
 
@@ -84,9 +85,9 @@ def settle_kernel(per_lane: int) -> Any:
                 if r < width:
                     whole = 0
                     for c in range(held_copies):
-                        whole += fixed[base + c * size + r]
+                        whole += fixed[U(base + c * size + r)]
                     for c in range(held_copies):
-                        fixed[base + c * size + r] = 0
+                        fixed[U(base + c * size + r)] = 0
                     per_count = scale[r * stride]
                     found = whole / per_count if per_count > 0.0 else 0.0
                     phi[i * width + r] = found
@@ -138,21 +139,86 @@ def blend_kernel(per_lane: int) -> Any:
 
 
 @cache
-def scale_kernel(per_lane: int) -> Any:
-    """Divide the columns of every mode by their sums, where these are positive."""
+def settle_blend_kernel(per_lane: int) -> Any:
+    """`settle` and then `blend` of a mode, row by row; column sums of the new rows and of phi."""
 
     @kernel
-    def scale(sums, width, chunks, modes_of, first, data):
+    def settle_blend(
+        fixed, width, chunks, first, offset, long, base_of, copies, scale, old, rate, lam, exposure,
+        settled,  # whether phi has been made already
+        phi, data, parts
+    ):  # `scale` (1,); parts (chunks * 2 width,)  # fmt: skip
+        held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
-        k = modes_of[chunk]
-        for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
+        size = long * width
+        sums = cuda.local.array(per_lane, float64)
+        counts = cuda.local.array(per_lane, float64)
+        for p in range(per_lane):
+            sums[p] = 0.0
+            counts[p] = 0.0
+        i = chunks[chunk] + warp
+        end = chunks[chunk + 1]
+        while i < end:
+            base = base_of + (i - offset) * width
             for p in range(per_lane):
                 r = lane + LANES * p
                 if r < width:
-                    total = sums[k * width + r]
-                    if total > 0.0:
-                        data[i * width + r] /= total
+                    at = i * width + r
+                    found = phi[at]
+                    if not settled:
+                        whole = 0
+                        for c in range(copies):
+                            whole += fixed[U(base + c * size + r)]
+                            fixed[U(base + c * size + r)] = 0
+                        found = whole / scale[0] if scale[0] > 0.0 else 0.0
+                        phi[at] = found
+                    prior = lam[r] * rate[at]
+                    below = prior + exposure[at]
+                    # A row never seen has neither history nor exposure: it keeps its value.
+                    a = (prior * old[at] + found) / below if below > 0.0 else old[at]
+                    data[at] = a
+                    sums[p] += a
+                    counts[p] += found
+            i += cuda.blockDim.x // LANES
+        for p in range(per_lane):
+            r = lane + LANES * p
+            if r < width:
+                held[warp * 2 * width + r] = sums[p]
+                held[warp * 2 * width + width + r] = counts[p]
+        cuda.syncthreads()
+        to = chunk * 2 * width
+        block_sums(held, 2 * width, parts, to, cuda.threadIdx.x, cuda.blockDim.x)
+
+    return settle_blend
+
+
+@cache
+def scale_kernel(per_lane: int) -> Any:
+    """Divide the columns of a mode by their sums, which go to the weights.
+
+    Sums that are not positive count as one.
+    """
+
+    @kernel
+    def scale(sums, width, chunks, first, data, scales, weights):
+        # sums, scales, weights (width,); the last two are written by the first block.
+        lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
+        chunk = first + cuda.blockIdx.x
+        for p in range(per_lane):
+            r = lane + LANES * p
+            if r < width and cuda.blockIdx.x == 0 and warp == 0:
+                found = sums[r] if sums[r] > 0.0 else 1.0
+                scales[r] = found
+                weights[r] *= found
+        i = chunks[chunk] + warp
+        end = chunks[chunk + 1]
+        while i < end:
+            for p in range(per_lane):
+                r = lane + LANES * p
+                if r < width and sums[r] > 0.0:
+                    data[i * width + r] /= sums[r]
+            i += cuda.blockDim.x // LANES
 
     return scale
 

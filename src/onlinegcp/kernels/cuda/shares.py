@@ -118,7 +118,7 @@ def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
                     cell = first + lane
                     mine = value[cell]
                     for k in range(modes):
-                        rows[k] = index[cell * modes + k]
+                        rows[k] = index[U(cell * modes + k)]
                 cells = min(LANES, end - first)
                 for c in range(0, cells, TOGETHER):
                     for u in range(TOGETHER):
@@ -178,7 +178,7 @@ def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
                                 to = mine_at + local[u * modes + k] * width
                                 for p in range(per_lane):
                                     if lane + LANES * p < width:
-                                        held[to + LANES * p] += z[u * per_lane + p]
+                                        held[U(to + LANES * p)] += z[u * per_lane + p]
                         elif only < 0 or only == k:
                             for u in range(TOGETHER):
                                 to = targets[k] + local[u * modes + k] * width

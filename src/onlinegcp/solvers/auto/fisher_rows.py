@@ -117,14 +117,17 @@ class FisherRows(Past):
 
     def step(self, model: Model, x: Slice, loss: Loss, cap: float, seed: int) -> Step:
         """Score a slice, then learn it."""
-        sums = _sums(model, x, loss, seed, model.n_slices)
+        return self.learn(model, x, _sums(model, x, loss, seed, model.n_slices), cap)
+
+    def learn(self, model: Model, x: Slice, sums: Any, cap: float) -> Step:
+        """The step, with the passes over a slice's cells (`FisherSums`, or what stands for it)."""
         if sums.empty:
             return silent(model.factors.width)
         before = self._solve(model, sums, 1e-8)
         share = loudness.tempered(model, x)
         sums = sums.tempered(share)
         if model.memory.learned:
-            slope, bend = sums.along(before.weights, self.sensitivity)
+            slope, bend = self._along(sums, before.weights)
             unit = max(self.dispersion, 1e-300)
             # Row curvatures mix the components, so only the common memory is learned.
             forgetting.learn_common(model.memory, slope / unit, bend / unit, cap)
@@ -132,6 +135,10 @@ class FisherRows(Past):
         after = self.update(model, sums, before.weights, cap)
         loudness.hear(model, x, cap)
         return Step(after.weights, before.objective, after.objective / share, before.steps, lam)
+
+    def _along(self, sums: Any, weights: Array) -> tuple[float, float]:
+        """Slope and curvature of the loss in the log-memory."""
+        return sums.along(weights, self.sensitivity)  # type: ignore[no-any-return]
 
     def update(self, model: Model, sums: FisherSums, weights: Array, cap: float) -> Solution:
         """Absorb one slice into the factors; return the weights solved for the new ones.

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto import fisher_sums as kernels
+from onlinegcp.kernels.auto import grid
 from onlinegcp.kernels.auto.arguments import ByRow
 from onlinegcp.kernels.layout import Blocks
 from onlinegcp.losses import Loss
@@ -126,7 +127,9 @@ class FisherSums:
             column, rows = self.cells.index[:, mode], self.factors.shape[mode]
             starts = np.zeros(rows + 1, dtype=np.int64)
             np.cumsum(np.bincount(column, minlength=rows), out=starts[1:])
-            by_row = ByRow(np.argsort(column, kind="stable"), starts)
+            order = np.empty(len(column), dtype=np.int64)
+            grid.sort_by_row(self.cells.index, mode, starts[:-1].copy(), order)
+            by_row = ByRow(order, starts)
             self._listings[mode] = by_row, row_cuts(starts, self.factors.width)
         return self._listings[mode]
 

@@ -216,7 +216,8 @@ def step(
     workers = engine() if card is None else ONE  # a card has one queue
     done, *rest = workers.beside([partial(_learn, model, x, loss, seed) for model in models])
     rival = rest[0] if rest else None
-    done = replace(done, held_out=held)
+    if held is not None:
+        done = replace(done, held_out=held)
     if ranks is not None and rival is not None and gain is not None and done.informative:
         state.model, done = rank_trials.supervise(ranks, state.model, done, rival, gain)
         done = replace(done, held_out=held)

@@ -125,15 +125,16 @@ class CardConjugate(Conjugate):
         start = newton.away_from_zero(model.mean_weights, rank)
         total = sums.tangent(start)[1] if form.linear else ones
         start = newton.start_weights(model.mean_weights, cells.total, total, rank)
-        weights, steps, _ = sums.solve(start, STREAM_TOLERANCE, STREAM_STEPS)
-        before = sums.loss(weights)
+        weights, steps, before = sums.solve(start, STREAM_TOLERANCE, STREAM_STEPS)
+        if before is None:
+            before = sums.loss(weights)
         if memory.learned:
             place = self.matrices.place
             slopes, bends, bend, _ = bench.odds.slopes(place, cells, seen, form, weights)
             forgetting.learn(memory, slopes, bends, bend, cap)
         lam, lift = forgetting.factors(memory, cap)
         to = bench.shelf.take(after=self.matrices)
-        weights, prior, counts, health = bench.odds.learn_modes(
+        weights, prior, counts, health, after = bench.odds.learn_modes(
             self.matrices.place,
             to.place,
             cells,
@@ -149,8 +150,7 @@ class CardConjugate(Conjugate):
             learned=memory.learned,
         )
         self._settled(model, to, health, cap, lift, prior, counts)
-        sums.at(to.place)
-        return Step(weights, before, sums.loss(weights), steps, lam)
+        return Step(weights, before, after, steps, lam)
 
     def _settled(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,14 @@ from onlinegcp.errors import BackendError
 from onlinegcp.kernels.cuda.card import Card, card, refuse, why_not
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto.cells import cells_of
+from onlinegcp.solvers.auto.cells import CELL_BUDGET, cells_of, weighted_cells
 from onlinegcp.solvers.auto.conjugate import Conjugate
+from onlinegcp.solvers.auto.fisher_rows import FisherRows
 from onlinegcp.solvers.auto.model import Model, Past
 from onlinegcp.solvers.auto.quadratic import Square
 from onlinegcp.solvers.auto.state import AutoState
 
-LAYOUTS = 2  # of models whose benches are kept: modes may grow with every slice
+LAYOUTS = 3  # of models whose benches are kept: ranks are on trial, modes may grow
 # Nonzeros times components from which a card gains anything (benchmarks/gpu.py).
 WORTH_IT = 100_000
 STAYS = 20_000  # the same for a model that is on the card already
@@ -56,34 +57,38 @@ class Engine:
 
     def take(self, state: AutoState, x: Slice, loss: Loss) -> AutoState:
         """A state of which a step may change everything, on the card where that can make it."""
-        twin = state.trials.twin
+        twin, ranks = state.trials.twin, state.ranks
         trials = replace(
             state.trials,
             twin=None if twin is None else self._take(twin, x, loss),
             gains=state.trials.gains.copy(),
         )
-        return replace(state, model=self._take(state.model, x, loss), trials=trials)
+        if ranks is not None:
+            rival, ranks = ranks.twin, replace(ranks, twin=None).copy()
+            ranks.twin = None if rival is None else self._take(rival, x, loss)
+        return replace(state, model=self._take(state.model, x, loss), trials=trials, ranks=ranks)
 
     def _take(self, model: Model, x: Slice, loss: Loss) -> Model:
-        from onlinegcp.solvers.cuda.residence import CardModel
-
         if not self._suits(model, x, loss):
             return model.copy()
-        if isinstance(model, CardModel):
-            return model.handed_on()
+        if _is_there(model):
+            return model.handed_on()  # type: ignore[attr-defined, no-any-return]
         return bench_for(model).adopt(model)
 
     def _suits(self, model: Model, x: Slice, loss: Loss) -> bool:
         from onlinegcp.kernels.cuda.plan import MOST_PER_LANE
         from onlinegcp.solvers.cuda.odds import is_sampled
-        from onlinegcp.solvers.cuda.residence import CardModel
 
         if model.factors.width > 32 * MOST_PER_LANE:
             return False
         if self.picky:
-            least = STAYS if isinstance(model, CardModel) else WORTH_IT
-            if x.n_listed * model.factors.rank < least:
+            least = STAYS if _is_there(model) else WORTH_IT
+            if _looked_at(model.past, x) * model.factors.rank < least:
                 return False
+        if isinstance(model.past, FisherRows):
+            from onlinegcp.solvers.cuda.own_losses import is_known
+
+            return is_known(loss)
         if isinstance(model.past, Square):
             return loss.traits.quadratic and x.n_observed == x.size and not model.bounded
         form = loss.traits.odds_form
@@ -92,6 +97,19 @@ class Engine:
         drawn = x.n_observed == x.size and is_sampled(form, x.shape, model.factors.width)
         # Drawn zeros with weights of their own are the CPU's.
         return not (drawn and form.slope)
+
+
+def _is_there(model: Model) -> bool:
+    """Whether a model lies on the card; one made of its components does not."""
+    from onlinegcp.solvers.cuda.residence import CardBlocks
+
+    return isinstance(model.factors, CardBlocks)
+
+
+def _looked_at(past: Past, x: Slice) -> int:
+    """Cells that a step visits, zeros that are drawn aside."""
+    every = isinstance(past, FisherRows) and x.n_observed <= CELL_BUDGET
+    return x.n_observed if every else x.n_listed
 
 
 _benches: dict[Any, Bench] = {}
@@ -115,22 +133,49 @@ class Bench:
         from onlinegcp.kernels.cuda.odds import OddsStep
         from onlinegcp.kernels.cuda.plan import Plan
         from onlinegcp.kernels.cuda.poisson import PoissonStep
-        from onlinegcp.kernels.cuda.squares import SquareStep
 
         factors = model.factors
         self.card = on
+        self._rows: dict[int, tuple[Any, Any]] = {}
         with on.turn:
             self.plan = Plan(on, factors.offsets, factors.rank, factors.width)
             size = self.plan.rows * self.plan.width
             self.shelf = Shelf(on, ("factors", "rate", "sensitivity"), size)
             self.poisson = PoissonStep(on, self.plan)
             self.odds = OddsStep(on, self.plan)
-            self.square_shelf = Shelf(on, ("factors", "sensitivity"), size)
-            self.squares = SquareStep(on, self.plan)
+
+    @cached_property
+    def square_shelf(self) -> Any:
+        """Places for models of least squares."""
+        from onlinegcp.kernels.cuda.matrices import Shelf
+
+        return Shelf(self.card, ("factors", "sensitivity"), self.plan.rows * self.plan.width)
+
+    @cached_property
+    def squares(self) -> Any:
+        """The phases of least squares."""
+        from onlinegcp.kernels.cuda.squares import SquareStep
+
+        with self.card.turn:
+            return SquareStep(self.card, self.plan)
+
+    def rows(self, depth: int) -> tuple[Any, Any]:
+        """The phases of models with one matrix per row (depth 1: its diagonal), and places."""
+        from onlinegcp.kernels.cuda.fisher import FisherStep
+        from onlinegcp.kernels.cuda.matrices import Shelf
+
+        if depth not in self._rows:
+            with self.card.turn:
+                size = self.plan.rows * self.plan.width
+                names = ("factors", "slope", "sensitivity")
+                step = FisherStep(self.card, self.plan, full=depth > 1)
+                self._rows[depth] = step, Shelf(self.card, names, size, curvature=size * depth)
+        return self._rows[depth]
 
     def adopt(self, model: Model) -> Model:
         """The same model on the card."""
         from onlinegcp.solvers.cuda.conjugate import CardConjugate
+        from onlinegcp.solvers.cuda.fisher import CardFisher
         from onlinegcp.solvers.cuda.residence import SHORT, CardBlocks, CardModel
         from onlinegcp.solvers.cuda.square import CardSquare
 
@@ -146,6 +191,15 @@ class Bench:
                 self.shelf, factors=factors.data, rate=past.rate, sensitivity=past.sensitivity
             )
             moved = CardConjugate(self, there, past.mass.copy(), np.zeros(1))
+        elif isinstance(past, FisherRows):
+            there = self._push(
+                self.rows(past.curvature.shape[2])[1],
+                factors=factors.data,
+                curvature=past.curvature,
+                slope=past.slope,
+                sensitivity=past.sensitivity,
+            )
+            moved = CardFisher.like(past, self, there)
         else:
             raise BackendError(f"The card has no steps for a past of kind {past.name!r}.")
         magnitudes = np.prod([np.abs(a).sum(axis=0) for a in factors.views()], axis=0)
@@ -176,6 +230,10 @@ class Bench:
             return self.load(x), False
         return _newest(self.card).load_array(x), True
 
+    def load_weighted(self, x: Slice, key: int, offsets: Any) -> Any:
+        """The cells of a slice for passes over all of them, zeros drawn by the key."""
+        return _newest(self.card).load_weighted(x, key, offsets)
+
     def load(self, x: Slice) -> Any:
         """The cells of a slice that are not zero, on the card; the newest slice is kept there."""
         return _newest(self.card).load(x)
@@ -195,7 +253,10 @@ class _Newest:
 
     def __init__(self, on: Card) -> None:
         from onlinegcp.kernels.cuda.slice_cells import SliceCells
+        from onlinegcp.kernels.cuda.weighted_cells import WeightedCells
 
+        self._weighted = WeightedCells(on)
+        self._whose_weighted: tuple[weakref.ref[Slice], int] | None = None
         self._cells, self._seen = SliceCells(on, "slice"), SliceCells(on, "seen")
         self._whose: weakref.ref[Slice] | None = None
         self._whose_seen: weakref.ref[Slice] | None = None
@@ -219,6 +280,18 @@ class _Newest:
                 self._seen.load(x.index[:0], x.value[:0], 0.0)
             self._whose_seen = weakref.ref(x)
         return self._seen
+
+    def load_weighted(self, x: Slice, key: int, offsets: Any) -> Any:
+        # Where all zeros are visited, nothing depends on the key.
+        drawn = x.n_unlisted_zeros > 0 and x.size > CELL_BUDGET
+        which = key if drawn else 0
+        held = self._whose_weighted
+        if held is None or held[0]() is not x or held[1] != which:
+            self._whose_weighted = None
+            cells = weighted_cells(x, key)
+            self._weighted.load(cells.index, cells.value, cells.weight, offsets)
+            self._whose_weighted = weakref.ref(x), which
+        return self._weighted
 
     def load_array(self, x: Slice) -> Any:
         if self._whose_array is None or self._whose_array() is not x:

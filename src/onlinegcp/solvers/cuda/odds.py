@@ -76,26 +76,27 @@ class CardOdds:
         found = self.evaluation(weights)
         return found.value, found.push.copy()
 
-    def listed(self, weights: Array, *, curved: bool = False) -> tuple[float, Array, Array]:
-        """Sum of x log m, its slope, and minus its curvature, which the card makes in any case."""
-        found = self.evaluation(weights)
-        return found.logs, found.pull.copy(), found.hessian.copy()
-
     def loss(self, weights: Array) -> float:
         """Loss of the slice."""
         found = self.evaluation(weights)
         return found.value - found.logs
 
-    def solve(self, start: Array, tolerance: float, max_steps: int) -> tuple[Array, int, bool]:
-        """As `newton.solve_roughly`: weights, steps, and whether all cells were looked at."""
+    def solve(
+        self, start: Array, tolerance: float, max_steps: int
+    ) -> tuple[Array, int, float | None]:
+        """As `newton.solve_roughly`: weights, steps, and the loss where it came with them."""
         if self.form.linear:
             column_sums = self.tangent(start)[1]
-            weights, steps = self._inner(column_sums, start, tolerance, max_steps, newton.EM_STEPS)
-            return weights, steps, not self.abounds
+            return *self._inner(column_sums, start, tolerance, max_steps, newton.EM_STEPS), None
         if self.form.sampled:
-            return *self._outer(start, tolerance, max_steps), True
-        found = newton._solve_tangent(self, start, tolerance, max_steps)  # type: ignore[arg-type]
-        return found.weights, found.steps, True
+            return *self._outer(start, tolerance, max_steps), None
+        asked = Question(
+            start=start, total=0.0, looked_at=self.cells.n, every=1, tolerance=tolerance,
+            max_steps=max_steps, em_steps=newton.EM_STEPS, learned=False,
+        )  # fmt: skip
+        odds = self.bench.odds
+        found = odds.solve_tangent(self.place, self.cells, self.seen, self.form, asked)
+        return found.weights, found.steps, found.objective
 
     @property
     def abounds(self) -> bool:
@@ -127,10 +128,6 @@ class CardOdds:
         )  # fmt: skip
         found = self.bench.odds.solve(self.place, self.cells, asked)
         return found.weights, found.steps
-
-    def at(self, place: Any) -> None:
-        """Go on with other factors."""
-        self.place, self._known = place, None
 
 
 def is_sampled(form: OddsForm, shape: tuple[int, ...], width: int) -> bool:
