@@ -76,9 +76,11 @@ def show(address: str, name: str, window: tuple[int, int], at: str = "") -> None
         CSS selector of the element to scroll to; empty for the top.
     """
     with _opened(address, window) as page:
-        if at:
-            page.evaluate("at => document.querySelector(at).scrollIntoView()", at)
-            page.wait_for_timeout(300)
+        for _ in range(2 if at else 0):  # what is drawn on the way moves what comes after it
+            page.evaluate(
+                "at => document.querySelector(at).scrollIntoView({behavior: 'instant'})", at
+            )
+            page.wait_for_timeout(1000)
         page.screenshot(path=FIGURES / f"{name}.png")
         _pack(FIGURES / f"{name}.png")
 
