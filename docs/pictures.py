@@ -1,27 +1,41 @@
 """Pictures of reports for the pages: parts of them as a browser shows them, small enough to commit.
 
-    python docs/pictures.py        # those of the tutorial; the gallery has a script of its own
+    python docs/pictures.py        # tutorial, report, live page; the gallery has its own script
 
 Needs Chromium, playwright and Pillow (`pip install -e .[test]`, `make chromium`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 FIGURES = Path(__file__).parent / "figures"
 PROGRAM = Path(sys.executable).parent / "onlinegcp"
+PORT = 8917
+OFTEN = 128  # colours that are kept as they are
 
 TUTORIAL = {
-    "tutorial-report": (".hero, #summary", 782),
+    "tutorial-report": (".opening, #answers", 900),
     "tutorial-patterns": ("#patterns", 760),
     "tutorial-activations": ("#time", 700),
+}
+
+
+# Of the demo: what a window of this size shows, from an element on.
+WINDOWS = {
+    "report": ((1440, 1000), ""),
+    "report-unusual": ((1440, 1000), "#drift"),
+    "report-phone": ((390, 844), ""),
 }
 
 
@@ -38,7 +52,42 @@ def take(report: Path, wanted: Mapping[str, tuple[str, int]], *, width: int = 11
     width
         Of the window.
     """
-    from PIL import Image
+    with _opened(report.resolve().as_uri(), (width, 1000)) as page:
+        page.add_style_tag(content="header { position: static !important }")
+        for name, (selectors, most) in wanted.items():
+            boxes = [page.locator(part).first.bounding_box() for part in selectors.split(",")]
+            top = min(box["y"] for box in boxes)
+            bottom = max(box["y"] + box["height"] for box in boxes)
+            clip = {"x": 0, "y": top, "width": width, "height": min(bottom - top, most)}
+            page.screenshot(path=FIGURES / f"{name}.png", clip=clip, full_page=True)
+            _pack(FIGURES / f"{name}.png")
+
+
+def show(address: str, name: str, window: tuple[int, int], at: str = "") -> None:
+    """Take a picture of what a window shows.
+
+    Parameters
+    ----------
+    address, window
+        Of the page, and of the window: width and height.
+    name
+        Of the picture.
+    at
+        CSS selector of the element to scroll to; empty for the top.
+    """
+    with _opened(address, window) as page:
+        for _ in range(2 if at else 0):  # what is drawn on the way moves what comes after it
+            page.evaluate(
+                "at => document.querySelector(at).scrollIntoView({behavior: 'instant'})", at
+            )
+            page.wait_for_timeout(1000)
+        page.screenshot(path=FIGURES / f"{name}.png")
+        _pack(FIGURES / f"{name}.png")
+
+
+@contextlib.contextmanager
+def _opened(address: str, window: tuple[int, int]) -> Iterator[Any]:
+    """A page with all of its charts drawn."""
     from playwright.sync_api import sync_playwright
 
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -46,26 +95,31 @@ def take(report: Path, wanted: Mapping[str, tuple[str, int]], *, width: int = 11
         raise SystemExit("No Chromium found: make chromium.")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": width, "height": 1000})
-        page.goto(report.resolve().as_uri())
-        page.add_style_tag(content="header { position: static !important }")
+        page = browser.new_page(viewport={"width": window[0], "height": window[1]})
+        page.goto(address)
+        page.wait_for_selector("section")
         for section in page.query_selector_all("section"):  # charts are drawn when they are seen
             section.scroll_into_view_if_needed()
             page.wait_for_timeout(150)
         page.evaluate("scrollTo(0, 0)")
-        for name, (selectors, most) in wanted.items():
-            boxes = [page.locator(part).first.bounding_box() for part in selectors.split(",")]
-            top = min(box["y"] for box in boxes)
-            bottom = max(box["y"] + box["height"] for box in boxes)
-            clip = {"x": 0, "y": top, "width": width, "height": min(bottom - top, most)}
-            file = FIGURES / f"{name}.png"
-            page.screenshot(path=file, clip=clip, full_page=True)
-            # 256 colours are enough for charts and text, and a third of the bytes.
-            Image.open(file).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
-                file, optimize=True
-            )
-            print(f"{file.name}: {file.stat().st_size:,} bytes")
+        page.wait_for_timeout(300)
+        yield page
         browser.close()
+
+
+def _pack(file: Path) -> None:
+    """256 colours are enough for charts and text, and a third of the bytes."""
+    from PIL import Image
+
+    picture, dither = Image.open(file).convert("RGB"), Image.Dither.NONE
+    # Backgrounds and text keep their colours, and so do marks of a few pixels: unusual slices.
+    often = sorted(picture.getcolors(picture.width * picture.height), reverse=True)[:OFTEN]
+    few = picture.quantize(256 - OFTEN, method=Image.Quantize.MAXCOVERAGE, dither=dither)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([part for _, colour in often for part in colour] + few.getpalette())
+    small = picture.quantize(palette=palette, dither=dither)
+    small.save(file, optimize=True)
+    print(f"{file.name}: {file.stat().st_size:,} bytes")
 
 
 def _tutorial() -> None:
@@ -84,5 +138,30 @@ def _tutorial() -> None:
         take(place / "july.html", TUTORIAL)
 
 
+def _demo() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        subprocess.run([PROGRAM, "demo", "--quiet"], cwd=place, check=True)
+        report = (place / "flights.run" / "report.html").resolve().as_uri()
+        for name, (window, at) in WINDOWS.items():
+            show(report, name, window, at)
+        words = [PROGRAM, "watch", "flights.run", "--port", str(PORT)]
+        with subprocess.Popen(words, cwd=place) as server:
+            try:
+                _wait_for(PORT)
+                show(f"http://127.0.0.1:{PORT}/", "live", (1440, 1000))
+            finally:
+                server.terminate()
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(300):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.1)
+    raise SystemExit(f"Nobody answers at port {port}.")
+
+
 if __name__ == "__main__":
     _tutorial()
+    _demo()

@@ -83,3 +83,26 @@ def test_labels_cannot_steer_a_terminal_and_do_not_fill_it():
     said = say(modes=[[row("\x1b[2J" + 500 * "x", 52.0, 347.0)], []])
     assert said.isprintable()
     assert len(said) < 250
+
+
+def test_one_is_not_told_as_many():
+    assert say(flagged=False, total=1.0) == "5 March 2001: 1 event, as usual."
+
+
+def measured(**changes):
+    return describe(found(**changes), time="2001-03-05", modes=["sensor", "hour"], noun="")
+
+
+def test_the_rest_of_measurements_is_told_only_where_it_is_as_usual():
+    # Their total holds the odd row: what it did is no news of the others, if there are any.
+    odd = [[row("price", 969.0, 1225.0)], []]
+    said = measured(modes=odd, total=969.0, rest_usual=False, rest_change=-0.21)
+    assert said.endswith("Sensor price -21 % (969, usually 1,102 to 1,348).")
+    assert measured(modes=odd).endswith("; the rest as usual.")
+
+
+def test_what_hardly_ever_moves_is_told_with_the_digits_that_did():
+    pressure = {**row("sea", 1017.36, 1016.9), "low": 1016.8, "high": 1017.1}
+    said = measured(total=24673.0, expected_total=24640.0, volume_odd=True, modes=[[pressure], []])
+    assert "24,673, 0.1 % more than expected" in said
+    assert "Sensor sea +0.05 % (1,017.36, usually 1,016.80 to 1,017.10)" in said

@@ -5,10 +5,19 @@ Rows come first, with direction, size and usual range; only what is significant 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onlinegcp.drawing.text import and_list, number, say_time, shown_modes, signed
+from onlinegcp.drawing.text import (
+    and_list,
+    how_many,
+    number,
+    percent,
+    say_time,
+    shown_modes,
+    signed,
+)
 
 MOST_ROWS = 4  # that are named
 LONGEST_LABEL = 60  # characters of a label
@@ -47,7 +56,7 @@ def describe(
     """
     when = "" if time is None else f"{say_time(time, interval)}: "
     total, expected = anomaly["total"], anomaly.get("expected_total")
-    what = f"{number(total)} {noun}" if noun else f"total {number(total)}"
+    what = how_many(total, noun) if noun else f"total {number(total)}"
     head = f"{when}{what}"
     if anomaly.get("volume_odd") and expected is not None:
         head += f", {_than(total, expected, bool(noun))}"
@@ -106,9 +115,8 @@ def say_row(row: Record) -> str:
     seen, expected = row["observed"], row["expected"]
     if row.get("new"):
         return f"{_name(row)} is new ({number(seen)})"
-    usual = _range(row["low"], row["high"], seen)
     change = _change(seen, expected) if _beyond(row) else "held its level"
-    return f"{_name(row)} {change} ({number(seen)}, usually {usual})"
+    return f"{_name(row)} {change} ({_usual(seen, row['low'], row['high'])})"
 
 
 def _name(row: Record) -> str:
@@ -200,7 +208,7 @@ def _than(total: float, expected: float, counted: bool) -> str:
     change = total / expected - 1.0
     if change > 2.0:
         return f"{number(total / expected, 2)} times what was expected"
-    return f"{abs(change):.0%} {more if change > 0 else less} than expected".replace("%", " %")
+    return f"{percent(abs(change))} {more if change > 0 else less} than expected"
 
 
 def _change(seen: float, expected: float) -> str:
@@ -211,7 +219,16 @@ def _change(seen: float, expected: float) -> str:
 
 
 def _signed(change: float) -> str:
-    return f"{100 * change:+,.0f} %"
+    # A measurement that hardly ever moves is odd with less than half a percent.
+    return f"{100 * change:+,.{0 if abs(change) >= 0.005 or not change else 2}f} %"
+
+
+def _usual(seen: float, low: float, high: float) -> str:
+    if abs(low) >= 10.0 and low < high and round(low) == round(high):
+        # A measurement that hardly ever moves: with the digits that tell the ends apart.
+        places = 1 + max(0, -math.floor(math.log10(high - low)))
+        return f"{seen:,.{places}f}, usually {low:,.{places}f} to {high:,.{places}f}"
+    return f"{number(seen)}, usually {_range(low, high, seen)}"
 
 
 def _range(low: float, high: float, seen: float) -> str:

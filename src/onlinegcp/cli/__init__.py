@@ -22,7 +22,8 @@ import contextlib
 import enum
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def call(tokens: Sequence[str]) -> Exit:
     <Exit.DONE: 0>
     """
     try:
-        return _run(tokens)
+        with _plain_warnings():
+            return _run(tokens)
     except KeyboardInterrupt:
         _complain("Interrupted.")
         return Exit.INTERRUPTED
@@ -119,6 +121,31 @@ def _run(tokens: Sequence[str]) -> Exit:
     )
     sys.stdout.flush()
     return outcome if isinstance(outcome, Exit) else Exit.DONE
+
+
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Tell a warning as it is said, without the line of ours that Python would quote."""
+
+    def told(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        line: str | None = None,
+    ) -> str:
+        if not issubclass(category, UserWarning):
+            return usual(message, category, filename, lineno, line)
+        from onlinegcp.cli.terminal import as_options
+
+        return f"Warning: {as_options(str(message))}\n"
+
+    usual = warnings.formatwarning
+    warnings.formatwarning = told
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _failed(error: Exception) -> Exit:

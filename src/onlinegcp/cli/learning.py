@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 from onlinegcp.cli import STANDARD_INPUT, Exit
 from onlinegcp.cli.terminal import Bar, duration, note, say, say_json
+from onlinegcp.drawing.text import how_many
 from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
     noun = "slice" if n_slices == 1 else "slices"
     say(
         f"Learned [b]{n_slices:,}[/b] {noun} up to {outcome['last']}, "
-        f"{outcome['events']:,.0f} {_noun(run)}, in {duration(seconds)} "
+        f"{how_many(outcome['events'], _noun(run))}, in {duration(seconds)} "
         f"({n_slices / max(seconds, 1e-9):.1f} slices/s)."
     )
     if outcome["warming_up"]:
@@ -160,15 +161,19 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
         return
     if outcome["flagged"]:
         shown = ", ".join(map(str, outcome["flagged"][-5:]))
-        say(f"[b]{len(outcome['flagged'])}[/b] were flagged, the latest: {shown}.")
+        count = len(outcome["flagged"])
+        told = "was flagged" if count == 1 else "were flagged, the latest"
+        say(f"[b]{count}[/b] {told}: {shown}.")
     name = escape(shlex.quote(str(run.path)))
     say(f"[dim]Next: onlinegcp report {name} | components {name} | anomalies {name}[/dim]")
 
 
 def _noun(run: Run) -> str:
-    """What rows are: events, or what the user calls them where each of them counts one."""
+    """What is read: events, what the user calls them where each counts one, or measurements."""
     events = run.info.get("events") or {}
-    return "events" if events.get("value") else str(run.info.get("unit") or "events")
+    if events.get("value"):
+        return "events" if events.get("agg") in (None, "sum", "count") else "measurements"
+    return str(run.info.get("unit") or "events")
 
 
 def _how_to_go_on(run: Run, sources: Sequence[str]) -> str:

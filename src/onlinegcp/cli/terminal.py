@@ -60,6 +60,8 @@ _ARGUMENTS = re.compile(
     r"\b(agg|empty|every|format|max_gap|on_late|on_new|on_null|since|time_format|time_unit|timezone|top|until|value"
     r"|vocabulary)=(\.\.\.|'[^']*'|[\w%]+)"
 )
+# Settings of a method, which have no option of their own.
+_SETTINGS = re.compile(r"(?<!--set )\bscale=[\w.-]+")
 
 
 def as_options(text: str) -> str:
@@ -69,6 +71,8 @@ def as_options(text: str) -> str:
     --------
     >>> as_options("use on_late='drop', or every=1; write vocabulary=...")
     'use --on-late drop, or --every 1; write --vocabulary ...'
+    >>> as_options("Pass scale=1")
+    'Pass --set scale=1'
     """
 
     def option(found: re.Match[str]) -> str:
@@ -76,7 +80,7 @@ def as_options(text: str) -> str:
         plain = value.strip("'")
         return f"--{name.replace('_', '-')} {value if ' ' in plain else plain}"
 
-    return _ARGUMENTS.sub(option, text)
+    return _SETTINGS.sub(r"--set \g<0>", _ARGUMENTS.sub(option, text))
 
 
 def say_json(value: Any) -> None:

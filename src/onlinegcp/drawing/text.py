@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,6 +103,18 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def how_many(count: float, noun: str) -> str:
+    """A count and a noun that is given as of many, as `noun_for` does.
+
+    Examples
+    --------
+    >>> how_many(1, "events"), how_many(1200, "deaths"), how_many(1, "people"), how_many(1, "glass")
+    ('1 event', '1,200 deaths', '1 people', '1 glass')
+    """
+    one = count == 1 and noun.endswith("s") and not noun.endswith("ss")
+    return f"{number(count)} {noun[:-1] if one else noun}"
+
+
 def parse_time(time: Any) -> datetime.datetime | None:
     """The time of a slice as a date and time of day, or None if it is neither.
 
@@ -139,17 +152,19 @@ def say_time(time: Any, interval: str = "") -> str:
     ('November 1992', '4th quarter of 1992')
     >>> say_time("2013-06-03", "weekly"), say_time("1992-01-01", "yearly")
     ('week of 3 June 2013', '1992')
+    >>> say_time("2005-01-01", interval_of("5y")), say_time("2005-07-01", interval_of("6mo"))
+    ('2005', 'July 2005')
     """
     moment = parse_time(time)
     if moment is None:
         return "no time" if time is None else str(time)
     month = f"{MONTHS[moment.month - 1]} {moment.year}"
-    if interval == "yearly":
+    if interval in ("yearly", _YEARS):
         return str(moment.year)
     if interval == "quarterly":
         quarter = ("1st", "2nd", "3rd", "4th")[(moment.month - 1) // 3]
         return f"{quarter} quarter of {moment.year}"
-    if interval == "monthly":
+    if interval in ("monthly", _MONTHS):
         return month
     date = f"{moment.day} {month}"
     if interval == "weekly":
@@ -157,6 +172,8 @@ def say_time(time: Any, interval: str = "") -> str:
     return date if moment.time() == datetime.time() else f"{date}, {moment:%H:%M}"
 
 
+# Several of them to a slice: it is told by the first, and there is no word for how often it comes.
+_YEARS, _MONTHS = "in years", "in months"
 _INTERVALS = {
     **{"1h": "hourly", "60m": "hourly", "1d": "daily", "24h": "daily", "1w": "weekly"},
     **{"7d": "weekly", "1mo": "monthly", "1q": "quarterly", "3mo": "quarterly"},
@@ -169,10 +186,12 @@ def interval_of(every: Any) -> str:
 
     Examples
     --------
-    >>> interval_of("1mo"), interval_of("15m"), interval_of(None)
-    ('monthly', '', '')
+    >>> interval_of("1mo"), interval_of("15m"), interval_of(None), interval_of("5y")
+    ('monthly', '', '', 'in years')
     """
-    return _INTERVALS.get(str(every), "")
+    several = re.fullmatch(r"\d+(y|q|mo)", str(every))
+    known = "" if several is None else _YEARS if several[1] == "y" else _MONTHS
+    return _INTERVALS.get(str(every), known)
 
 
 def shown_modes(modes: Sequence[str]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import Any, final
 
 import numpy as np
 
+from onlinegcp.drawing.text import how_many
 from onlinegcp.events import from_events
 from onlinegcp.events.modes import parse_mode
 from onlinegcp.planning.losses import Measured, choose_loss, natural_bound
@@ -218,9 +219,9 @@ def _lines(
     asked: Mapping[str, Any],
 ) -> tuple[tuple[str, str, str], ...]:
     """The choices in words."""
-    about = f"about {bins.n_slices:,} slices of {bins.n_events:,.0f} "
     counted = not values.columns or "how often" in values.reason
-    about += "events" if counted else "rows"
+    held = how_many(round(bins.n_events), "events" if counted else "rows")
+    about = f"about {bins.n_slices:,} slices of {held}"
     time = ("time", f"{when.name}, every {bins.every}", f"{when.reason}; {bins.reason}: {about}")
     sizes = " x ".join(f"{length:,}" for length in shape)
     wide = values.columns and (len(values.columns) > 1 or not events["modes"])
