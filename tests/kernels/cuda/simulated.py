@@ -252,12 +252,12 @@ def check_every_cell():
         found, sums,
     )  # fmt: skip
     same(found.reshape(-1, WIDTH)[3:7, :RANK], rates[1])
-    by_row = np.zeros(BLOCKS.data.size)
+    by_row = np.zeros((9, 2, WIDTH))
     launch(
-        every_cell.grid_rates_kernel(1, 3), DATA, WIDTH, OFFSETS, 0, WEIGHTS, False, 1.0, by_row,
-        grid=9,
+        every_cell.grid_rates_kernel(1, 3), DATA, WIDTH, OFFSETS, 0, WEIGHTS, False, 1.0,
+        by_row.reshape(-1), grid=(9, 2),
     )  # fmt: skip
-    same(by_row.reshape(-1, WIDTH)[:, :RANK], np.concatenate(rates))
+    same(by_row.sum(axis=1)[:, :RANK], np.concatenate(rates))
 
 
 def check_settle_and_blend():

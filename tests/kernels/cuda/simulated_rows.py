@@ -11,7 +11,13 @@ import numpy as np
 from numba import cuda
 
 from onlinegcp.kernels.auto.fisher_sums import reference_row_sums
-from onlinegcp.kernels.cuda import fisher_cells, newton, row_systems, weighted_cells
+from onlinegcp.kernels.cuda import (
+    fisher_cells,
+    newton,
+    row_systems,
+    unit_columns,
+    weighted_cells,
+)
 from onlinegcp.kernels.cuda.lanes import LANES
 from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.losses import get_loss
@@ -169,14 +175,14 @@ def check_unit_columns():
             np.concatenate([(a[:2] ** 2).sum(axis=0), (a[2:] ** 2).sum(axis=0)])
             for a in (blocks.data, problem.old)
         )
-        columns = 2 * width + row_systems.ENDS
+        columns = 2 * width + unit_columns.ENDS
         traces, parts = np.arange(10.0), np.zeros(2 * columns)
         launch(
-            row_systems.unit_kernel(1, full), flat(problem.old), squares, old, True, width, chunks,
+            unit_columns.unit_kernel(1, full), flat(problem.old), squares, old, True, width, chunks,
             modes_of, traces, *arrays, parts, grid=2,
         )  # fmt: skip
         launch(
-            row_systems.straighten_kernel(1), parts, columns, width, chunks, modes_of, arrays[0],
+            unit_columns.straighten_kernel(1), parts, columns, width, chunks, modes_of, arrays[0],
             arrays[3], grid=2,
         )  # fmt: skip
         past._restore_lost(blocks, problem.old)

@@ -25,6 +25,7 @@ from onlinegcp.kernels.cuda import (
     rows,
     shares,
     trial,
+    unit_columns,
 )
 from onlinegcp.kernels.cuda.formulas import formulas_of
 from onlinegcp.losses import CODES, get_loss
@@ -97,10 +98,10 @@ def kernels(lane, modes):
         yield row_systems.move_kernel(lane, modes, full, full, logit), move
         yield row_systems.store_kernel(full, full), store
         units = (F8, F8, F8, B, N, I8, I8, F8, F8, F8, F8, F8, F8)
-        yield row_systems.unit_kernel(lane, full), units
+        yield unit_columns.unit_kernel(lane, full), units
     yield row_systems.move_kernel(lane, modes, True, False, logit), move
-    yield row_systems.holds_kernel(), (F8, F8, N, N, N, I8, F8)
-    yield row_systems.straighten_kernel(lane), (F8, N, N, I8, I8, F8, F8)
+    yield unit_columns.holds_kernel(), (F8, F8, N, N, N, I8, F8)
+    yield unit_columns.straighten_kernel(lane), (F8, N, N, I8, I8, F8, F8)
     for name in CODES:
         yield formulas_of(get_loss(name)).bound_to(trial.formulas_kernel), (D, F8, F8, F8)
     own = formulas_of(Loss(

@@ -28,6 +28,7 @@ from onlinegcp.kernels.cuda.lanes import (
     kernel,
     lane_sum,
     lane_sums,
+    over,
 )
 from onlinegcp.losses.formulas import EPS
 
@@ -111,7 +112,7 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
                         m += z[u * per_lane + p] * w[p]
                     part[u] = m
                 m = lane_sums(part[0], part[1], part[2], part[3], lane) + EPS
-                share = from_lane(mine, c + lane // GROUP) / m
+                share = from_lane(mine, c + lane // GROUP) * over(m)
                 for u in range(TOGETHER):
                     found = from_lane(share, u * GROUP)
                     if lane == c + u:
@@ -216,8 +217,9 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
                     x = value[place(first + mine, every)] * every
                 if lane % GROUP == 0:
                     logs += x * math.log(m)
-                share = x / m
-                root = math.sqrt(x) / m
+                inverse = over(m)
+                share = x * inverse
+                root = math.sqrt(x) * inverse
                 for u in range(TOGETHER):
                     found = from_lane(share, u * GROUP)
                     half = from_lane(root, u * GROUP)

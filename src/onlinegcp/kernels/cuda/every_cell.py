@@ -27,9 +27,11 @@ from onlinegcp.kernels.cuda.lanes import (
     kernel,
     lane_sum,
     lane_sums,
+    over,
 )
 
 HEADROOM = float(2**61)
+FEW = 8  # cells a warp takes at a time where a row's are added up
 
 
 @device
@@ -112,7 +114,7 @@ def tangent_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
                 if linear:
                     m *= v
                 else:
-                    h = v / (1.0 + m)
+                    h = v * over(1.0 + m)
                     m = v * math.log1p(m)
                 if lane % GROUP == 0:
                     total += m
@@ -207,7 +209,7 @@ def rates_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
                 m = lane_sums(part[0], part[1], part[2], part[3], lane)
                 h = from_lane(mine, c + lane // GROUP)
                 if not linear:
-                    h /= 1.0 + m
+                    h *= over(1.0 + m)
                 for u in range(TOGETHER):
                     found = from_lane(h, u * GROUP)
                     to = target + (from_lane(own, c + u) - start) * width
@@ -222,15 +224,15 @@ def rates_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
 
 @cache
 def grid_rates_kernel(per_lane: int, modes: int) -> Any:
-    """As `rates_kernel` over every cell, for v = base: a block adds up all cells of a row.
+    """As `rates_kernel` over every cell, for v = base: blocks along y share the cells of a row.
 
-    No whole numbers are needed, for nobody else writes to the row.
+    No whole numbers are needed: each block writes a row of `parts`.
     """
     numbers = TOGETHER * per_lane
 
     @kernel
-    def grid_rates(data, width, offsets, first_row, weights, linear, base, out):
-        # out (rows * width,): set in the rows from first_row on, one per block.
+    def grid_rates(data, width, offsets, first_row, weights, linear, base, parts):
+        # parts (rows * blocks along y * width,): set for the rows from first_row on.
         held = cuda.shared.array(0, float64)
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
@@ -254,9 +256,10 @@ def grid_rates_kernel(per_lane: int, modes: int) -> Any:
             w[p] = weights[r] if r < width else 0.0
             own[p] = data[row * width + r] if r < width else 0.0
             added[p] = 0.0
-        first = warp * LANES
+        # A warp takes few cells at a time: there are more warps than cells to keep them busy.
+        first = (cuda.blockIdx.y * here + warp) * FEW
         while first < n:
-            rest = min(first + lane, n - 1)
+            rest = min(first + min(lane, FEW - 1), n - 1)
             for q in range(modes):
                 k = modes - 1 - q
                 rows[k] = 0
@@ -264,7 +267,7 @@ def grid_rates_kernel(per_lane: int, modes: int) -> Any:
                     long = offsets[k + 1] - offsets[k]
                     rows[k] = offsets[k] + rest % long
                     rest //= long
-            for c in range(0, min(LANES, n - first), TOGETHER):
+            for c in range(0, FEW, TOGETHER):
                 for u in range(TOGETHER):
                     for p in range(per_lane):
                         z[u * per_lane + p] = w[p]
@@ -282,18 +285,19 @@ def grid_rates_kernel(per_lane: int, modes: int) -> Any:
                 m = lane_sums(part[0], part[1], part[2], part[3], lane)
                 h = 0.0
                 if first + c + lane // GROUP < n:
-                    h = base if linear else base / (1.0 + m)
+                    h = base if linear else base * over(1.0 + m)
                 for u in range(TOGETHER):
                     found = from_lane(h, u * GROUP)
                     for p in range(per_lane):
                         added[p] += found * z[u * per_lane + p]
-            first += here * LANES
+            first += cuda.gridDim.y * here * FEW
         for p in range(per_lane):
             r = lane + LANES * p
             if r < width:
                 held[warp * width + r] = added[p]
         cuda.syncthreads()
-        block_sums(held, width, out, row * width, cuda.threadIdx.x, cuda.blockDim.x)
+        to = (row * cuda.gridDim.y + cuda.blockIdx.y) * width
+        block_sums(held, width, parts, to, cuda.threadIdx.x, cuda.blockDim.x)
 
     return grid_rates
 

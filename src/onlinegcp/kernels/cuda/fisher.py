@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.cuda import fisher_cells, row_systems
+from onlinegcp.kernels.cuda import fisher_cells, row_systems, unit_columns
 from onlinegcp.kernels.cuda.boxes import Box
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.cells import CURVERS, TILE
@@ -122,7 +122,7 @@ class FisherStep(PoissonStep):
         self._few = Box(card, tally=fisher_cells.TALLIES, change=2)
         self._ended = Box(
             card, old=modes * width, new=modes * width,
-            ends=modes * (2 * width + row_systems.ENDS), holds=modes * width,
+            ends=modes * (2 * width + unit_columns.ENDS), holds=modes * width,
         )  # fmt: skip
         numbers = row_systems.VECTORS * width + row_systems.SUMS
         self._in_shared = full and numbers + (plan.rank + 1) ** 2 <= SHARED_NUMBERS
@@ -195,7 +195,7 @@ class FisherStep(PoissonStep):
         lost = (new == 0.0) & bounded
         lengths = np.sqrt(np.where(lost, old, new))
         lengths = np.where(lengths <= 0.0, 1.0, lengths)
-        ends = told["ends"].reshape(modes, 2 * width + row_systems.ENDS)
+        ends = told["ends"].reshape(modes, 2 * width + unit_columns.ENDS)
         rest = ends[:, 2 * width :].sum(axis=0)
         sums = ends[:, : 2 * width].reshape(modes, 2, width)
         health = np.array([rest.sum(), sums.sum()])
@@ -208,7 +208,7 @@ class FisherStep(PoissonStep):
     def reserve(self) -> None:
         """Make room on the card, which nothing may do while launches are recorded."""
         plan, width = self.plan, self.plan.width
-        ends = plan.n_chunks * (2 * width + row_systems.ENDS)
+        ends = plan.n_chunks * (2 * width + unit_columns.ENDS)
         scratch = 1 if self._in_shared or not self.full else max(plan.shape) * (plan.rank + 1) ** 2
         for name, size in (
             ("parts", max(ends, MOST_BLOCKS * fisher_cells.TALLIES)),
@@ -276,7 +276,7 @@ class FisherStep(PoissonStep):
             size = plan.rows * plan.width
             to.factors[:size].copy_to_device(at.factors[:size], stream=stream)
             self._squares(at, told.card("old"))
-            row_systems.holds_kernel()[1, THREADS, stream](
+            unit_columns.holds_kernel()[1, THREADS, stream](
                 told.card("old"), self._asked_of.card("strength"), plan.rank, plan.width,
                 plan.modes, plan.lengths, told.card("holds"),
             )  # fmt: skip
@@ -290,9 +290,9 @@ class FisherStep(PoissonStep):
     def _end(self, at: Place, to: Place, bounded: bool) -> None:
         plan, told, stream = self.plan, self._ended, self.card.stream
         width = plan.width
-        columns = 2 * width + row_systems.ENDS
+        columns = 2 * width + unit_columns.ENDS
         self._squares(to, told.card("new"))
-        row_systems.unit_kernel(plan.per_lane, self.full)[
+        unit_columns.unit_kernel(plan.per_lane, self.full)[
             plan.n_chunks, THREADS, stream, 8 * (WARPS * columns + width)
         ](
             at.factors, told.card("new"), told.card("old"), bounded, width, plan.chunks,
@@ -300,7 +300,7 @@ class FisherStep(PoissonStep):
             to.sensitivity, self._parts,
         )  # fmt: skip
         self._add_modes(columns, told.card("ends"))
-        row_systems.straighten_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream](
+        unit_columns.straighten_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream](
             told.card("ends"), columns, width, plan.chunks, plan.modes_of, to.factors,
             to.sensitivity,
         )  # fmt: skip

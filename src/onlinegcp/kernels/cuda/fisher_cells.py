@@ -1,8 +1,8 @@
 """Passes over weighted cells for any loss: its sums, its slope along a change, and pieces of cells.
 
 A piece is a run of cells that belong to one row of a mode, or, for the weights, any run. With n the
-product of what its cells hold fixed and v what is solved for, m = n'v, and a piece gives the sums of
-f, of f' n and of f'' n n'. Sums over pieces are added in order, so that bits repeat.
+product of what its cells hold fixed and v what is solved for, m = n'v, and a piece gives the sums
+of f, of f' n and of f'' n n'. Sums over pieces are added in order, so that bits repeat.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"

@@ -123,7 +123,7 @@ class Formulas:
 def _made(formulas: Formulas, factory: Function, arguments: tuple[Any, ...]) -> Any:
     # The same text with the user's functions for names. Nothing is kept on disk: what such a
     # kernel does is not told by the file it stands in.
-    plain = factory.__wrapped__  # type: ignore[attr-defined]
+    plain = factory.__wrapped__
     names = {**plain.__globals__, **(formulas.own or {}), "kernel": cuda.jit}
     return FunctionType(plain.__code__, names, plain.__name__)(*arguments, formulas.code)
 

@@ -50,6 +50,10 @@ if SIMULATED:  # one warp per block: the simulator knows barriers of a block onl
         thread.syncthreads()
         return found
 
+    def over(value):
+        """One over a number, correctly rounded."""
+        return 1.0 / value
+
     def lane_sum(value):
         """The sum of a number over the lanes of a warp, known to each."""
         return np.sum(_exchange(value))
@@ -67,6 +71,12 @@ if SIMULATED:  # one warp per block: the simulator knows barriers of a block onl
         return np.sum([four[lane // GROUP] for four in _exchange((a, b, c, d))])
 
 else:
+    from numba.cuda import libdevice
+
+    @device
+    def over(value):
+        """One over a number, correctly rounded: takes half as long as a division."""
+        return libdevice.drcp_rn(value)
 
     @device
     def lane_sum(value):

@@ -27,7 +27,15 @@ from onlinegcp.kernels.auto.weights_newton import (
     TRACE_RIDGE,
 )
 from onlinegcp.kernels.cuda.cells import STOPPED, U
-from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, device, kernel, lane_max, lane_sum
+from onlinegcp.kernels.cuda.lanes import (
+    LANES,
+    SIMULATED,
+    device,
+    kernel,
+    lane_max,
+    lane_sum,
+    over,
+)
 
 # Places in `control` (int64), after STOPPED.
 EM_LEFT, STARTED, STEPS, TRIED = 1, 2, 3, 4
@@ -57,16 +65,16 @@ def solve_held(held, n, me, threads):
     cuda.syncthreads()
     if me == 0:
         # Rounding may leave a nearly singular pivot below zero.
-        held[n] = 1.0 / max(held[0], held[n])
+        held[n] = over(max(held[0], held[n]))
     # While, not range: the number of its steps would be found by a division, which takes longer
     # than the steps.
     for j in range(n):
         cuda.syncthreads()
-        over = held[U(j * edge + n)]
+        inverse = held[U(j * edge + n)]
         a = j + 1 + down
         row = a * edge
         while a <= n:
-            share = held[U(row + j)] * over
+            share = held[U(row + j)] * inverse
             b = j + 1 + across
             other = b * edge + j
             while b <= a and b < n:
@@ -80,7 +88,7 @@ def solve_held(held, n, me, threads):
                     found = held[U(row + b)] - share * held[U(other)]
                     held[U(row + b)] = found
                     if a == j + 1:
-                        held[U(row + n)] = 1.0 / max(found, held[U(row + n)])
+                        held[U(row + n)] = over(max(found, held[U(row + n)]))
                 b = c + ACROSS
                 other += 2 * ACROSS * edge
             a += stride
@@ -242,10 +250,6 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
                 weight[r] = trial[r]
                 slope[r] = c_sums[r] - sums[r]
                 r += threads
-            q = me
-            while q < width * width:
-                kept[q] = hessian[q]
-                q += threads
             cuda.syncthreads()
             top = 0.0
             r = lane
@@ -278,11 +282,12 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
                 tried = -1
         decrease = 0.0
         edge = rank + 1
+        matrix = hessian if moved else kept
         trace, count = 0.0, 0.0
         r = lane
         while r < rank:
             if free[r] > 0.0:
-                trace += kept[r * width + r]
+                trace += matrix[r * width + r]
                 count += 1.0
             r += LANES
         # A component without data has H_rr = 0: the second term keeps its pivot positive.
@@ -297,12 +302,14 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
                     number = 0.0
                     if i < rank and j <= i:
                         both = free[i] * free[j]
-                        number = both * kept[i * width + j]
+                        whole = matrix[U(i * width + j)]
+                        kept[U(i * width + j)] = whole
+                        number = both * whole
                         if i == j:
                             number += RELATIVE_RIDGE * number
                             number += ridge + level * metric[i] if both > 0.0 else 1.0
                     elif i < rank and j == rank:
-                        number = 1e-14 * kept[i * width + i] + ridge
+                        number = 1e-14 * matrix[U(i * width + i)] + ridge
                     elif i == rank and j < rank:
                         number = free[j] * slope[j]
                     held[i * edge + j] = number

@@ -14,22 +14,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.cuda import draws, every_cell, newton, rows
+from onlinegcp.kernels.cuda import every_cell, newton, rows
 from onlinegcp.kernels.cuda.boxes import Box
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.cells import STOPPED
+from onlinegcp.kernels.cuda.drawn import NO_MODE, DrawnSums
 from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, THREADS
 from onlinegcp.kernels.cuda.matrices import Place
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import MOST_BLOCKS, WARPS, Plan, batch_for, blocks_for, size_class
-from onlinegcp.kernels.cuda.poisson import ROUNDS, PoissonStep, fixed_scale
+from onlinegcp.kernels.cuda.poisson import ROUNDS, fixed_scale
 from onlinegcp.kernels.cuda.questions import Answer, Evaluation, Form, Question
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 
 Array = NDArray[Any]
 
 
-class OddsStep(PoissonStep):
+class OddsStep(DrawnSums):
     """The phases, for models of one layout."""
 
     def __init__(self, card: Card, plan: Plan) -> None:
@@ -45,8 +46,9 @@ class OddsStep(PoissonStep):
             means=width,
         )  # fmt: skip
         self._no_more = card.zeros(width + 1)
-        self._key = card.zeros(1, np.uint64)
-        self._keyed = card.pinned(1, np.uint64)
+        self._row_blocks = max(1, -(-ROW_BLOCKS // plan.rows))
+        self._row_bounds = card.zeros(plan.rows + 1, np.int64)
+        card.push(np.arange(plan.rows + 1) * self._row_blocks, self._row_bounds)
 
     # ---- the phases
 
@@ -176,27 +178,12 @@ class OddsStep(PoissonStep):
 
     # ---- what they consist of
 
-    def reserve(self) -> None:
-        """Make room on the card."""
-        super().reserve()
-        plan = self.plan
-        size = plan.rows * plan.width
-        for name, wanted, dtype in (
-            ("exposure", size, np.float64),
-            ("cumulative", size, np.float64),
-            ("chunk sums", plan.n_chunks * plan.width, np.float64),
-            ("found", size, np.int64),
-            ("met", size, np.int64),
-        ):
-            self._rooms[name] = self.card.room(name, wanted, dtype)
-
     def reserve_draws(self, form: Form) -> None:
-        """Make room for the cells that are drawn."""
-        if form.sampled:
-            most = self.plan.rank * max(form.draws, *(n for n, _ in form.row_draws))
-            self._rooms["drawn"] = self.card.room("drawn", most * self.plan.modes, np.int64)
-            self._rooms["chance"] = self.card.room("chance", most)
-            self._rooms["drawn parts"] = self.card.room("drawn parts", most)
+        """Make room for the cells that are drawn, or for sums over all of them."""
+        super().reserve_draws(form)
+        if self._by_rows(form):
+            size = self.plan.rows * self.plan.width * self._row_blocks
+            self._rooms["grid parts"] = self.card.room("grid parts", size)
 
     def _sizes(self, cells: SliceCells, seen: SliceCells) -> tuple[int, int]:
         return size_class(cells.n), size_class(seen.n)
@@ -441,16 +428,20 @@ class OddsStep(PoissonStep):
 
     def _by_rows(self, form: Form) -> bool:
         """Whether every cell counts alike: then a block adds up a row."""
-        return form.full and not form.sampled and not form.slope
+        alike = form.full and not form.sampled and not form.slope
+        return alike and self.plan.rows <= MOST_ROWS
 
     def _grid_rates(self, at: Place, form: Form, weights: Any, first: int, count: int) -> None:
-        plan = self.plan
-        threads = THREADS if SIMULATED or count > FEW_ROWS else 2 * THREADS
+        plan, stream, width = self.plan, self.card.stream, self.plan.width
         every_cell.grid_rates_kernel(plan.per_lane, plan.modes)[
-            count, threads, self.card.stream, 8 * threads // LANES * plan.width
+            (count, self._row_blocks), THREADS, stream, plan.row_bytes
         ](
-            at.factors, plan.width, plan.offsets, first, weights, form.linear, form.base,
-            self._room("exposure"),
+            at.factors, width, plan.offsets, first, weights, form.linear, form.base,
+            self._room("grid parts"),
+        )  # fmt: skip
+        add_parts_kernel()[(-(-width // LANES), count), FEW_ADDERS, stream, 8 * FEW_ADDERS](
+            self._room("grid parts"), width, self._row_bounds[first : first + count + 1],
+            self._never, -1, self._room("exposure")[first * width :],
         )  # fmt: skip
 
     def _listed_rates(
@@ -478,81 +469,8 @@ class OddsStep(PoissonStep):
     def _nothing(self) -> Any:
         return self.card.room("no cells", 1, np.int32)
 
-    # ---- drawn cells
 
-    def _draw(self, at: Place, count: int, key: int) -> None:
-        plan, stream = self.plan, self.card.stream
-        self._chunk_sums(at)
-        cumulative, drawn = self._room("cumulative"), self._room("drawn")
-        draws.cumulate_kernel()[plan.n_chunks, 64 if not SIMULATED else LANES, stream](
-            at.factors, plan.width, plan.chunks, plan.modes_of, plan.bounds,
-            self._room("chunk sums"), cumulative,
-        )  # fmt: skip
-        draws.draw_kernel()[(plan.rank, plan.modes), min(THREADS, 128), stream](
-            cumulative, plan.width, plan.offsets, plan.modes, plan.rank, count, self._key, drawn
-        )
-
-    def _chunk_sums(self, at: Place) -> None:
-        plan, stream = self.plan, self.card.stream
-        chunk_sums = self._room("chunk sums")
-        rows.column_sums_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
-            at.factors, plan.width, plan.chunks, 0, chunk_sums
-        )
-        grid = (-(-plan.width // LANES), plan.modes)
-        add_parts_kernel()[grid, ADDERS, stream, 8 * ADDERS](
-            chunk_sums, plan.width, plan.bounds, self._never, -1, self._board.card("column_sums")
-        )
-
-    def _chances(self, at: Place, count: int, weights: Any, without: int) -> None:
-        plan, stream, shares = self.plan, self.card.stream, -(-count // DRAWS_PER_BLOCK)
-        draws.chance_kernel(plan.per_lane, plan.modes)[
-            (plan.rank, shares), THREADS, stream, 16 * WARPS
-        ](
-            at.factors, plan.width, self._room("drawn"), count, weights, self._room("chance"),
-            self._room("drawn parts"),
-        )  # fmt: skip
-        draws.means_kernel()[1, THREADS, stream](
-            plan.rank, plan.width, plan.modes, without, count, shares,
-            self._board.card("column_sums"), self._room("drawn parts"), self._told.card("drawn"),
-        )  # fmt: skip
-
-    def _collect(self, form: Form, weights: Any) -> None:
-        """Slope and value of the sum from what the draws say."""
-        draws.collect_kernel()[1, THREADS, self.card.stream](
-            self.plan.rank, self.plan.width, form.base, weights,
-            self._told.card("drawn"), self._told.card("push"),
-        )  # fmt: skip
-
-    def _drawn_rates(self, at: Place, form: Form, weights: Any, mode: int) -> None:
-        plan, stream, width = self.plan, self.card.stream, self.plan.width
-        count, scattered = form.row_draws[mode]
-        self._draw(at, count, form.key)
-        first, last = sum(plan.shape[:mode]), sum(plan.shape[: mode + 1])
-        if not scattered:
-            draws.row_chances_kernel(plan.per_lane, plan.modes)[
-                (plan.shape[mode], width), THREADS, stream, 8 * WARPS
-            ](
-                at.factors, width, plan.offsets, self._room("drawn"), count, plan.rank, weights,
-                self._board.card("column_sums"), mode, form.base, self._room("exposure"),
-            )  # fmt: skip
-            return
-        self._chances(at, count, weights, mode)
-        draws.scatter_kernel()[
-            int(min(MOST_BLOCKS, -(-plan.rank * count // THREADS))), THREADS, stream
-        ](
-            self._room("drawn"), plan.modes, count, plan.rank, mode, width, self._room("chance"),
-            self._room("found"), self._room("met"),
-        )  # fmt: skip
-        size = (last - first) * width
-        draws.lend_kernel()[int(min(MOST_BLOCKS, -(-size // THREADS))), THREADS, stream](
-            first, last, width, plan.rank, plan.modes, mode, weights,
-            self._board.card("column_sums"), self._told.card("drawn"), STRENGTH, form.base,
-            self._room("found"), self._room("met"), self._room("exposure"),
-        )  # fmt: skip
-
-
-NO_MODE = -1
-FEW_ROWS = 264  # blocks that leave room on a large card
+FEW_ADDERS = LANES if SIMULATED else 128  # threads that add up the parts of a row
+MOST_ROWS = 65535  # blocks along y
+ROW_BLOCKS = 2048  # that share the rows of a model, where every cell is looked at
 SEEN = "seen"  # name of the list of all listed cells, zeros too
-DRAWS_PER_BLOCK = 64
-STRENGTH = 2.0  # draws that a row borrows from its component's mean

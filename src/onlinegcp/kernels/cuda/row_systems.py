@@ -1,4 +1,4 @@
-"""One small system per row on the card: damped steps, what a slice leaves, and unit columns.
+"""One small system per row on the card: damped steps, and what a slice leaves.
 
 A block takes a row. Its past is 1/2 (a - old)' P (a - old) + b'(a - old) with P and b forgotten by
 lam; `solvers.auto.fisher_rows` says the same in NumPy, and `row_steps` how systems are damped.
@@ -8,8 +8,7 @@ lam; `solvers.auto.fisher_rows` says the same in NumPy, and `row_steps` how syst
 
 from __future__ import annotations
 
-import math
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from numba import cuda, float64, int32
@@ -21,7 +20,6 @@ from onlinegcp.kernels.cuda.lanes import (
     GROUP,
     LANES,
     TOGETHER,
-    block_sums,
     device,
     from_lane,
     kernel,
@@ -34,13 +32,13 @@ from onlinegcp.kernels.cuda.newton import ACROSS, solve_held
 RELATIVE_RIDGE = 1e-8
 TRACE_RIDGE = 1e-10
 HALVINGS = 20
+REGISTERS = 128  # of a thread, of which a block may have 512
 PIVOT = 1e-14  # share of its diagonal below which a pivot is a rounding error
 SLACK = 1e-12  # share of the objective that rounding may add
 AT_BOUND = 1e-8
 VECTORS = 8  # of a row, in shared memory, and two numbers per warp behind them
 START, BASE, LEFT, RIGHT, STEP, POINT, FIXED, AWAY = range(VECTORS)
 SUMS = 2 * LANES
-ENDS = 4  # numbers per row or chunk besides vectors: traces after and before, curvature, slopes
 
 
 @device
@@ -117,7 +115,7 @@ def damp(held, rank, hold, fixed, right, ridge, me, threads):
 def move_kernel(per_lane: int, modes: int, full: bool, in_shared: bool, code: int) -> Any:
     """A damped Fisher step of every row of a mode, shortened where its objective would rise."""
 
-    @kernel
+    @partial(kernel, max_registers=REGISTERS)
     def move(
         data,  # (rows * width,) factors, changed in the rows of the mode
         width,
@@ -162,10 +160,8 @@ def move_kernel(per_lane: int, modes: int, full: bool, in_shared: bool, code: in
         edge = rank + 1
         hold = holds[mode * width : (mode + 1) * width]
         matrix_at = row * width * width if full else row * width
-        if in_shared:
-            held = short[VECTORS * width + SUMS :]
-        else:
-            held = scratch[mine * edge * edge :]
+        outside = scratch[mine * edge * edge :]
+        held = short[VECTORS * width + SUMS :] if in_shared else outside
         stride = width + 1 + (width * width if full else width)
         r = me
         while r < width:
@@ -329,7 +325,7 @@ def move_kernel(per_lane: int, modes: int, full: bool, in_shared: bool, code: in
 def store_kernel(full: bool, in_shared: bool) -> Any:
     """The slice made part of the past: curvature, slopes that are left, and sensitivity."""
 
-    @kernel
+    @partial(kernel, max_registers=REGISTERS)
     def store(
         data,
         width,
@@ -364,10 +360,8 @@ def store_kernel(full: bool, in_shared: bool) -> Any:
         away = short[AWAY * width : (AWAY + 1) * width]
         edge = rank + 1
         matrix_at = row * width * width if full else row * width
-        if in_shared:
-            held = short[VECTORS * width + SUMS :]
-        else:
-            held = scratch[mine * edge * edge :]
+        outside = scratch[mine * edge * edge :]
+        held = short[VECTORS * width + SUMS :] if in_shared else outside
         stride = width + 1 + (width * width if full else width)
         r = me
         while r < width:
@@ -460,134 +454,3 @@ def store_kernel(full: bool, in_shared: bool) -> Any:
                 r += threads
 
     return store
-
-
-@cache
-def holds_kernel() -> Any:
-    """Precision of the zero-centred prior on every entry, from sums of squares of the columns."""
-
-    @kernel
-    def holds(squares, strength, rank, width, modes, lengths, out):
-        # squares (modes * width,); strength (1,), times the dispersion. One block.
-        q = cuda.threadIdx.x
-        while q < modes * width:
-            spread = max(squares[q] / lengths[q // width], 1e-300)
-            out[q] = strength[0] / spread if q % width < rank and strength[0] > 0.0 else 0.0
-            q += cuda.blockDim.x
-
-    return holds
-
-
-@cache
-def unit_kernel(per_lane: int, full: bool) -> Any:
-    """Columns of unit length; slopes, curvature and sensitivity follow. Lost columns come back."""
-
-    @kernel
-    def unit(
-        old,
-        squares,  # (modes * width,) of the new columns
-        old_squares,  # (modes * width,) of the old ones
-        bounded,  # a column that is all zeros could not return: it gets its old pattern back
-        width,
-        chunks,
-        modes_of,
-        traces,
-        data,
-        curvature,
-        left,
-        sensitivity,
-        parts,  # (chunks * (2 width + ENDS),) out: along, sizes, traces, sums of the rest
-    ):
-        held = cuda.shared.array(0, float64)
-        lane, warp, warps = (
-            cuda.threadIdx.x % LANES,
-            cuda.threadIdx.x // LANES,
-            cuda.blockDim.x // LANES,
-        )
-        chunk = cuda.blockIdx.x
-        base = modes_of[chunk] * width
-        columns = 2 * width + ENDS
-        lengths = held[warps * columns :]
-        lost = cuda.local.array(per_lane, float64)
-        along = cuda.local.array(per_lane, float64)
-        sizes = cuda.local.array(per_lane, float64)
-        for p in range(per_lane):
-            r = lane + LANES * p
-            lost[p] = 0.0
-            along[p] = 0.0
-            sizes[p] = 0.0
-            if r < width:
-                lost[p] = 1.0 if bounded and squares[base + r] == 0.0 else 0.0
-                length = math.sqrt(old_squares[base + r] if lost[p] != 0.0 else squares[base + r])
-                if warp == 0:
-                    lengths[r] = length if length > 0.0 or length != length else 1.0
-        cuda.syncthreads()
-        after, before, curved, slopes = 0.0, 0.0, 0.0, 0.0
-        i = chunks[chunk] + warp
-        while i < chunks[chunk + 1]:
-            for p in range(per_lane):
-                r = lane + LANES * p
-                if r < width:
-                    at = i * width + r
-                    a = (old[at] if lost[p] != 0.0 else data[at]) / lengths[r]
-                    s = 0.0 if lost[p] != 0.0 else left[at] * lengths[r]
-                    e = sensitivity[at] / lengths[r]
-                    data[at] = a
-                    left[at] = s
-                    sensitivity[at] = e
-                    along[p] += a * e
-                    sizes[p] += abs(a)
-                    slopes += s
-                    if not full:
-                        number = curvature[at] * lengths[r] * lengths[r]
-                        curvature[at] = number
-                        curved += number
-            if full:
-                for c in range(width):
-                    line = (i * width + c) * width
-                    for p in range(per_lane):
-                        r = lane + LANES * p
-                        if r < width:
-                            number = curvature[U(line + r)] * (lengths[c] * lengths[r])
-                            curvature[U(line + r)] = number
-                            curved += number
-            if lane == 0:
-                after += traces[2 * i]
-                before += traces[2 * i + 1]
-            i += warps
-        curved, slopes = lane_sum(curved), lane_sum(slopes)
-        for p in range(per_lane):
-            r = lane + LANES * p
-            if r < width:
-                held[warp * columns + r] = along[p]
-                held[warp * columns + width + r] = sizes[p]
-        if lane == 0:
-            held[warp * columns + 2 * width] = after
-            held[warp * columns + 2 * width + 1] = before
-            held[warp * columns + 2 * width + 2] = curved
-            held[warp * columns + 2 * width + 3] = slopes
-        cuda.syncthreads()
-        to = chunk * columns
-        block_sums(held, columns, parts, to, cuda.threadIdx.x, cuda.blockDim.x)
-
-    return unit
-
-
-@cache
-def straighten_kernel(per_lane: int) -> Any:
-    """The part of the sensitivity along its column is taken away: the weights absorb lengths."""
-
-    @kernel
-    def straighten(along, stride, width, chunks, modes_of, data, sensitivity):
-        lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
-        chunk = cuda.blockIdx.x
-        base = modes_of[chunk] * stride
-        i = chunks[chunk] + warp
-        while i < chunks[chunk + 1]:
-            for p in range(per_lane):
-                r = lane + LANES * p
-                if r < width:
-                    sensitivity[i * width + r] -= data[i * width + r] * along[base + r]
-            i += cuda.blockDim.x // LANES
-
-    return straighten

@@ -28,6 +28,7 @@ from onlinegcp.kernels.cuda.lanes import (
     kernel,
     lane_sum,
     lane_sums,
+    over,
 )
 from onlinegcp.losses.formulas import EPS
 
@@ -139,7 +140,7 @@ def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
                             m += z[u * per_lane + p]
                         part[u] = m
                     m = lane_sums(part[0], part[1], part[2], part[3], lane) + EPS
-                    whole = 1.0 / m
+                    whole = over(m)
                     for u in range(TOGETHER):
                         x = from_lane(mine, c + u)
                         scaled = x * unit

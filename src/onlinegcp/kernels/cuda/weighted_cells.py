@@ -1,4 +1,4 @@
-"""Cells that stand for several, on the card, listed by the rows of every mode and cut into pieces."""
+"""Cells that stand for several, on the card: by the rows of every mode, and cut into pieces."""
 
 from __future__ import annotations
 
