@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from onlinegcp.errors import BackendError
 from onlinegcp.slices import Slice
 
 CUDA = "cuda"
@@ -42,3 +43,21 @@ def kernels_for(device: str, x: Slice, rank: int) -> str:
         return "cpu"
     worth_it = device == CUDA or x.n_listed * rank >= engine.WORTH_IT
     return CUDA if worth_it else "cpu"
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that a static method does not know, or that is not there."""
+    if device not in ("cpu", CUDA, "auto"):
+        raise BackendError(
+            f"device must be 'cpu', 'cuda' or 'auto', but got {device!r}. Choose one."
+        )
+    engine_for(device)
+
+
+def cell_sums_for(device: str, x: Slice, index: Any, value: Any, blocks: Any) -> Any:
+    """The listed cells on the card where `device` means it for this tensor, else None."""
+    if kernels_for(device, x, blocks.rank) != CUDA:
+        return None
+    from onlinegcp.kernels.cuda import cell_sums
+
+    return cell_sums.CellSums(index, value, blocks) if cell_sums.takes(blocks) else None
