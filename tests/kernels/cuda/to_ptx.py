@@ -14,6 +14,7 @@ from numba import cuda, types
 
 from onlinegcp import Loss
 from onlinegcp.kernels.cuda import (
+    cell_sums,
     cells,
     draws,
     every_cell,
@@ -141,6 +142,13 @@ def kernels(lane, modes):
         )  # fmt: skip
         yield sgd_rows.weigh_kernel(kind), (N, N, N, F8, I8, N, *([F8] * 7))
     yield sgd_rows.copy_kernel(), (F8, F8, N)
+    yield cell_sums.rows_kernel(modes), (I4, N, I8, I4)
+    yield cell_sums.values_kernel(), (F8, N, N, I4, F8)
+    for logs in (True, False):
+        yield cell_sums.quotients_kernel(4 * lane, modes, logs), (
+            F8, N, N, F8, I4, I4, N, D, F8, F8
+        )  # fmt: skip
+    yield cell_sums.add_row_parts_kernel(), (F8, N, N, N, F8)
 
 
 class NoCard:
