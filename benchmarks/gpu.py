@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks import gpu_sgd, gpu_static
 from benchmarks.records import Row, measured
 from benchmarks.timing import Times, clock
 
@@ -85,6 +86,8 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
             traceback.print_exc()
     if only in (None, "year") and not quick:
         yield _year()
+    for rest in (gpu_sgd, gpu_static):
+        yield from rest.run(quick=quick, only=only)
 
 
 def _year() -> Row:

@@ -7,9 +7,11 @@ from types import ModuleType
 
 from onlinegcp.errors import BackendError
 
-# Name -> module; all hold the same function names. Imported on first use (Numba takes 0.3 s).
+# Name -> module; all hold the same function names, but for the card's, which has engines only.
+# Imported on first use (Numba takes 0.3 s).
 _MODULES = {
     "cpu": "onlinegcp.kernels.sgd.cpu",
+    "cuda": "onlinegcp.kernels.cuda.sgd.engine",
     "reference": "onlinegcp.kernels.sgd.reference",
 }
 
@@ -20,7 +22,8 @@ def get_kernels(name: str = "cpu") -> ModuleType:
     Parameters
     ----------
     name
-        "cpu" (compiled) or "reference" (plain NumPy, slow, the oracle of the tests).
+        "cpu" (compiled), "cuda" (an NVIDIA card) or "reference" (plain NumPy, slow, the oracle of
+        the tests).
 
     Examples
     --------

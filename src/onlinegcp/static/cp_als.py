@@ -26,6 +26,7 @@ from onlinegcp.kernels.static.mttkrp import (
 from onlinegcp.kernels.static.row_systems import solve_least_squares_rows
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.devices import cell_sums_for, check_device
 from onlinegcp.static.inputs import check_options, read_start, read_tensor
 from onlinegcp.static.result import Progress, ProgressCallable, StaticFit
 from onlinegcp.static.starts import balance, best_of, check_rank, random_start, start_norm
@@ -50,6 +51,7 @@ def cp_als(
     ridge: float = 0.0,
     progress: ProgressCallable | None = None,
     n_jobs: int | None = None,
+    device: str = "cpu",
 ) -> StaticFit:
     """Fit a CP model by least squares, one factor matrix at a time.
 
@@ -80,6 +82,10 @@ def cp_als(
         Called with a `Progress` after every sweep.
     n_jobs
         Threads, None for every core; the result is the same for any number.
+    device
+        "cpu"; "cuda", an NVIDIA card, for the products of a sparse tensor without missing cells
+        with its factors (all else stays on the CPU); "auto", the card where there is one and the
+        tensor is large enough to gain.
 
     Returns
     -------
@@ -101,6 +107,7 @@ def cp_als(
     tensor = read_tensor(x)
     check_rank(rank, tensor.shape)
     check_options(max_iterations, tolerance, n_jobs)
+    check_device(device)
     if not (math.isfinite(ridge) and ridge >= 0.0):
         raise DataError(f"ridge must be zero or positive, but is {ridge!r}. Use 0 for none.")
     # Before the cells are grouped: squaring them takes memory too.
@@ -111,7 +118,7 @@ def cp_als(
             f"tensor of shape {tensor.shape} are zero. Leave such tensors out."
         )
     with jobs(n_jobs) as engine:
-        problem = _problem(tensor, engine.jobs)
+        problem = _problem(tensor, engine.jobs, device, rank)
 
     def solve(start: Sequence[FloatArray]) -> StaticFit:
         with blas_threads():
@@ -164,6 +171,21 @@ class _Complete:
         return finish_half(self.half, views[self.split :], mode - self.split)
 
 
+class _OnCard(_Complete):
+    """A complete tensor whose listed cells lie on the card."""
+
+    def __init__(self, sums: Any) -> None:
+        self._sums = sums
+
+    def _product(self, blocks: Blocks, mode: int) -> FloatArray:
+        # A sweep begins with factors that may all have been rescaled; after that only the mode
+        # before this one has changed.
+        ends = blocks.offsets
+        for k in range(blocks.ndim) if mode == 0 else (mode - 1,):
+            self._sums.push(k, blocks.data[ends[k] : ends[k + 1]])
+        return np.asarray(self._sums.products(mode)[:, : blocks.rank])
+
+
 class _Incomplete:
     """A tensor with missing cells: one system per row, from the cells observed in it."""
 
@@ -176,13 +198,21 @@ class _Incomplete:
         return solve_least_squares_rows(self.groups[mode], blocks, ridge=ridge, n_jobs=self.n_jobs)
 
 
-def _problem(tensor: Slice, n_jobs: int) -> _Complete | _Incomplete:
-    complete = tensor.n_observed == tensor.size
-    return _Complete(tensor, n_jobs) if complete else _Incomplete(tensor, n_jobs)
+def _problem(
+    tensor: Slice, n_jobs: int, device: str, rank: int
+) -> _Complete | _OnCard | _Incomplete:
+    if tensor.n_observed != tensor.size:
+        return _Incomplete(tensor, n_jobs)
+    if tensor.array is None:
+        layout = stack_factors([np.zeros((n, rank)) for n in tensor.shape])
+        sums = cell_sums_for(device, tensor, tensor.index, tensor.value, layout)
+        if sums is not None:
+            return _OnCard(sums)
+    return _Complete(tensor, n_jobs)
 
 
 def _solve(
-    problem: _Complete | _Incomplete,
+    problem: _Complete | _OnCard | _Incomplete,
     norm_squared: float,
     start: Sequence[FloatArray],
     max_iterations: int,

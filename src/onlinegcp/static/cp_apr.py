@@ -25,6 +25,7 @@ from onlinegcp.kernels.static.poisson_phi import poisson_phi
 from onlinegcp.kernels.static.poisson_rows import newton_rows, poisson_log_sum, quasi_newton_rows
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.devices import cell_sums_for, check_device
 from onlinegcp.static.inputs import check_options, read_start, read_tensor
 from onlinegcp.static.result import Progress, ProgressCallable, StaticFit
 from onlinegcp.static.starts import best_of, check_rank, random_start
@@ -74,6 +75,7 @@ def cp_apr(
     inexact: bool = True,
     progress: ProgressCallable | None = None,
     n_jobs: int | None = None,
+    device: str = "cpu",
 ) -> StaticFit:
     """Fit a nonnegative CP model to counts by maximum Poisson likelihood.
 
@@ -121,6 +123,9 @@ def cp_apr(
         Called with a `Progress` after every pass.
     n_jobs
         Threads, None for every core; the result is the same for any number.
+    device
+        "cpu"; "cuda", an NVIDIA card, for the sums over counts of "mu" (Newton rows stay on the
+        CPU); "auto", the card where there is one and the tensor is large enough to gain.
 
     Returns
     -------
@@ -145,6 +150,7 @@ def cp_apr(
     tensor = read_tensor(x)
     check_rank(rank, tensor.shape)
     check_options(max_iterations, tolerance, n_jobs)
+    check_device(device)
     if method not in get_args(Method):
         raise DataError(f'method must be "mu", "pdnr" or "pqnr", but is {method!r}. Use "pdnr".')
     for name, number in (("max_inner", max_inner), ("memory", memory)):
@@ -155,7 +161,7 @@ def cp_apr(
             raise DataError(f"{name} must be positive, but is {size!r}. Use a value like 1e-10.")
     _check_counts(tensor)
     with jobs(n_jobs) as engine:
-        problem = _Problem(tensor, engine.jobs)
+        problem = _Problem(tensor, engine.jobs, device if method == "mu" else "cpu", rank)
     options = _Options(
         method, max_iterations, tolerance, max_inner, kappa, kappa_tolerance, epsilon, active,
         damping, memory, inexact, problem.n_jobs,
@@ -193,7 +199,7 @@ def _check_counts(tensor: Slice) -> None:
 class _Problem:
     """The counts, grouped by the rows of every mode, and what a unit of each component costs."""
 
-    def __init__(self, tensor: Slice, n_jobs: int) -> None:
+    def __init__(self, tensor: Slice, n_jobs: int, device: str, rank: int) -> None:
         self.n_jobs = n_jobs
         self.total = tensor.total
         self.complete = tensor.n_observed == tensor.size
@@ -204,6 +210,8 @@ class _Problem:
             index = np.column_stack([index, np.zeros(len(index), dtype=np.int32)])
             shape = (*shape, 1)
         index = np.ascontiguousarray(index)
+        layout = stack_factors([np.zeros((n, rank)) for n in shape])
+        self.sums = cell_sums_for(device, tensor, index, value, layout)
         self.seen: tuple[RowGroups, ...] = ()
         if self.complete:
             self.groups = group_rows(index, value, shape)
@@ -213,6 +221,27 @@ class _Problem:
             room = EXTRA_SHARE - ones.nbytes / max(1, index.nbytes + value.nbytes)
             self.groups = group_rows(index, value, shape, share=room)
             self.seen = tuple(with_value(groups, ones) for groups in self.groups)
+
+    def phi(self, blocks: Blocks, mode: int, rows: FloatArray, epsilon: float) -> FloatArray:
+        """What multiplicative updates of a mode multiply by, `rows` being its rows."""
+        if self.sums is None:
+            return poisson_phi(self.groups[mode], blocks, rows, epsilon=epsilon, n_jobs=self.n_jobs)
+        self.sums.push(mode, rows)
+        return np.asarray(self.sums.phi(mode, epsilon))
+
+    def log_sum(self, blocks: Blocks, mode: int, rows: FloatArray, epsilon: float) -> float:
+        """Sum of x log m, `rows` being the rows of a mode."""
+        if self.sums is None:
+            return poisson_log_sum(
+                self.groups[mode], blocks, rows, epsilon=epsilon, n_jobs=self.n_jobs
+            )
+        self.sums.push(mode, rows)
+        return float(self.sums.log_sum(epsilon))
+
+    def changed(self, blocks: Blocks, mode: int) -> None:
+        """A factor is another: the card is told."""
+        if self.sums is not None:
+            self.sums.push(mode, blocks.data[blocks.offsets[mode] : blocks.offsets[mode + 1]])
 
     def cost(self, blocks: Blocks, mode: int) -> FloatArray:
         """Sum of the Khatri-Rao rows of a row's observed cells, one row if all are the same."""
@@ -256,6 +285,8 @@ def _solve(
     modes = range(len(views))
     phis: list[FloatArray | None] = [None for _ in modes]
     trace: list[float] = []
+    for mode in modes:
+        problem.changed(blocks, mode)
     kkt, converged = math.inf, False
     message = f"made all {options.max_iterations} passes before the conditions were met"
     row_tolerance, max_steps = options.tolerance, options.max_inner
@@ -269,7 +300,7 @@ def _solve(
             rows[:, : blocks.rank] = views[mode] * weights
             if options.method == "mu":
                 phis[mode], violation, made = _multiply(
-                    groups, blocks, rows, cost, weights, phis[mode], options
+                    problem, mode, blocks, rows, cost, weights, phis[mode], options
                 )
             else:
                 violation, made = _step_rows(
@@ -277,10 +308,10 @@ def _solve(
                 )
             worst, steps = max(worst, violation), steps + made
             if mode == modes[-1]:
-                objective = float(np.sum(rows * cost)) - poisson_log_sum(
-                    groups, blocks, rows, epsilon=options.epsilon, n_jobs=options.n_jobs
-                )
+                logs = problem.log_sum(blocks, mode, rows, options.epsilon)
+                objective = float(np.sum(rows * cost)) - logs
             weights = _unit_sums(rows[:, : blocks.rank], views[mode])
+            problem.changed(blocks, mode)
         kkt = worst
         trace.append(objective)
         if progress is not None:
@@ -334,7 +365,8 @@ def _begin(
 
 
 def _multiply(
-    groups: RowGroups,
+    problem: _Problem,
+    mode: int,
     blocks: Blocks,
     rows: FloatArray,
     cost: FloatArray,
@@ -345,12 +377,12 @@ def _multiply(
     """Multiplicative updates of one factor, in place; returns phi, first violation, steps."""
     rank = blocks.rank
     if phi is not None:
-        shares = blocks.views()[groups.mode]
+        shares = blocks.views()[mode]
         stuck = (shares < options.kappa_tolerance) & (phi[:, :rank] > cost[:, :rank])
         rows[:, :rank] += np.where(stuck, options.kappa * weights, 0.0)
     violation = 0.0
     for step in range(options.max_inner):
-        phi = poisson_phi(groups, blocks, rows, epsilon=options.epsilon, n_jobs=options.n_jobs)
+        phi = problem.phi(blocks, mode, rows, options.epsilon)
         found = float(np.abs(np.minimum(rows, cost - phi)).max(initial=0.0))
         violation = found if step == 0 else violation
         if found <= options.tolerance:

@@ -20,6 +20,7 @@ from onlinegcp.kernels.exact import exact_gradient
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.devices import check_device
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
 from onlinegcp.solvers.sgd.sampling import Sampler
@@ -78,6 +79,7 @@ def gcp(
     max_fails: int = 3,
     kernels: str = "cpu",
     n_jobs: int | None = None,
+    device: str = "cpu",
     progress: ProgressCallable | None = None,
 ) -> StaticFit:
     """Fit a low-rank model to a tensor under any loss.
@@ -130,6 +132,9 @@ def gcp(
         "sgd": "cpu" or "reference".
     n_jobs
         Threads, None for every core; results do not depend on it.
+    device
+        "sgd": "cpu"; "cuda", an NVIDIA card, in place of `kernels`; "auto", the card where there is
+        one and the tensor is large enough to gain. "lbfgsb" stays on the CPU.
     progress
         Called with a `Progress` after every iteration or epoch.
 
@@ -143,6 +148,7 @@ def gcp(
     problem = _problem(x, rank, loss, lower, ridge)
     if n_jobs is not None:
         check_count(n_jobs, "n_jobs")
+    check_device(device)
     lbfgsb = _Lbfgsb(
         check_count(max_iterations, "max_iterations"),
         _not_negative(tolerance, "tolerance"),
@@ -167,7 +173,8 @@ def gcp(
                 return _solve_lbfgsb(problem, start, lbfgsb, progress)
             # The seed of the samples comes after the start's draws: starts differ in both.
             own = int(rng.integers(2**31))
-            return _solve_sgd(problem, start, sgd, own, kernels, progress)
+            where = kernels if device == "cpu" else device
+            return _solve_sgd(problem, start, sgd, own, where, progress)
 
     if init is None:
         return best_of(n_starts, lambda rng: solve(_random(problem, rng), rng), seed)

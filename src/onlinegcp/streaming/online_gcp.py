@@ -243,11 +243,7 @@ class OnlineGCP(StreamingModel):
                     f"forget belongs to solver='auto', but the paper's solver was chosen and "
                     f"forget={self.forget!r} given. Use SGD(history_decay=...), or leave it out."
                 )
-            if self.device not in ("cpu", "reference"):
-                raise BackendError(
-                    f"solver='sgd' computes on device='cpu' or 'reference', but got "
-                    f"{self.device!r}. Leave it out, or use the default solver."
-                )
+            engine_for(self.device)  # refuses where there is no card
             paper_solver.check_options(paper, loss, self.lower)
 
     def _paper(self) -> SGD | None:

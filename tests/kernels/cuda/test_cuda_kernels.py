@@ -36,6 +36,12 @@ def test_kernels_of_row_systems_in_the_simulator_give_what_the_cpu_gives():
     assert len(found) == 4, found
 
 
+@pytest.mark.slow
+def test_kernels_of_sampled_gradients_in_the_simulator_give_what_the_reference_gives():
+    found = _run("simulated_sgd.py", NUMBA_ENABLE_CUDASIM="1")
+    assert len(found) == 5, found
+
+
 def test_every_kernel_compiles_for_an_old_and_a_new_card():
     for module in ("numba_cuda", "nvidia.cu13"):
         try:

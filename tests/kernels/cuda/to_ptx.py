@@ -14,6 +14,7 @@ from numba import cuda, types
 
 from onlinegcp import Loss
 from onlinegcp.kernels.cuda import (
+    cell_sums,
     cells,
     draws,
     every_cell,
@@ -28,6 +29,10 @@ from onlinegcp.kernels.cuda import (
     unit_columns,
 )
 from onlinegcp.kernels.cuda.formulas import formulas_of
+from onlinegcp.kernels.cuda.sgd import draws as sgd_draws
+from onlinegcp.kernels.cuda.sgd import history, panels, slopes, sorting
+from onlinegcp.kernels.cuda.sgd import rows as sgd_rows
+from onlinegcp.kernels.sgd.plan import ADAGRAD, ADAM, AMSGRAD, SGD
 from onlinegcp.losses import CODES, get_loss
 
 F8, F4 = types.Array(types.float64, 1, "C"), types.Array(types.float32, 1, "C")
@@ -109,6 +114,41 @@ def kernels(lane, modes):
     ))  # fmt: skip
     yield own.bound_to(trial.formulas_kernel), (D, F8, F8, F8)
     yield own.bound_to(fisher_cells.pieces_kernel, lane, modes, True), pieces
+    yield sgd_draws.draw_kernel(modes), (
+        I8, U8, I8, U8, F8, I8, I8, I8, I4, F8, I8, U8, F8, N, I4, F8, F8
+    )  # fmt: skip
+    yield sgd_draws.advance_kernel(), (N, I8)
+    yield sgd_draws.list_kernel(modes), (I4, N, I8, N, N, I8, U8)
+    lists = (I8, I4, I8, N, N, I4)
+    yield sorting.counts_kernel(), (*lists, N, N, N, I4)
+    yield sorting.places_kernel(), (N, N, I4)
+    yield sorting.sort_kernel(), (*lists, N, N, N, I4, I4)
+    yield sorting.bounds_kernel(modes), (I8, I4, I8, N, I4, I4, I4, I4)
+    for code in (CODES["poisson"], CODES["bernoulli_odds"]):
+        sampled = (F8, N, F8, I8, D, N, N, I4, F8, F8, I4, B, F8, F8)
+        yield slopes.slopes_kernel(4 * lane, modes, code, code == 1), sampled
+        yield slopes.objective_kernel(4 * lane, modes, code), (*sampled[:6], I4, F8, F8, F8)
+    yield history.grams_kernel(), (F8, F8, N, I8, N, F8)
+    yield history.fold_kernel(modes), (N, I8, F8, F8, F8, F8)
+    yield history.norms_kernel(), (F8, F8, N, I8, F8)
+    segments = (I4, I4, F8)
+    yield sgd_rows.gather_kernel(lane, modes), (F8, N, I8, N, N, N, *segments, N, F8)
+    for kind, folds in ((SGD, False), (ADAM, True), (ADAGRAD, False), (AMSGRAD, True)):
+        yield sgd_rows.move_kernel(lane, modes, kind, folds), (
+            F8, N, I8, F8, I8, N, N, N, *segments, I8, I8, *([F8] * 6), N, F8, F8, F8, F8
+        )  # fmt: skip
+        yield panels.panels_kernel(lane, modes, kind, folds), (
+            F8, N, I8, F8, I8, *([N] * 5), *segments, N, *([F8] * 5), D, N, F8, F8, F8, F8
+        )  # fmt: skip
+        yield sgd_rows.weigh_kernel(kind), (N, N, N, F8, I8, N, *([F8] * 7))
+    yield sgd_rows.copy_kernel(), (F8, F8, N)
+    yield cell_sums.rows_kernel(modes), (I4, N, I8, I4)
+    yield cell_sums.values_kernel(), (F8, N, N, I4, F8)
+    for logs in (True, False):
+        yield cell_sums.quotients_kernel(4 * lane, modes, logs), (
+            F8, N, N, F8, I4, I4, N, D, F8, F8
+        )  # fmt: skip
+    yield cell_sums.add_row_parts_kernel(), (F8, N, N, N, F8)
 
 
 class NoCard:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onlinegcp import BackendError, OnlineGCP, Slice
+from onlinegcp import SGD, BackendError, OnlineGCP, Slice
 from onlinegcp.solvers.cuda import engine
 from onlinegcp.solvers.devices import engine_for
 
@@ -42,9 +42,19 @@ def test_an_unknown_device_is_told_which_there_are():
         OnlineGCP(2, loss="poisson", device="tpu").partial_fit(_slices()[0])
 
 
-def test_the_papers_solver_says_that_it_stays_on_the_cpu():
-    with pytest.raises(BackendError, match="solver='sgd' computes on device='cpu'"):
+def test_the_papers_solver_without_a_card_says_so(no_card):
+    with pytest.raises(BackendError, match="device='cuda' needs an NVIDIA card"):
         OnlineGCP(2, loss="poisson", solver="sgd", device="cuda").partial_fit(_slices()[0])
+
+
+def test_the_papers_solver_on_auto_without_a_card_is_the_cpu(no_card):
+    solver = SGD(weight_iterations=5, factor_iterations=5)
+    here, auto = (
+        OnlineGCP(2, loss="poisson", solver=solver, init_slices=3, device=d).fit(_slices())
+        for d in ("cpu", "auto")
+    )
+    for ours, theirs in zip(here.factors_, auto.factors_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_without_numba_cuda_the_extra_is_named(monkeypatch):

@@ -355,4 +355,4 @@ def test_missing_cells_are_refused_by_the_dense_gradient():
 
 def test_unknown_kernels_are_refused():
     with pytest.raises(BackendError, match="reference"):
-        solve_sgd(poisson_slice(), *start(), POISSON, kernels="cuda")
+        solve_sgd(poisson_slice(), *start(), POISSON, kernels="tpu")

@@ -140,6 +140,10 @@ class Card:
                     self._fill(self._buffers[name])
             self.unsettled = False
 
+    def clear(self, buffer: Any) -> None:
+        """Make a buffer zero."""
+        self._fill(buffer)
+
     def _fill(self, buffer: Any) -> None:
         if self.simulated:
             buffer.copy_to_device(np.zeros(buffer.shape, buffer.dtype))

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,9 @@ from onlinegcp.kernels.layout import Blocks, pad_vector, stack_factors
 from onlinegcp.kernels.sgd.plan import FoldedHistory, Moments, Problem
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.devices import CUDA, kernels_for
 from onlinegcp.solvers.sgd.sampling import Sampler, get_sampler
-from onlinegcp.solvers.sgd.steps import Descent, Step, get_step
+from onlinegcp.solvers.sgd.steps import Descent, Keeper, Step, get_step
 
 Array = NDArray[Any]
 # Called after every epoch with its number, the objective, and whether it was kept; True stops.
@@ -130,6 +132,14 @@ class HistoryLike(Protocol):
     def old(self) -> Any: ...
 
 
+@runtime_checkable
+class Remote(Keeper, Protocol):
+    """An engine that holds what moves elsewhere than in the problem's arrays."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """While this lasts, nobody else uses what it holds them in."""
+
+
 class Engine(Protocol):
     """What runs epochs and estimates objectives."""
 
@@ -189,7 +199,8 @@ def solve_sgd(
     seed, slice_number
         Name the random draws; a solve repeats exactly for the same pair.
     kernels
-        "cpu" or "reference".
+        "cpu", "reference", "cuda" (an NVIDIA card; a user's loss, the dense sampler and float32
+        stay on the CPU) or "auto" (the card where there is one and the slice is large enough).
     n_jobs
         Threads; results do not depend on it.
     callback
@@ -210,11 +221,29 @@ def solve_sgd(
     settings = SgdSettings() if settings is None else settings
     if isinstance(n_jobs, bool) or not hasattr(n_jobs, "__index__") or n_jobs < 1:
         raise DataError(f"n_jobs must be a whole number >= 1, got {n_jobs!r}; pass 1 or more.")
-    module = get_kernels(kernels)
+    name = kernels_for(kernels, x, len(weights))
     problem = _problem(x, factors, weights, loss, settings, update, history, row_weights)
-    engine = _engine(module, problem, x, loss, settings, n_jobs)
+    engine = _engine(name, problem, x, loss, settings, n_jobs)
+    own = None if moments is None else moments.copy()
+    if not isinstance(engine, Remote):
+        return _descend(engine, problem, settings, own, None, seed, slice_number, callback)
+    with engine.held():
+        return _descend(engine, problem, settings, own, engine, seed, slice_number, callback)
+
+
+def _descend(
+    engine: Engine,
+    problem: Problem,
+    settings: SgdSettings,
+    moments: Moments | None,
+    keeper: Keeper | None,
+    seed: int,
+    slice_number: int,
+    callback: Callback | None,
+) -> SgdResult:
+    """Epochs until one of the reasons to stop."""
     method = get_step(settings.step, settings.rate)
-    descent = Descent(method, problem, None if moments is None else moments.copy())
+    descent = Descent(method, problem, moments, keeper)
     purposes = (
         (random.GRADIENT_FACTORS, random.OBJECTIVE_FACTORS)
         if problem.modes
@@ -248,6 +277,7 @@ def solve_sgd(
             break
         if kept and 0.0 <= decrease < settings.tolerance * max(abs(objective), 1e-300):
             break
+    descent.finish()
     return SgdResult(
         [np.array(view, np.float64) for view in problem.blocks.views()],
         np.array(problem.weights[: problem.blocks.rank], np.float64),
@@ -344,7 +374,7 @@ def _folded(history: HistoryLike | None, dtype: str) -> FoldedHistory | None:
 
 
 def _engine(
-    module: ModuleType,
+    name: str,
     problem: Problem,
     x: Slice,
     loss: Loss,
@@ -353,6 +383,11 @@ def _engine(
 ) -> Engine:
     """The compiled epochs where they can be used, else one of the two below."""
     sampler = get_sampler(settings.sampler, x)
+    if name == CUDA and not (
+        loss.code >= 0 and sampler.kind != "dense" and get_kernels(CUDA).takes(problem.blocks)
+    ):
+        name = "cpu"
+    module = get_kernels(name)
     if sampler.kind == "dense":
         return _DenseEngine(module, problem, x, loss)
     other = settings.objective_sampler

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,54 @@ def get_step(step: str | Step, rate: float | None = None) -> Step:
     return step if rate is None else replace(step, rate=rate)
 
 
+class Keeper(Protocol):
+    """Who holds the unknowns and moments of a solve, and can go back to an earlier state."""
+
+    def start(self, moments: Moments) -> None:
+        """Take unknowns and moments as they are."""
+
+    def keep(self) -> None:
+        """Make the present state the one to go back to."""
+
+    def go_back(self) -> None:
+        """Go back to the state that was kept last."""
+
+    def finish(self) -> None:
+        """Leave unknowns and moments in the arrays they came from."""
+
+
+class HostKeeper:
+    """Copies in memory, of unknowns that the kernels change in place."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._now: Moments
+        self._moments: Moments
+        self._blocks: NDArray[Any] | None = None
+
+    def start(self, moments: Moments) -> None:
+        """Take unknowns and moments as they are."""
+        self._now = moments
+        self.keep()
+
+    def keep(self) -> None:
+        """Make the present state the one to go back to."""
+        self._blocks = self._problem.blocks.data.copy() if self._problem.modes else None
+        self._weights = self._problem.weights.copy()
+        self._moments = self._now.copy()
+
+    def go_back(self) -> None:
+        """Go back to the state that was kept last."""
+        if self._blocks is not None:
+            self._problem.blocks.data[...] = self._blocks
+        self._problem.weights[...] = self._weights
+        for name in ("u", "v", "largest", "weights_u", "weights_v", "weights_largest"):
+            getattr(self._now, name)[...] = getattr(self._moments, name)
+
+    def finish(self) -> None:
+        """Everything is where it came from."""
+
+
 class Descent:
     """The moving part of one solve: unknowns, moments, rate, and the state to go back to.
 
@@ -112,9 +160,17 @@ class Descent:
         The problem whose blocks and weights move, in place.
     moments
         Moments to go on from, changed in place; fresh ones by default.
+    keeper
+        Who holds what moves; by default it lies in the problem's own arrays.
     """
 
-    def __init__(self, method: Step, problem: Problem, moments: Moments | None = None) -> None:
+    def __init__(
+        self,
+        method: Step,
+        problem: Problem,
+        moments: Moments | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
         self.method = method
         self.problem = problem
         if moments is None:
@@ -126,7 +182,9 @@ class Descent:
             )
         self.moments = moments
         self.rate = float(method.rate)
-        self.accept()
+        self._keeper = HostKeeper(problem) if keeper is None else keeper
+        self._keeper.start(moments)
+        self._taken = moments.taken
 
     def step(self, gradient: Blocks, weights_gradient: NDArray[Any]) -> None:
         """Move every updated block one step (the kernels' epochs do the same by themselves)."""
@@ -143,16 +201,15 @@ class Descent:
 
     def accept(self) -> None:
         """Make the present state the one to go back to."""
-        self._blocks = self.problem.blocks.data.copy() if self.problem.modes else None
-        self._weights = self.problem.weights.copy()
-        self._moments = self.moments.copy()
+        self._keeper.keep()
+        self._taken = self.moments.taken
 
     def reject(self) -> None:
         """Go back to the last accepted state and lower the rate."""
-        if self._blocks is not None:
-            self.problem.blocks.data[...] = self._blocks
-        self.problem.weights[...] = self._weights
-        for name in ("u", "v", "largest", "weights_u", "weights_v", "weights_largest"):
-            getattr(self.moments, name)[...] = getattr(self._moments, name)
-        self.moments.taken = self._moments.taken
+        self._keeper.go_back()
+        self.moments.taken = self._taken
         self.rate *= DECREASE
+
+    def finish(self) -> None:
+        """Leave everything in the arrays it came from."""
+        self._keeper.finish()

@@ -1,0 +1,1 @@
+"""The iterations of the paper's solver on an NVIDIA card."""

@@ -1,0 +1,161 @@
+"""Steps of long modes: a block takes a panel of rows, whose history products share their operands.
+
+What `rows.move` does with a block per row, for models with so many rows that reading the folded
+matrices once per row would cost more than all else. Half of a block's warps multiply the panel by
+B, the other half the old one by C; a thread has four rows and four columns of the product, so that
+every number it reads is used four times.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import cuda, float64, int64
+
+from onlinegcp.kernels.cuda.cells import U
+from onlinegcp.kernels.cuda.lanes import LANES, kernel
+from onlinegcp.kernels.cuda.sgd.draws import DONE
+from onlinegcp.kernels.cuda.sgd.rows import LOWER, RIDGE, at_once, samples_function, stepped
+from onlinegcp.kernels.sgd.plan import ADAM, AMSGRAD, SGD
+
+PANEL_THREADS, PANEL_REGISTERS = 256, 80
+WIDEST = 128  # columns for which every warp has at most one piece of the product
+SIDE = 4  # rows and columns of a thread's piece
+NUMBERS = SIDE * SIDE
+DOWN, ACROSS = 4, 8  # lanes of a warp along rows and along columns
+FEW = 2  # samples a row of a long mode has, or little more
+TALL, WIDE = SIDE * DOWN, SIDE * ACROSS  # a warp's piece
+
+
+def panel_rows(width: int) -> int:
+    """Rows of a panel."""
+    return 2 * TALL if width <= 2 * WIDE else TALL
+
+
+def panel_bytes(width: int) -> int:
+    """Shared memory of a block."""
+    return 8 * 2 * panel_rows(width) * (width + 1)
+
+
+@cache
+def panels_kernel(per_lane: int, modes: int, kind: int, folds: bool) -> Any:
+    """One step of every row of a mode."""
+    together = min(FEW, at_once(per_lane, modes))
+    add_samples = samples_function(per_lane, modes, together)
+    others = modes - 1
+    has_mean, has_second, has_top = kind in (ADAM, AMSGRAD), kind != SGD, kind == AMSGRAD
+
+    def move_panels(
+        data, width, offsets, weights, numbers, mode, tall, room, slot, turn, sorted_rows, bounds,
+        ys, parts, gathered, old, folded, how, rates, anchor, rank, u, v, largest, moved
+    ):  # fmt: skip
+        # tall: rows of a panel; parts: in how many a row's sums were gathered, from the start of
+        # `gathered` on, 0: not yet; ys begins with the mode's slopes. One number further apart
+        # than `width`, rows lie in other banks.
+        held = cuda.shared.array(0, float64)
+        me, threads = cuda.threadIdx.x, cuda.blockDim.x
+        lane, warp, warps = me % LANES, me // LANES, threads // LANES
+        first = offsets[mode] + cuda.blockIdx.x * tall
+        last = min(first + tall, offsets[mode + 1])
+        pitch = width + 1
+        side = tall * pitch
+        columns = cuda.local.array(per_lane, int64)
+        for c in range(per_lane):
+            columns[c] = min(lane + LANES * c, width - 1)
+        if folds:
+            row = int64(warp)
+            while row < tall:  # a range with a step would divide
+                source = min(first + row, last - 1) * width
+                for c in range(per_lane):
+                    held[U(row * pitch + columns[c])] = data[U(source + columns[c])]
+                    held[U(side + row * pitch + columns[c])] = old[U(source + columns[c])]
+                row += warps
+            cuda.syncthreads()
+            half = warps // 2
+            which, piece = warp // half, warp % half
+            pieces = (width + WIDE - 1) // WIDE
+            up, left = piece // pieces * TALL, piece % pieces * WIDE
+            works = up < tall
+            own_row, own_column = up + lane // ACROSS, left + lane % ACROSS
+            product = cuda.local.array(NUMBERS, float64)
+            a = cuda.local.array(SIDE, float64)
+            b = cuda.local.array(SIDE, float64)
+            at = cuda.local.array(SIDE, int64)
+            for q in range(NUMBERS):
+                product[q] = 0.0
+            for y in range(SIDE):
+                at[y] = (2 * mode + which) * width * width
+                at[y] += min(own_column + y * ACROSS, width - 1)
+            if works:
+                panel = which * side + own_row * pitch
+                for q in range(rank):
+                    for x in range(SIDE):
+                        a[x] = held[U(panel + x * DOWN * pitch + q)]
+                        b[x] = folded[U(at[x] + q * width)]
+                    for x in range(SIDE):
+                        for y in range(SIDE):
+                            product[x * SIDE + y] += a[x] * b[y]
+            cuda.syncthreads()
+            if works:
+                for x in range(SIDE):
+                    for y in range(SIDE):
+                        column = own_column + y * ACROSS
+                        if column < width:
+                            to = which * side + (own_row + x * DOWN) * pitch + column
+                            held[U(to)] = product[x * SIDE + y]
+            cuda.syncthreads()
+        base = (slot * modes + mode) * others * room
+        segment = slot * (offsets[modes] + modes) + mode
+        each = (tall + warps - 1) // warps
+        begin, end = first + warp * each, min(first + (warp + 1) * each, last)
+        sums = cuda.local.array(per_lane, float64)
+        value = cuda.local.array(per_lane, float64)
+        mean = cuda.local.array(per_lane, float64)
+        second = cuda.local.array(per_lane, float64)
+        top = cuda.local.array(per_lane, float64)
+        rate = rates[numbers[DONE] + turn]
+        for i in range(begin, end):
+            p, stop = bounds[U(segment + i)], bounds[U(segment + i + 1)]
+            for c in range(per_lane):
+                e = i * width + columns[c]
+                sums[c] = 0.0
+                value[c] = data[U(e)]
+                mean[c] = u[U(e)] if has_mean else 0.0
+                second[c] = v[U(e)] if has_second else 0.0
+                top[c] = largest[U(e)] if has_top else 0.0
+            if parts > 0:
+                for part in range(parts):
+                    at_part = ((i - offsets[mode]) * parts + part) * width
+                    for c in range(per_lane):
+                        sums[c] += gathered[U(at_part + columns[c])]
+            else:
+                add_samples(
+                    data, width, columns, room, base, sorted_rows, ys, p, stop, together, lane, sums
+                )
+            for c in range(per_lane):
+                r = lane + LANES * c
+                if r < width:
+                    e = i * width + r
+                    g = sums[c] * weights[r] + how[RIDGE] * value[c]
+                    if folds:
+                        to = (i - first) * pitch + r
+                        g += held[U(to)] + held[U(side + to)]
+                    if anchor != 0.0:
+                        g += anchor * (value[c] - old[e])
+                    floor = how[LOWER] if r < rank else 0.0
+                    new, m, s, t = stepped(
+                        kind, value[c], g, rate, how, floor, mean[c], second[c], top[c]
+                    )
+                    moved[U(e)] = new
+                    if has_mean:
+                        u[U(e)] = m
+                    if has_second:
+                        v[U(e)] = s
+                    if has_top:
+                        largest[U(e)] = t
+
+    # Three blocks are under way at once: one multiplies while the others wait for memory.
+    return kernel(move_panels, max_registers=PANEL_REGISTERS)
