@@ -2,11 +2,11 @@
 
 Compiled code is kept on disk in a folder named by a hash of the kernel sources and of the versions
 that compile them: Numba notices an edit of the file that holds a function, but not of a callee in
-another file, and would run the old code. The folder lies under ``NUMBA_CACHE_DIR`` where that is set, else under
-``~/.cache/onlinegcp``, else (nothing writable) in the temporary directory. Whoever can write there
-can have this process run any code, so that it must belong to this user alone; if not, a new folder
-is made that lasts as long as the process. Folders of other versions are removed once nobody has
-used them for a while.
+another file, and would run the old code. The folder lies under ``NUMBA_CACHE_DIR`` where that is
+set, else under ``~/.cache/onlinegcp``, else (nothing writable) in the temporary directory. Whoever
+can write there can have this process run any code, so that it must belong to this user alone; if
+not, a new folder is made that lasts as long as the process. Folders of other versions are removed
+once nobody has used them for a while.
 """
 
 from __future__ import annotations
