@@ -44,6 +44,14 @@ def test_the_folder_lies_where_numba_is_told_and_is_named_by_the_sources(cache, 
     assert names(tmp_path) == {"kernels-" + jit._source_hash()}
 
 
+@pytest.mark.parametrize("module", ["numba", "np"])
+def test_another_version_of_the_compiler_has_a_folder_of_its_own(cache, monkeypatch, module):
+    ours = jit.cache_directory()
+    jit.cache_directory.cache_clear()
+    monkeypatch.setattr(getattr(jit, module), "__version__", "0.0.0")
+    assert jit.cache_directory() != ours
+
+
 def test_without_a_writable_folder_a_temporary_one_is_used(cache, tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))

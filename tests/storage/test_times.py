@@ -55,7 +55,7 @@ def test_numpy_times_keep_their_unit(time):
     assert back.dtype == time.dtype
 
 
-@pytest.mark.parametrize("time", [np.datetime64("NaT"), np.datetime64("NaT", "s")])
+@pytest.mark.parametrize("time", [np.datetime64("NaT", "D"), np.datetime64("NaT", "s")])
 def test_a_numpy_time_that_is_none_stays_one(time):
     assert np.isnat(through_json(time))
 

@@ -76,7 +76,8 @@ def _longer(part: Part, values: list[str], measure: str, number: str) -> Part:
 def _repeated(names: Sequence[str], times: int) -> list[pl.Expr]:
     import polars as pl
 
-    return [pl.col(name).repeat_by(times).explode() for name in names]
+    # Said, because polars before 2 takes the other and warns of it; there are no empty lists here.
+    return [pl.col(name).repeat_by(times).explode(empty_as_null=False) for name in names]
 
 
 def _stacked(

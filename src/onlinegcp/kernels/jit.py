@@ -1,12 +1,12 @@
 """The one place where functions are handed to Numba, with one set of options and one cache.
 
-Compiled code is kept on disk in a folder named by a hash of the kernel sources: Numba notices an
-edit of the file that holds a function, but not of a callee in another file, and would run the old
-code. The folder lies under ``NUMBA_CACHE_DIR`` where that is set, else under
-``~/.cache/onlinegcp``, else (nothing writable) in the temporary directory. Whoever can write there
-can have this process run any code, so that it must belong to this user alone; if not, a new folder
-is made that lasts as long as the process. Folders of other versions are removed once nobody has
-used them for a while.
+Compiled code is kept on disk in a folder named by a hash of the kernel sources and of the versions
+that compile them: Numba notices an edit of the file that holds a function, but not of a callee in
+another file, and would run the old code. The folder lies under ``NUMBA_CACHE_DIR`` where that is
+set, else under ``~/.cache/onlinegcp``, else (nothing writable) in the temporary directory. Whoever
+can write there can have this process run any code, so that it must belong to this user alone; if
+not, a new folder is made that lasts as long as the process. Folders of other versions are removed
+once nobody has used them for a while.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core import config
 
 from onlinegcp.kernels.own_copies import KernelCompiler
@@ -158,9 +160,13 @@ def _remove_unused(current: Path) -> None:
 
 
 def _source_hash() -> str:
-    """Hash of every file whose text may end up in compiled code."""
+    """Hash of every file whose text may end up in compiled code, and of what compiles it.
+
+    Two environments of one user would overwrite each other's code, and find each other's stamps.
+    """
     here = Path(__file__).parent
-    digest = hashlib.sha256()
+    compiler = (sys.implementation.cache_tag, numba.__version__, np.__version__)
+    digest = hashlib.sha256(repr(compiler).encode())
     # Formulas freeze the constants of the losses: whatever a formula can see belongs to it.
     for folder in (here, here.parent / "losses"):
         for file in sorted(folder.rglob("*.py")):
