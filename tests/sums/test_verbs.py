@@ -153,3 +153,48 @@ def test_column_sums_are_kept_until_the_factors_change():
     blocks.data[...] *= 2.0
     sums.refresh()
     np.testing.assert_allclose(sums.column_sums(), 4.0 * first)
+
+
+def _halves(part, factor):
+    (values,) = part.arrays
+    pieces = zip(part.cuts[:-1], part.cuts[1:], strict=True)
+    return (np.array([factor * values[low:high].sum() for low, high in pieces]),)
+
+
+def _by_place(part, places, target, factor):
+    (values,) = part.arrays
+    for row, value in enumerate(values):
+        target[places[0] + row % 3, 0] += factor * value
+    return (np.array(values.sum()),)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_passes_made_together_give_what_they_give_alone(threads):
+    values = np.random.default_rng(3).random(64)
+    one = chunks.Chunks((values,), np.array([0, 64]))
+    many = chunks.Chunks((values,), chunks.evenly(64, 8))
+    lows, highs = np.zeros((4, 1), np.int64), np.full((4, 1), 3)
+    by_row = chunks.RowChunks((values,), chunks.evenly(64, 4), lows, highs)
+    offsets, out, again = np.array([0, 3]), np.ones((3, 1)), np.ones((3, 1))
+    alone = [verbs.cells(_halves, one, 2.0), verbs.cells(_halves, many, 3.0)]
+    alone.append(verbs.spread(_by_place, by_row, range(1), offsets, out, 5.0))
+    with jobs(threads):
+        both = verbs.together(
+            verbs.cells_steps(_halves, one, 2.0),
+            verbs.cells_steps(_halves, many, 3.0),
+            verbs.spread_steps(_by_place, by_row, range(1), offsets, again, 5.0),
+        )
+    assert [found[0].tobytes() for found in both] == [found[0].tobytes() for found in alone]
+    assert out.tobytes() == again.tobytes()
+    np.testing.assert_allclose(both[1][0], 3.0 * values.sum(), rtol=1e-12)
+    np.testing.assert_allclose(out.sum(), 5.0 * values.sum(), rtol=1e-12)
+
+
+def test_long_arrays_are_copied_by_rows():
+    long = np.random.default_rng(0).random((9000, 70))
+    with jobs(2):
+        copy = verbs.copied(long)
+        turned = verbs.copied(long.T)
+    assert copy.tobytes() == long.tobytes()
+    assert not np.shares_memory(copy, long)
+    np.testing.assert_array_equal(turned, long.T)

@@ -126,20 +126,16 @@ def run_share(
     lanes = lanes_of(data)
     vectors = width // lanes
     start, stop = vectors * me // crew * lanes, vectors * (me + 1) // crew * lanes
-    blocks = NONE
-    for t in range(len(strata)):
-        blocks += (strata[t, 1] + FULL - 1) // FULL
     own_head, own_gradient = heads[me if apart else 0], gradients[me if apart else 0]
-    begin, end = blocks * me // crew, blocks * (me + 1) // crew
     for j in range(iterations):
         draw_key = key_of_iteration(key, first_iteration + j)
         first, last = length * me // crew, length * (me + 1) // crew
         fill_head(offset, first, last, width, data, weights, head)
         wait_for_all(room, crew)
-        block = NONE
+        block = NONE  # in turn, because samples of one stratum cost more than those of another
         for t in range(len(strata)):
             for first in range(NONE, strata[t, 1], FULL):
-                if block >= begin and block < end:
+                if block % crew == me:
                     slopes(
                         strata[t], sampling.weights[t], draw_key, first,
                         min(FULL, strata[t, 1] - first), strata[t, 4] + first, count, width,
