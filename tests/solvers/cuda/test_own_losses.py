@@ -63,6 +63,7 @@ def test_a_loss_that_the_compiler_refuses_is_told_once(tried):
 
 def test_a_loss_that_means_something_else_for_single_numbers_is_refused(tried):
     loss = _own("other")
-    tried.append(lambda x, m: _as_arrays(loss)(x, m) + [[0.0], [1e-3], [0.0]])
+    wrong = np.array([[0.0], [1e-3], [0.0]])
+    tried.append(lambda x, m: _as_arrays(loss)(x, m) + wrong)
     with pytest.warns(UserWarning, match="its deriv of single numbers is not that of arrays"):
         assert not own_losses.is_known(loss)
