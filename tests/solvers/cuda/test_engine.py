@@ -37,6 +37,38 @@ def test_auto_without_a_card_is_the_cpu(no_card):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_auto_without_a_card_finds_the_rank_on_the_cpu(no_card):
+    here, auto = (
+        OnlineGCP("auto", loss="poisson", init_slices=3, max_rank=3, device=d).fit(_slices(9))
+        for d in ("cpu", "auto")
+    )
+    for ours, theirs in zip(here.factors_, auto.factors_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_ranks_on_trial_are_taken_along(monkeypatch):
+    from onlinegcp.losses import get_loss
+    from onlinegcp.solvers.auto import solver
+
+    rng = np.random.default_rng(1)
+    slices, loss = _slices(3), get_loss("poisson")
+    start = [rng.random((8, 2)), rng.random((7, 2))]
+    state = solver.start(start, rng.random((3, 2)) + 1, slices, loss, most=4)
+    state.ranks.begin(state.model.copy(), [0, 1])
+    taken = []
+
+    def take(self, model, x, loss):
+        taken.append(model)
+        return model.copy()
+
+    monkeypatch.setattr(engine.Engine, "_take", take)
+    found = engine.Engine(picky=False).take(state, slices[0], loss)
+    assert [model is state.ranks.twin for model in taken] == [True, False]
+    assert found.ranks.twin is not state.ranks.twin
+    found.ranks.gains[:] = 7.0
+    assert not (state.ranks.gains == 7.0).any()
+
+
 def test_an_unknown_device_is_told_which_there_are():
     with pytest.raises(BackendError, match="'cpu', 'cuda', 'auto' or 'reference', but got 'tpu'"):
         OnlineGCP(2, loss="poisson", device="tpu").partial_fit(_slices()[0])
