@@ -48,7 +48,7 @@ PROBLEMS = {
     "taxi": Problem("poisson", (263, 263, 24), 50, 90_000, 0.4, 100),
     "chicago": Problem("bernoulli_odds", (24, 77, 32), 50, 1_000, 0.6, 20),
     "logit": Problem("bernoulli_logit", (24, 77, 32), 50, 1_000, 5, 100),
-    "gamma": Problem("gamma", (2_000, 2_000, 24), 50, 1_000_000, None, 1, missing=True),
+    "gamma": Problem("gamma", (2_000, 2_000, 24), 50, 300_000, None, 1, missing=True),
     "bernoulli": Problem("bernoulli_odds", (10_000, 10_000, 24), 50, 1_000_000, 5, 300),
     "missing": Problem("poisson", (10_000, 10_000, 24), 50, 1_000_000, None, 1, missing=True),
     "gaussian": Problem("gaussian", (10_000, 10_000, 24), 50, 1_000_000, None, 1),
@@ -56,6 +56,18 @@ PROBLEMS = {
     "long": Problem("poisson", (1_000_000, 1_000_000, 24), 50, 20_000_000, 35, None),
     "longest": Problem("poisson", (1_000_000, 1_000_000, 1_000), 64, 50_000_000, 150, None),
 }
+
+
+def machine(known: str) -> str:
+    """The machine with its card, in words."""
+    from numba import cuda
+
+    from onlinegcp.solvers.cuda.engine import device_problem
+
+    if device_problem():
+        return known
+    name = cuda.get_current_device().name
+    return f"{known}, {name if isinstance(name, str) else name.decode()}"
 
 
 def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:

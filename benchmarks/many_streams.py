@@ -63,7 +63,7 @@ def _write(path: Path, n_streams: int) -> None:
     day = np.repeat(np.arange(SLICES), n_streams * EVENTS)
     customer = np.tile(np.repeat(np.arange(n_streams), EVENTS), SLICES)
     second = np.sort(rng.integers(0, 86_400, (SLICES, n_streams * EVENTS)), axis=1).ravel()
-    when = np.datetime64("2018-01-01", "s") + day * 86_400 + second
+    when = np.datetime64("2018-01-01") + (day * 86_400 + second) * np.timedelta64(1, "s")
     pattern = rng.random(n) < 0.3 + 0.4 * (customer % 2)
     a = np.where(pattern, rng.integers(0, 4, n), 2 + rng.integers(0, 6, n)) % 8
     b = np.where(pattern, rng.integers(0, 2, n), 1 + rng.integers(0, 4, n)) % 5

@@ -73,11 +73,12 @@ def main() -> int:
         module, *case = name.split("/")
         only = {"only": case[0]} if case else {}
         benchmark = importlib.import_module(f"benchmarks.{module}")
+        here = getattr(benchmark, "machine", lambda known: known)(where["machine"])
         for row in benchmark.run(quick=arguments.quick, **only):
             print(_line(row), flush=True)
             broken += row.met == "no"
             if not arguments.dry:
-                append(row, where)
+                append(row, where | {"machine": here})
         print(f"-- {name}: {time.perf_counter() - begin:.0f} s", flush=True)
     return 1 if broken else 0
 

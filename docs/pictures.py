@@ -22,6 +22,7 @@ from typing import Any
 FIGURES = Path(__file__).parent / "figures"
 PROGRAM = Path(sys.executable).parent / "onlinegcp"
 PORT = 8917
+MARGIN = 16  # pixels above and below
 OFTEN = 128  # colours that are kept as they are
 
 TUTORIAL = {
@@ -56,8 +57,8 @@ def take(report: Path, wanted: Mapping[str, tuple[str, int]], *, width: int = 11
         page.add_style_tag(content="header { position: static !important }")
         for name, (selectors, most) in wanted.items():
             boxes = [page.locator(part).first.bounding_box() for part in selectors.split(",")]
-            top = min(box["y"] for box in boxes)
-            bottom = max(box["y"] + box["height"] for box in boxes)
+            top = max(0, min(box["y"] for box in boxes) - MARGIN)
+            bottom = max(box["y"] + box["height"] for box in boxes) + MARGIN
             clip = {"x": 0, "y": top, "width": width, "height": min(bottom - top, most)}
             page.screenshot(path=FIGURES / f"{name}.png", clip=clip, full_page=True)
             _pack(FIGURES / f"{name}.png")

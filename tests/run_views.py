@@ -35,7 +35,7 @@ def view(n_steps=30, rank=2, shape=(5, 24), loss="poisson", labels=None, seed=0,
         steps.append(
             {
                 "number": t + 1,
-                "time": str(np.datetime64("2013-01-01") + t),
+                "time": str(np.datetime64("2013-01-01") + np.timedelta64(t, "D")),
                 "warm": t < 5,
                 "nnz": 50,
                 "n_observed": int(np.prod(shape)),

@@ -66,6 +66,14 @@ def test_one_core_goes_alone(monkeypatch):
         assert not started
 
 
+@pytest.mark.parametrize(("count", "expected"), [(None, 0), (1, 0), (8, 1)])
+def test_a_system_that_does_not_say_which_cores_are_ours_is_counted(monkeypatch, count, expected):
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: count)
+    with ahead.compiling_ahead("poisson"):
+        assert len(started) == expected
+
+
 def test_a_machine_without_room_for_a_process_goes_on(monkeypatch):
     def refuse(*words, **options):
         raise OSError

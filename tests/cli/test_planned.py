@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cli_tools import steps_of, write_events
@@ -136,3 +138,24 @@ def test_measurements_from_zero_on_get_a_bound_though_nothing_was_left_to_plan(
     assert parameters["lower"] == lower
     told = capsys.readouterr()
     assert ("No value is negative" in told.out + told.err) == (lower == 0)
+
+
+def test_columns_of_very_different_size_get_units_of_their_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = ["day,station,pascal,wind,rain"]
+    rows += [
+        f"2024-{1 + d // 28:02}-{1 + d % 28:02},{station},{101_300 + 40 * rng.normal():.1f},"
+        f"{rng.gamma(2.0):.2f},{rng.gamma(1.0):.2f}"
+        for d in range(40)
+        for station in "abcd"
+    ]
+    Path("weather.csv").write_text("\n".join(rows))
+    words = ["fit", "weather.csv", "--value", "pascal,wind,rain", "--agg", "mean"]
+    assert call([*words, "--plan"]) is Exit.DONE
+    assert "--set scale=1" in " ".join(capsys.readouterr().out.split())
+    assert call([*words, "--plan", "--set", "scale=0"]) is Exit.DONE
+    assert " ".join(capsys.readouterr().out.split()).count("--set scale=") == 1
+    assert (
+        call([*words, "--rank", "2", "--quiet", "-o", "w.run"]) is Exit.DONE
+    )  # warnings are errors

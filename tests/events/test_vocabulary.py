@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinegcp.errors import DataError, closest
-from onlinegcp.events.vocabulary import OTHER, Vocabulary, label_order, read_vocabulary
+from onlinegcp.events import vocabulary as module
+from onlinegcp.events.vocabulary import OTHER, Vocabulary, in_order, label_order, read_vocabulary
 
 
 def coded(vocabulary, values, **options):
@@ -218,3 +219,35 @@ def test_suggestions_are_made_only_for_similar_names():
     assert closest("fare", ["pickup"]) == ""
     assert closest("dest", ["origin", "destination"]) == " Did you mean 'destination'?"
     assert closest("PRICE", ["cost", "Price"]) == " Did you mean 'Price'?"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.text(min_size=1, max_size=4),
+            st.text("-0123456789", min_size=1, max_size=3),
+            st.integers(-(10**31), 10**31).map(str),
+            st.integers(-(2**63), 2**63 - 1).map(str),
+        ),
+        unique=True,
+        max_size=30,
+    ),
+)
+def test_many_labels_have_the_order_that_few_have(labels):
+    before = module._MANY
+    few = in_order(labels)
+    module._MANY = 0
+    try:
+        many = in_order(labels)
+    finally:
+        module._MANY = before
+    assert many == few == sorted(range(len(labels)), key=lambda n: label_order(labels[n]))
+
+
+def test_more_labels_than_are_sorted_one_by_one_get_the_same_codes():
+    rng = np.random.default_rng(0)
+    texts = [f"user {n}" if n % 3 else str(n) for n in rng.permutation(6000).tolist()]
+    vocabulary = Vocabulary()
+    assert coded(vocabulary, texts) == texts
+    assert list(vocabulary.labels) == sorted(texts, key=label_order)

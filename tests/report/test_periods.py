@@ -27,7 +27,7 @@ def run(tmp_path_factory):
         mean = np.full((6, 6), 0.01)
         mean[:2, :2] = 0.05 if t >= 40 else 20.0
         mean[3:5, 3:5] = 10.0 if t < 30 else 30.0
-        time = np.datetime64("2013-01-01") + t
+        time = np.datetime64("2013-01-01") + np.timedelta64(t, "D")
         slices.append(Slice.dense(rng.poisson(mean).astype(float), time=time))
     path = tmp_path_factory.mktemp("runs") / "p.run"
     model = OnlineGCP(2, "poisson", init_slices=5)

@@ -95,7 +95,10 @@ def test_slices_without_times_are_always_new(tmp_path):
     ("times", "written"),
     [
         ([3, 4, 5], [3, 4, 5]),
-        ([np.datetime64("2018-01-01T05") + i for i in range(3)], "2018-01-01T05"),
+        (
+            [np.datetime64("2018-01-01T05") + np.timedelta64(i, "h") for i in range(3)],
+            "2018-01-01T05",
+        ),
         ([np.float64(0.5), np.float64(1.5), np.float64(2.5)], [0.5, 1.5, 2.5]),
         ([datetime.datetime(2018, 1, i, 7) for i in (1, 2, 3)], "2018-01-01T07:00:00"),
     ],

@@ -46,7 +46,6 @@ def test_python_times_come_back_as_they_were(time):
         np.datetime64(77, "25s"),
         np.datetime64("-12000", "Y"),
         np.timedelta64(90, "s"),
-        np.timedelta64(3),
     ],
     ids=repr,
 )

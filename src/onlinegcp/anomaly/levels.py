@@ -6,12 +6,13 @@ forecast: a steady series is averaged over long, one that grows or jumps is foll
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.anomaly.shares import LEAST, SPECIAL, Judged
+from onlinegcp.anomaly.shares import LEAST, SPECIAL, USUAL, Judged
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -160,6 +161,20 @@ class Levels:
         self.spread = np.concatenate([self.spread, np.zeros((2, more))], axis=1)
         self.streak = np.concatenate([self.streak, np.zeros(more)])
         self.seen = np.concatenate([self.seen, np.zeros(more)])
+
+
+def range_of_counts(whole: Judged) -> tuple[float, float, float] | None:
+    """Low end, middle and high end of the forecast of a total of counts; None where there is none.
+
+    Parameters
+    ----------
+    whole
+        The total, judged as twice its root.
+    """
+    middle, width = float(whole.forecast[0]), USUAL * float(whole.deviation[0])
+    if not (middle > 0.0 and math.isfinite(width)):
+        return None
+    return 0.25 * max(middle - width, 0.0) ** 2, 0.25 * middle**2, 0.25 * (middle + width) ** 2
 
 
 _ARRAYS = (

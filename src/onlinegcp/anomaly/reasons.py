@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.anomaly.pairs import MASK, SHIFT, IntArray, mixtures
-from onlinegcp.anomaly.shares import Judged
+from onlinegcp.anomaly.shares import USUAL, Judged
 from onlinegcp.anomaly.tails import LOWEST_LOG
 from onlinegcp.anomaly.tracker import AnomalyTracker, Verdict
+from onlinegcp.kernels.shares import SURPRISE
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = Sequence[Sequence[str]]
 
-USUAL = 2.0  # standard deviations that a usual range reaches on either side
 LEAST_SURPRISE = 2.0  # standard deviations below which nothing is worth a word
 TOP_MANY = 3  # rows named where many are a little off
 
@@ -115,26 +116,33 @@ def odd_pairs(
     history: AnomalyTracker,
     limit: float,
     top: int,
-    ordinary: float,
+    usual: tuple[float, float, float],
+    odd: Sequence[IntArray],
 ) -> tuple[dict[str, Any], ...]:
     """Pairs that are odd by themselves, or together with the others of a row.
 
-    As with rows, those that a slice is flagged for are among them.
+    As with rows, those that a slice is flagged for are among them. Pairs of rows that are `odd`
+    themselves are explained by these.
     """
     found: list[dict[str, Any]] = []
     n = max(1, sum(int((seen.forecast > 0.1).sum()) for _, seen in verdict.pairs))
     flagged = verdict.log_p < limit
     cause, largest = verdict.family, verdict.statistics.get(verdict.family, math.inf)
-    for part, (keys, seen) in zip(history.pairs, verdict.pairs, strict=True):
+    for part, (keys, judged) in zip(history.pairs, verdict.pairs, strict=True):
+        explained = np.isin(keys >> SHIFT, odd[part.first]) | np.isin(keys & MASK, odd[part.second])
+        seen = replace(judged, compared=judged.compared.copy())
+        total = judged.total * history.unit
+        ordinary = 1.0 if usual[0] <= total <= usual[2] or total <= 0.0 else usual[1] / total
+        seen.compared[SURPRISE, explained] = 0.0
         mixed = np.zeros(len(keys), dtype=bool)
         for side, z in enumerate(mixtures(keys, seen)):
             rows = keys >> SHIFT if side == 0 else keys & MASK
-            odd = [
+            blamed = [
                 i for i in np.flatnonzero(z >= LEAST_SURPRISE)
                 if history.log_p_of("mixture", float(z[i]), int(np.count_nonzero(z))) < limit
                 or (flagged and cause == "mixture" and z[i] >= largest)
             ]  # fmt: skip
-            mixed |= np.isin(rows, odd)
+            mixed |= np.isin(rows, blamed)
         for i in _oddest(seen)[: 4 * top]:
             surprise = float(seen.surprise[i])
             family = "pairs up" if surprise > 0.0 else "pairs down"

@@ -297,8 +297,8 @@ def _told(
     rows: tuple[tuple[dict[str, Any], ...], ...] = tuple(() for _ in verdict.rows)
     cells: tuple[dict[str, Any], ...] = ()
     scales = [
-        usual / max(seen.total * history.unit, 1e-300) if history.counted else 1.0
-        for usual, seen in zip(ordinary, verdict.rows, strict=True)
+        whole / max(seen.total * history.unit, 1e-300) if history.counted else 1.0
+        for whole, seen in zip(ordinary, verdict.rows, strict=True)
     ]
     if told:
         rows = tuple(
@@ -308,11 +308,13 @@ def _told(
             )
             for k, (seen, found) in enumerate(zip(verdict.rows, odd, strict=True))
         )
-        middle = sorted(scales)[len(scales) // 2]  # as pairs are judged
-        cells = odd_pairs(verdict, x.ndim, labels, history, limit, top, middle)
+        blamed = [found for found, _ in odd]
+        cells = odd_pairs(
+            verdict, x.ndim, labels, history, limit, top, (low, expected, high), blamed
+        )
     # The rest is what no row that is named has a part in: the mode tells it that explains most.
-    blamed = [t for t, (found, _) in zip(wholes, odd, strict=True) if len(found)] or wholes
-    rest = min(blamed, key=lambda t: abs(t - expected))
+    telling = [t for t, (found, _) in zip(wholes, odd, strict=True) if len(found)] or wholes
+    rest = min(telling, key=lambda t: abs(t - expected))
     rest_usual = low <= rest <= high
     if volume_odd and abs(rest - expected) > 0.5 * abs(x.total - expected):
         rest_usual = False  # the rows that are named do not explain the total

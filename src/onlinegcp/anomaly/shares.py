@@ -10,6 +10,7 @@ the past. What a row shows beyond three standard deviations is not learned, unle
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -22,6 +23,7 @@ from onlinegcp.kernels.shares import (
     EXPOSURE,
     FORECAST,
     HALF,
+    ODD,
     SURPRISE,
     compare_rows,
     learn_rows,
@@ -36,6 +38,7 @@ SEASONS = 8.0  # slices of the same phase its season is the average of
 SPREAD_MEMORY = 60.0  # slices its spread is the average of
 LOUDEST = 3.0  # times the usual total that a slice may count for
 SPECIAL = 2  # kinds of special days beside ordinary ones
+USUAL = 2.0  # standard deviations that a usual range reaches on either side
 LEAST = 4  # slices before a row is judged
 LEAST_USUAL = 0.05  # part of the events that rows which are as usual must hold
 HEAVY = 20.0  # events of a row that says by itself how large a slice is
@@ -114,7 +117,7 @@ class RowShares:
         *,
         special: int = 0,
         total: float | None = None,
-        expected: float = math.nan,
+        expected: tuple[float, float, float] | None = None,
     ) -> Judged:
         """Compare row sums with their forecasts; nothing is changed.
 
@@ -128,7 +131,7 @@ class RowShares:
         total
             The total to expect shares of; by default found from the rows.
         expected
-            Forecast of the total, where there is one.
+            Low end, middle and high end of the forecast of the total, where there is one.
         """
         n_known = len(self)
         share, out = np.empty(len(sums)), np.zeros((3, len(sums)))
@@ -152,36 +155,61 @@ class RowShares:
             compare_rows(self.rows, self.pool, share, sums, total, out)
             return Judged(sums, out, total, n_known, True)
         usual = self._compare(sums, share, expected, out)
-        # A row with more than half of everything says nothing that the others do not.
-        out[SURPRISE, out[FORECAST] > 0.5 * max(usual, float(sums.sum()))] = 0.0
         return Judged(sums, out, usual, n_known, True)
 
     def _compare(
-        self, sums: FloatArray, share: FloatArray, expected: float, out: FloatArray
+        self,
+        sums: FloatArray,
+        share: FloatArray,
+        expected: tuple[float, float, float] | None,
+        out: FloatArray,
     ) -> float:
         """Compare rows given the total that those as usual tell, and return that total.
 
         Half an event for every row that was ever seen would be most of the events where labels
         come and go by the thousand. So the total is told by shares without it, and it is what
         these add up to: exposures stay in events, however many rows there are.
+
+        Where rows are odd there are two stories: the total is what most of the events say, or
+        what was forecast. The one with fewer odd things is told: of four rows one that fell is
+        less than three that rose while all fell.
         """
         n_known = len(self)
         bare = share[:n_known] * (self.events / (self.events + HALF))
         if float(bare.sum()) <= 0.0:
             bare = share[:n_known]
         parts, known = float(bare.sum()), sums[:n_known]
-        usual = _usual_total(known, bare)
-        compare_rows(self.rows, self.pool, share, sums, usual, out)
-        for _ in range(2):
-            usual = total_of_usual_rows(bare, sums, out, n_known, usual)
-            compare_rows(self.rows, self.pool, share, sums, usual, out)
+        first = _usual_total(known, bare)
+        usual = self._settle(sums, share, bare, first, out)
         plain = float(known.sum()) / parts
-        far = abs(math.log(max(usual, 1e-9) * parts / expected)) if expected > 0.0 else 0.0
-        if usual < LEAST_USUAL * plain and far > abs(math.log(plain * parts / expected)):
-            # No burst, but rows that take turns, such as days of the week.
-            usual = plain
-            compare_rows(self.rows, self.pool, share, sums, usual, out)
+        if expected is not None and usual < LEAST_USUAL * plain:
+            far, near = (abs(math.log(t * parts / expected[1])) for t in (max(usual, 1e-9), plain))
+            if far > near:  # no burst, but rows that take turns, such as days of the week
+                usual = plain
+                compare_rows(self.rows, self.pool, share, sums, usual, out)
+        told = _odd_things(out, usual * parts, expected)
+        if expected is not None and told > 0:
+            rival = np.zeros_like(out)
+            other = self._settle(sums, share, bare, expected[1] / parts, rival)
+            fewer = told - _odd_things(rival, other * parts, expected)
+            # Of equal ones that which blames no row for what it always does.
+            held = (np.abs(out[SURPRISE]) >= ODD) & (np.abs(rival[SURPRISE]) < ODD)
+            if fewer > 0 or (fewer == 0 and held.any()):
+                out[:] = rival
+                return other * parts
+        # A row with more than half of everything says nothing that the others do not.
+        out[SURPRISE, out[FORECAST] > 0.5 * max(usual * parts, float(sums.sum()))] = 0.0
         return usual * parts
+
+    def _settle(
+        self, sums: FloatArray, share: FloatArray, bare: FloatArray, total: float, out: FloatArray
+    ) -> float:
+        """Compare rows, and again with the total of those that are as usual; return that."""
+        compare_rows(self.rows, self.pool, share, sums, total, out)
+        for _ in range(2):
+            total = total_of_usual_rows(bare, sums, out, len(bare), total)
+            compare_rows(self.rows, self.pool, share, sums, total, out)
+        return total
 
     def learn(self, seen: Judged, *, special: int = 0) -> None:
         """Remember a judged slice; what is odd about a row is left out until it has stayed."""
@@ -254,6 +282,39 @@ class RowShares:
                 np.concatenate([old, np.zeros((len(old), 2, more))], axis=2)
                 for old in (self.season, self.special)
             )
+
+
+def total_without_odd(
+    rows: Sequence[Judged],
+    ahead: tuple[float, float, float] | None,
+    of: tuple[int, ...] | None = None,
+) -> float:
+    """What a slice would hold without its odd rows: the mode tells it whose rows explain most.
+
+    Parameters
+    ----------
+    rows
+        Of each mode.
+    ahead
+        The forecast, as `RowShares.judge` takes it.
+    of
+        Modes that are asked; all by default. What an odd row of another mode has taken away is
+        missing in these, as it is in all their rows.
+    """
+    odd = [bool((np.abs(seen.surprise) >= ODD).any()) for seen in rows]
+    totals = [seen.total for seen in rows]
+    if of is not None and any(odd):
+        odd, totals = [odd[k] for k in of], [totals[k] for k in of]
+    if ahead is not None and any(odd):
+        blamed = [total for total, is_odd in zip(totals, odd, strict=True) if is_odd]
+        return min(blamed, key=lambda total: abs(total - ahead[1]))
+    return sorted(totals)[len(totals) // 2]
+
+
+def _odd_things(out: FloatArray, total: float, expected: tuple[float, float, float] | None) -> int:
+    """Rows that are odd, and the total of the others where that is odd, too."""
+    unusual = expected is not None and not expected[0] <= total <= expected[2]
+    return int((np.abs(out[SURPRISE]) >= ODD).sum()) + unusual
 
 
 def _usual_total(sums: FloatArray, share: FloatArray) -> float:

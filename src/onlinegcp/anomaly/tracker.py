@@ -19,7 +19,7 @@ from typing import Any, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.anomaly.levels import Levels
+from onlinegcp.anomaly.levels import Levels, range_of_counts
 from onlinegcp.anomaly.pairs import HeavyPairs, IntArray, mixtures
 from onlinegcp.anomaly.season import (
     CANDIDATES,
@@ -31,7 +31,7 @@ from onlinegcp.anomaly.season import (
     find_period,
     moment_of,
 )
-from onlinegcp.anomaly.shares import Judged, RowShares, highest_criticism
+from onlinegcp.anomaly.shares import Judged, RowShares, highest_criticism, total_without_odd
 from onlinegcp.anomaly.tails import (
     NO_TAIL,
     WINDOW,
@@ -185,19 +185,20 @@ class AnomalyTracker:
         observed = x.n_observed > 0
         whole = self.whole.judge(np.array([self._volume(x), misfit]), special=special)
         sums = [self._sums(x, k) for k in range(x.ndim)]
-        ahead = (
-            0.25 * float(whole.forecast[0]) ** 2 if np.isfinite(whole.deviation[0]) else math.nan
-        )
+        ahead = range_of_counts(whole)
         rows = [
             part.judge(s, special=special, expected=ahead)
             if isinstance(part, RowShares)
             else part.judge(s, special=special)
             for part, s in zip(self.rows, sums, strict=True)
         ]
-        usual = sorted(seen.total for seen in rows)[len(rows) // 2]
+        usual = total_without_odd(rows, ahead)
         fresh = [float(seen.observed[seen.n_known :].sum()) for seen in rows]
         newcomers = self.newcomers.judge(np.array(fresh if self.counted else []), total=usual)
-        pairs = [part.judge(x, self.unit, special=special, total=usual) for part in self.pairs]
+        pairs = []
+        for part in self.pairs:
+            total = total_without_odd(rows, ahead, of=(part.first, part.second))
+            pairs.append(part.judge(x, self.unit, special=special, total=total))
         found = self._statistics(whole, rows, newcomers, pairs) if observed else {}
         self._work_out_marks()
         plain = {name: self._plain(name, value, theory) for name, (value, theory) in found.items()}

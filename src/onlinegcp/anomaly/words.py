@@ -81,13 +81,12 @@ def _n_rows(anomaly: Record) -> int:
 
 def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
     """Rows that are significant, the oddest first, grouped by mode."""
-    named = sorted(
+    found = sorted(
         ((row["p"], k, row) for k, rows in enumerate(anomaly["modes"]) for row in rows),
         key=lambda item: item[:2],
     )
     # Where all others fell, a row that held its own is odd, too, but it is not what happened.
-    if not anomaly.get("rest_usual"):
-        named = [item for item in named if _beyond(item[2])] or named
+    named = [item for item in found if _beyond(item[2])]
     order = list(dict.fromkeys(k for _, k, _ in named[:MOST_ROWS]))
     texts = []
     for k in order:
@@ -96,6 +95,8 @@ def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
     more = max(len(named) - MOST_ROWS, 0) + anomaly.get("more_rows", 0)
     if more:
         texts.append(f"{more} more")
+    if found and not texts:
+        texts.append(f"{_mode(modes, found[0][1])}: not all alike")
     return texts
 
 
@@ -115,8 +116,7 @@ def say_row(row: Record) -> str:
     seen, expected = row["observed"], row["expected"]
     if row.get("new"):
         return f"{_name(row)} is new ({number(seen)})"
-    change = _change(seen, expected) if _beyond(row) else "held its level"
-    return f"{_name(row)} {change} ({_usual(seen, row['low'], row['high'])})"
+    return f"{_name(row)} {_change(seen, expected)} ({_usual(seen, row['low'], row['high'])})"
 
 
 def _name(row: Record) -> str:

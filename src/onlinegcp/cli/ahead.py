@@ -27,11 +27,26 @@ def compiling_ahead(loss: str) -> Iterator[None]:
     loss
         Name of a built-in loss.
     """
+    with contextlib.nullcontext() if is_compiled(loss) else beside("onlinegcp.cli.ahead", loss):
+        yield
+
+
+@contextlib.contextmanager
+def beside(module: str, *words: str) -> Iterator[None]:
+    """Run a module of ours in a second process, for as long as this block takes at most.
+
+    Parameters
+    ----------
+    module
+        The name of the module.
+    *words
+        The words after it.
+    """
     helper = None
     with contextlib.suppress(OSError):  # a machine without room for a process goes on alone
-        if not is_compiled(loss) and len(os.sched_getaffinity(0)) > 1 and sys.executable:
+        if _cores() > 1 and sys.executable:
             helper = subprocess.Popen(
-                [sys.executable, "-m", "onlinegcp.cli.ahead", loss],
+                [sys.executable, "-m", module, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -42,6 +57,12 @@ def compiling_ahead(loss: str) -> Iterator[None]:
         if helper is not None:
             helper.terminate()
             helper.wait()
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # not every system says which of them are ours
 
 
 def is_compiled(loss: str) -> bool:

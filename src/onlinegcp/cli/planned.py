@@ -51,7 +51,10 @@ def plan_of(
     chosen = ("time", "every", "modes", "value", "agg", "share")
     given = {name: settings.pop(name) for name in chosen}
     given |= {"loss": model.loss, "rank": model.rank, "init_slices": model.warm_start}
-    given |= {"output": output, "lower": dict(map(parse_setting, model.set)).get("lower")}
+    of_model = dict(map(parse_setting, model.set))
+    given |= {"output": output, "lower": of_model.get("lower")}
+    # Units are learned by the default solver alone; whoever chose another divides by himself.
+    given["scale"] = of_model.get("scale", of_model.get("solver"))
     source = source_of(sources)
     if by is not None:
         source, stem = busiest(source, by, table.format)
@@ -96,6 +99,8 @@ def with_plan(
     set_already = any(word.startswith("lower=") for word in model.set)
     # Rivals have no bound of their own to set.
     bound = [] if set_already or model.method != "online_gcp" else lower
+    if chosen.get("scale") is not None and model.method == "online_gcp":
+        bound = [*bound, f"scale={chosen['scale']}"]
     model = dataclasses.replace(
         model,
         rank=model.usual_rank if model.rank is None else model.rank,

@@ -1,10 +1,17 @@
-"""`onlinegcp warmup`: compile everything now, so that nothing waits for it later."""
+"""`onlinegcp warmup`: compile everything now, so that nothing waits for it later.
+
+A second process walks the same list from its other end: what one of them has stored, the other
+loads, and they meet in the middle.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Callable, Sequence
 
 from onlinegcp.cli.options import Quiet
+
+Case = tuple[str, Callable[[], None]]
 
 
 def warmup(*, quiet: Quiet = False) -> None:
@@ -15,35 +22,70 @@ def warmup(*, quiet: Quiet = False) -> None:
     quiet
         Say nothing.
     """
-    import numpy as np
-
-    from onlinegcp.cli.ahead import mark_compiled
+    from onlinegcp.cli.ahead import beside, mark_compiled
     from onlinegcp.cli.terminal import Bar, duration, say
     from onlinegcp.losses import LOSS_NAMES
-    from onlinegcp.slices import Slice
-    from onlinegcp.streaming import METHODS, OnlineGCP
 
-    rng = np.random.default_rng(0)
-    cases: list[tuple[str, Any]] = [
-        (name, solver) for solver in ("auto", "sgd") for name in LOSS_NAMES
-    ]
-    with Bar(len(cases) + len(METHODS), quiet=quiet, what="compiling") as bar:
-        for done, (name, solver) in enumerate(cases):
-            bar.tell(f"{name}, {solver}", done)
-            model = OnlineGCP(2, name, solver=solver, init_slices=2, init_starts=1)
-            positive = name in ("gamma", "rayleigh", "zero_truncated_poisson")
-            for t in range(4):
-                cells = rng.integers(1 if positive else 0, 2, (5, 4, 3)).astype(np.float64)
-                if t % 2 or positive:
-                    x = Slice.dense(cells)
-                else:
-                    x = Slice(np.argwhere(cells), cells[cells > 0], cells.shape)
-                model.partial_fit([x])
-            mark_compiled(name)
-        for done, method in enumerate(METHODS.values(), len(cases)):
-            bar.tell(method.__name__, done)
-            rival = method(2, init_slices=2)
-            for _ in range(3):
-                rival.partial_fit([Slice.dense(rng.random((5, 4, 3)))])
+    cases = _cases()
+    with beside("onlinegcp.cli.warmup"), Bar(len(cases), quiet=quiet, what="compiling") as bar:
+        for done, (name, compile_it) in enumerate(cases):
+            bar.tell(name, done)
+            compile_it()
+        for loss in LOSS_NAMES:
+            mark_compiled(loss)
         if not quiet:
             say(f"All kernels are compiled and cached ({duration(bar.seconds)}).")
+
+
+def _cases() -> Sequence[Case]:
+    """Small streams that between them use every kernel."""
+    from functools import partial
+
+    from onlinegcp.losses import LOSS_NAMES
+    from onlinegcp.streaming import METHODS
+
+    cases: list[Case] = [
+        (f"{name}, {solver}", partial(_learn_loss, name, solver))
+        for solver in ("auto", "sgd")
+        for name in LOSS_NAMES
+    ]
+    # Before those of the other end: by themselves they need little.
+    middle = len(LOSS_NAMES)
+    methods = [(name, partial(_learn_method, name)) for name in METHODS]
+    return [*cases[:middle], *methods, *cases[middle:]]
+
+
+def _learn_loss(name: str, solver: str) -> None:
+    import numpy as np
+
+    from onlinegcp.slices import Slice
+    from onlinegcp.streaming import OnlineGCP
+
+    rng = np.random.default_rng(0)
+    model = OnlineGCP(2, name, solver=solver, init_slices=2, init_starts=1)  # type: ignore[arg-type]
+    positive = name in ("gamma", "rayleigh", "zero_truncated_poisson")
+    for t in range(4):
+        cells = rng.integers(1 if positive else 0, 2, (5, 4, 3)).astype(np.float64)
+        if t % 2 or positive:
+            x = Slice.dense(cells)
+        else:
+            x = Slice(np.argwhere(cells), cells[cells > 0], cells.shape)
+        model.partial_fit([x])
+
+
+def _learn_method(name: str) -> None:
+    import numpy as np
+
+    from onlinegcp.slices import Slice
+    from onlinegcp.streaming import METHODS
+
+    rng = np.random.default_rng(0)
+    rival = METHODS[name](2, init_slices=2)
+    for _ in range(3):
+        rival.partial_fit([Slice.dense(rng.random((5, 4, 3)))])
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(Exception):  # the process that waits for nothing meets it as well
+        for _, compile_it in reversed(_cases()):
+            compile_it()

@@ -22,6 +22,10 @@ FloatArray = NDArray[np.float64]
 _LEVELS = (0.02, 0.06, 0.15, 0.3, 0.5, 0.8)
 _SEASONS = (0.02, 0.08, 0.2)
 _SLOPES = (0.0, 0.05)
+# How far to either side a step of the season learns with its neighbours, where a season is so long
+# that few turns of it are known: one week of one year is mostly noise.
+_NEIGHBOURS = (0, 2, 5)
+_LONG = 24
 _DAMPING = 0.9
 # Errors count half after so many steps, so that what holds now decides.
 _HALF_LIFE = 90.0
@@ -106,12 +110,20 @@ class _Run:
     scores: FloatArray  # discounted mean of squared errors
     errors: FloatArray  # (times, series) of the blend, one step ahead
     far: FloatArray  # the same as many steps ahead as is asked for
-    gains: FloatArray  # (settings, 3): level, slope, season
+    gains: FloatArray  # (settings, 4): level, slope, season, neighbours
 
 
 def _settings(period: int) -> FloatArray:
     seasons: Sequence[float] = _SEASONS if period > 1 else (0.0,)
-    return np.array(list(itertools.product(_LEVELS, _SLOPES, seasons)))
+    sides: Sequence[float] = _NEIGHBOURS if period > _LONG else (0.0,)
+    return np.array(list(itertools.product(_LEVELS, _SLOPES, seasons, sides)))
+
+
+def _shares(sides: FloatArray, period: int) -> FloatArray:
+    """How much of an error in the first step of a season each of its steps learns, by setting."""
+    steps = np.arange(period)
+    away = np.minimum(steps, period - steps)
+    return np.asarray(np.maximum(0.0, 1.0 - away / (sides[:, None] + 1.0)))
 
 
 def _smoothed(past: FloatArray, period: int, steps: int) -> _Run:
@@ -130,6 +142,10 @@ def _smoothed(past: FloatArray, period: int, steps: int) -> _Run:
             if len(found):
                 season[:, :, phase] = np.nan_to_num(np.nanmean(found, axis=0) - centre)
         season -= season.mean(axis=2, keepdims=True)
+    shares = _shares(gains[:, 3], period)[:, None]
+    if period > _LONG:
+        around = np.stack([np.roll(shares[:, 0], k, axis=1) for k in range(period)], axis=2)
+        season = season @ (around / around.sum(axis=1, keepdims=True))
     usual = np.broadcast_to(_spread(past), shape).copy()
     scores = np.full(shape, 0.0)
     weight, keep = 0.0, 0.5 ** (1.0 / _HALF_LIFE)
@@ -156,7 +172,11 @@ def _smoothed(past: FloatArray, period: int, steps: int) -> _Run:
         usual = np.where(usual > 0, 0.97 * usual + 0.03 * 1.25 * np.abs(cut), np.abs(cut))
         level = level + _DAMPING * slope + alpha * cut
         slope = _DAMPING * slope + alpha * beta * cut
-        season[:, :, phase] += (1.0 - alpha) * gamma * cut
+        learned = (1.0 - alpha) * gamma * cut
+        if period > _LONG:
+            season += learned[:, :, None] * np.roll(shares, phase, axis=2)
+        else:
+            season[:, :, phase] += learned
         waiting.append(level + reach * slope + season[:, :, (t + steps) % period])
     turn = n_times % period
     season = np.concatenate([season[:, :, turn:], season[:, :, :turn]], axis=2)
@@ -182,7 +202,7 @@ def _blend(scores: FloatArray) -> FloatArray:
 
 def _warm(period: int) -> int:
     """Steps a start is made from: two turns of a season, of a long one only one."""
-    return 4 if period == 1 else 2 * period if period <= 24 else period
+    return 4 if period == 1 else 2 * period if period <= _LONG else period
 
 
 def _relative(errors: FloatArray, past: FloatArray) -> float:

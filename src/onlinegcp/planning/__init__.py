@@ -19,11 +19,13 @@ import numpy as np
 from onlinegcp.drawing.text import how_many
 from onlinegcp.events import from_events
 from onlinegcp.events.modes import parse_mode
+from onlinegcp.losses import get_loss
 from onlinegcp.planning.losses import Measured, choose_loss, natural_bound
 from onlinegcp.planning.sample import Sample, read_sample
 from onlinegcp.planning.what import Modes, Values, choose_modes, choose_values, label_columns
 from onlinegcp.planning.when import Bins, When, choose_bins, choose_time
 from onlinegcp.slices import Slice
+from onlinegcp.streaming.scaling import drowning_row, squared
 
 _RANK = 10  # of the models that losses are tried with, at most
 _TRIAL_SLICES, _TRIAL_ROWS, _TRIAL_RANK = 24, 2_000_000, 5
@@ -39,8 +41,8 @@ class Plan:
     events : dict
         Arguments of `from_events`, without the source.
     model : dict
-        Parameters of the model: rank (a number or "auto"), loss as text, init_slices, and lower
-        where there is one.
+        Parameters of the model: rank (a number or "auto"), loss as text, init_slices, lower where
+        there is one, and scale where rows want units of their own.
     output : str
         Name for the run directory.
     lines : tuple of (str, str, str)
@@ -70,6 +72,8 @@ class Plan:
         words += ["--warm-start", str(self.model["init_slices"])]
         if self.model.get("lower") is not None:
             words += ["--set", f"lower={self.model['lower']:g}"]
+        if self.model.get("scale") is not None:
+            words += ["--set", f"scale={self.model['scale']}"]
         return shlex.join([*words, *extra, "-o", self.output])
 
 
@@ -88,7 +92,7 @@ def make_plan(
         As for `from_events`; it must be possible to read it twice.
     given
         Choices that are made: time, every, modes, value, agg, share, loss, rank, init_slices,
-        lower, output. None stands for not given.
+        lower, scale, output. None stands for not given.
     format
         As for `from_events`.
     settings
@@ -145,9 +149,18 @@ def make_plan(
     else:
         measured = choose_loss(values.agg, slices, min(usual, _TRIAL_RANK))
     warm = int(asked.get("init_slices") or min(10, max(2, bins.n_slices // 5)))
+    drowning = None
+    if "scale" not in asked and squared(get_loss(measured.loss.partition(":")[0])):
+        drowning = drowning_row(slices)
     model = {"rank": rank, "loss": measured.loss, "init_slices": warm, "lower": measured.lower}
+    if drowning is not None:
+        model["scale"] = drowning[0]
     output = str(asked.get("output") or free_name(sample.stem))
     lines = _lines(when, bins, values, modes, events, shape, measured, model, asked)
+    if drowning is not None:
+        what, choice, why = lines[-1]
+        own = f"{why}; rows in units of their own, as one is {drowning[2]:,.0f} times the usual"
+        lines = (*lines[:-1], (what, f"{choice}, scale {drowning[0]}", own))
     named = "as you said" if "output" in asked else "named after the source"
     return Plan(events, model, output, (*lines, ("run", output, named)))
 

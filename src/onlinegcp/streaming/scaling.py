@@ -118,25 +118,38 @@ def squared(loss: Loss) -> bool:
     return loss.traits.quadratic or loss.traits.tempered
 
 
+def drowning_row(slices: Sequence[Slice]) -> tuple[int, int, float] | None:
+    """The first mode with a row beside which the others vanish.
+
+    Returns
+    -------
+    mode, row, times
+        Where it is, and how many times the size of the median row; None where there is none.
+    """
+    for mode in range(slices[0].ndim if slices else 0):
+        sizes = row_sizes(slices, mode)
+        held = np.sort(sizes[sizes > 0.0])
+        if len(held) > 1 and held[-1] > DROWNING * held[(len(held) - 1) // 2]:
+            return mode, int(sizes.argmax()), float(held[-1] / held[(len(held) - 1) // 2])
+    return None
+
+
 def tell_scale(model: StreamingModel, slices: Sequence[Slice]) -> None:
     """Say once that one row drowns the others."""
     if not squared(model.loss_) or getattr(model, "scale", None) is not None:
         return
-    for mode in range(slices[0].ndim):
-        sizes = row_sizes(slices, mode)
-        held = np.sort(sizes[sizes > 0.0])
-        if len(held) < 2 or held[-1] <= DROWNING * held[(len(held) - 1) // 2]:
-            continue
-        row, times = int(sizes.argmax()), held[-1] / held[(len(held) - 1) // 2]
-        names, known = model.mode_names_, model.row_labels_
-        labels = None if known is None else known[mode]
-        called = row if labels is None else repr(labels[row])
-        named = f"mode {mode + 1}" if names is None else names[mode]
-        advice = f"Pass scale={mode}" if hasattr(model, "scale") else "Use OnlineGCP with scale"
-        warnings.warn(
-            f"row {called} of {named} is {times:,.0f} times the size of the median row, and "
-            f"squared errors see little else. {advice} to give each row of that mode its own unit.",
-            ScaleWarning,
-            stacklevel=6,
-        )
+    found = drowning_row(slices)
+    if found is None:
         return
+    mode, row, times = found
+    names, known = model.mode_names_, model.row_labels_
+    labels = None if known is None else known[mode]
+    called = row if labels is None else repr(labels[row])
+    named = f"mode {mode + 1}" if names is None else names[mode]
+    advice = f"Pass scale={mode}" if hasattr(model, "scale") else "Use OnlineGCP with scale"
+    warnings.warn(
+        f"row {called} of {named} is {times:,.0f} times the size of the median row, and "
+        f"squared errors see little else. {advice} to give each row of that mode its own unit.",
+        ScaleWarning,
+        stacklevel=6,
+    )

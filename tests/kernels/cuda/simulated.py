@@ -112,16 +112,16 @@ def check_shares():
 
 
 def check_small_solve():
-    n = 4
-    root = RNG.standard_normal((n, n))
-    matrix, right = root @ root.T + np.eye(n), RNG.standard_normal(n)
-    held = np.zeros((n + 1, n + 1))
-    held[:n, :n] = np.tril(matrix)
-    held[n, :n] = right
-    held[:n, n] = 1e-14
-    held = held.reshape(-1)
-    launch(newton.solve_kernel(), held, n)
-    same(held.reshape(n + 1, n + 1)[n, :n], np.linalg.solve(matrix, right), 1e-9)
+    for n in range(1, 6):  # columns go in pairs
+        root = RNG.standard_normal((n, n))
+        matrix, right = root @ root.T + np.eye(n), RNG.standard_normal(n)
+        held = np.zeros((n + 1, n + 1))
+        held[:n, :n] = np.tril(matrix)
+        held[n, :n] = right
+        held[:n, n] = 1e-14
+        held = held.reshape(-1)
+        launch(newton.solve_kernel(), held, n)
+        same(held.reshape(n + 1, n + 1)[n, :n], np.linalg.solve(matrix, right), 1e-9)
 
 
 def check_newton():

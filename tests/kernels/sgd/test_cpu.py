@@ -269,13 +269,15 @@ def _fits(loss, value):
     return True
 
 
+@pytest.mark.parametrize("apart", [0, 1 << 21])
 @pytest.mark.parametrize("name", ["stratified", "semi", "all"])
-def test_results_repeat_bit_for_bit_on_any_number_of_threads(monkeypatch, name):
+def test_results_repeat_bit_for_bit_on_any_number_of_threads(monkeypatch, name, apart):
     monkeypatch.setattr(cpu.sgd_threads, "LEAST_WORK", 0)
+    monkeypatch.setattr(cpu.sgd_threads, "MOST_APART", apart)
     x = sparse_slice((14, 15, 3))
     plan = plans(x)[name]
     first, *others = (
-        run(cpu, x, plan, n_jobs=n, rank=21, update_weights=True) for n in (1, 1, 2, 3)
+        run(cpu, x, plan, n_jobs=n, rank=21, update_weights=True) for n in (1, 1, 2, 3, 9)
     )
     for other in others:
         np.testing.assert_array_equal(first[0].data, other[0].data)

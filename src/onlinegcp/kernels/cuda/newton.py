@@ -51,59 +51,87 @@ ACROSS = 32  # of them along a row of the matrix
 
 
 @device
+def mend(held, j, n, inverse, ratio, second, me, threads):
+    """End the elimination of columns j and j + 1: nobody looks at them any more."""
+    edge = n + 1
+    if me == 0:
+        held[U(j * edge + n)] = inverse
+        held[U(j * edge + edge + n)] = second
+    a = j + 2 + me
+    while a <= n:
+        held[U(a * edge + j + 1)] -= held[U(a * edge + j)] * ratio
+        a += threads
+
+
+@device
 def solve_held(held, n, me, threads):
     """Solve for the last row of held (n + 1, n + 1), whose lower triangle is the matrix.
 
-    By elimination with pivots as they come: column j keeps what it has when its turn comes, which
-    is the unit lower triangle times pivot j. Column n holds the smallest pivot allowed in each row,
-    and then one over the pivot: whoever makes the next one divides while others still multiply.
+    By elimination with pivots as they come, two columns between two barriers: every thread makes
+    the second of them for itself, from the first. Columns keep what they have when their turn
+    comes, which is the unit lower triangle times the pivot. Column n holds the smallest pivot
+    allowed in each row, and then one over the pivot.
     """
     edge = n + 1
     last = n * edge
     down, across = me // ACROSS, me % ACROSS
     stride = threads // ACROSS
-    cuda.syncthreads()
-    if me == 0:
-        # Rounding may leave a nearly singular pivot below zero.
-        held[n] = over(max(held[0], held[n]))
+    inverse, second, ratio = 0.0, 0.0, 0.0
     # While, not range: the number of its steps would be found by a division, which takes longer
     # than the steps.
-    for j in range(n):
+    j = 0
+    while j + 1 < n:
         cuda.syncthreads()
-        inverse = held[U(j * edge + n)]
-        a = j + 1 + down
+        if j > 0:
+            mend(held, j - 2, n, inverse, ratio, second, me, threads)
+        top = j * edge
+        # Rounding may leave a nearly singular pivot below zero.
+        inverse = over(max(held[U(top + j)], held[U(top + n)]))
+        beside = held[U(top + edge + j)]
+        ratio = inverse * beside
+        pivot = held[U(top + edge + j + 1)] - beside * ratio
+        second = over(max(pivot, held[U(top + edge + n)]))
+        a = j + 2 + down
         row = a * edge
         while a <= n:
-            share = held[U(row + j)] * inverse
-            b = j + 1 + across
+            x = held[U(row + j)]
+            y = (held[U(row + j + 1)] - x * ratio) * second
+            x *= inverse
+            b = j + 2 + across
             other = b * edge + j
             while b <= a and b < n:
-                # Two at a time, so that one waits for memory while the other does.
-                c = b + ACROSS
-                if c <= a and c < n:
-                    second = held[U(row + c)] - share * held[U(other + ACROSS * edge)]
-                    held[U(row + b)] -= share * held[U(other)]
-                    held[U(row + c)] = second
-                else:
-                    found = held[U(row + b)] - share * held[U(other)]
-                    held[U(row + b)] = found
-                    if a == j + 1:
-                        held[U(row + n)] = over(max(found, held[U(row + n)]))
-                b = c + ACROSS
-                other += 2 * ACROSS * edge
+                u = held[U(other)]
+                v = held[U(other + 1)] - u * ratio
+                held[U(row + b)] -= x * u + y * v
+                b += ACROSS
+                other += ACROSS * edge
             a += stride
             row += stride * edge
+        j += 2
+    cuda.syncthreads()
+    if j > 0:
+        mend(held, j - 2, n, inverse, ratio, second, me, threads)
+    if j < n and me == 0:
+        held[U(j * edge + n)] = over(max(held[U(j * edge + j)], held[U(j * edge + n)]))
     # What is found goes to the diagonal, so that nobody waits for the place it came from.
-    for step in range(n):
-        i = n - 1 - step
+    i = n - 1
+    while i > 0:
         cuda.syncthreads()
-        found = held[U(last + i)] * held[U(i * edge + n)]
+        row = i * edge
+        found = held[U(last + i)] * held[U(row + n)]
+        next_found = held[U(last + i - 1)] - held[U(row + i - 1)] * found
+        next_found *= held[U(row - edge + n)]
         k = me
-        while k < i:
-            held[U(last + k)] -= held[U(i * edge + k)] * found
+        while k < i - 1:
+            held[U(last + k)] -= held[U(row + k)] * found + held[U(row - edge + k)] * next_found
             k += threads
         if me == 0:
-            held[U(i * edge + i)] = found
+            held[U(row + i)] = found
+            held[U(row - edge + i - 1)] = next_found
+        i -= 2
+    cuda.syncthreads()
+    if i == 0 and me == 0:
+        held[0] = held[U(last)] * held[U(n)]
     cuda.syncthreads()
     k = me
     while k < n:

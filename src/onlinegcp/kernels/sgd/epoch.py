@@ -109,8 +109,8 @@ def mode_grams(mode, offsets, width, data, old, grams, crosses):
     """Write A'A (right of its diagonal) and old'A of a mode into `grams` and `crosses`."""
     n = width * width
     first, last = offsets[mode], offsets[mode + 1]
-    gram(first, last, width, data, data, ONE, NONE, ONE, grams[mode * n : (mode + 1) * n])
-    gram(first, last, width, old, data, NONE, NONE, ONE, crosses[mode * n : (mode + 1) * n])
+    gram(first, last, width, data, data, ONE, NONE, width, grams[mode * n : (mode + 1) * n])
+    gram(first, last, width, old, data, NONE, NONE, width, crosses[mode * n : (mode + 1) * n])
 
 
 @kernel

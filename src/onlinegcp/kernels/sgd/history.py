@@ -20,20 +20,20 @@ PANEL = 32
 
 
 @kernel
-def gram(first, last, width, left, right, symmetric, share, shares, out):
-    """Set out (width, width) to the sum over rows first .. last - 1 of left' right.
+def gram(first, last, width, left, right, symmetric, low, high, out):
+    """Set rows of out (width, width) to the sum over rows first .. last - 1 of left' right.
 
-    Of every four rows of `out` in turn, only each `shares`-th four are set, from number `share`
-    on, and with `symmetric` nothing of them that is left of the diagonal.
+    Only rows low .. high - 1 of `out` are set, `low` a multiple of four, and with `symmetric`
+    nothing of them that is left of the diagonal.
     """
     lanes = lanes_of(out)
     zero = fill(out, out.dtype.type(0))
-    for p in range(4 * share, width, 4 * shares):
+    for p in range(low, high, 4):
         for e in range(p * width, min(p + 4, width) * width, lanes):
             store(out, e, zero)
     for panel in range(first, last, PANEL):
         end = min(panel + PANEL, last)
-        for p in range(4 * share, width, 4 * shares):
+        for p in range(low, high, 4):
             c = np.int64((p // lanes) * lanes if symmetric else 0)
             while c < width:
                 wide = np.int64((width - c) // lanes)

@@ -40,11 +40,13 @@ from onlinegcp.kernels.sgd.epoch import (
 )
 from onlinegcp.kernels.sgd.gradient import scatter_block
 from onlinegcp.kernels.sgd.history import fold_grams, gram
-from onlinegcp.kernels.simd import lanes_of
+from onlinegcp.kernels.simd import fill, lanes_of, load, store
 from onlinegcp.sums.local import Local
 
 # Samples x columns x modes below which one iteration is over before threads have met: 0.3 ms.
 LEAST_WORK = 1_500_000
+MOST_APART = 1 << 21  # numbers of a gradient of which each thread has one
+PAIR = 16  # numbers in two cache lines
 
 
 def pays(n_jobs: int, work: int) -> bool:
@@ -69,6 +71,16 @@ def run_threads(
     d, n = len(modes.offsets) - 1, int(sampling.strata[:, 1].sum())
     samples = Samples(np.zeros(d * n, np.int64), *(np.zeros(n) for _ in range(4)))
     room = new_room()
+    # Rows need not fill whole cache lines, and lines are fetched in pairs: where threads add to
+    # columns of the same row, these travel between processors with every sample, which takes ten
+    # times as long as the work. In long modes (numbers in all) two threads seldom meet.
+    heads, gradients = moved.head_gradient[None, :], moved.gradient[None, :]
+    apart = moved.gradient.size <= MOST_APART
+    if apart:
+        heads, gradients = (
+            aligned_zeros((n_jobs, -(-a.shape[1] // PAIR) * PAIR), a.dtype)
+            for a in (heads, gradients)
+        )
 
     def share(me: int) -> None:
         # Folded matrices are short work, so that every thread makes its own.
@@ -76,7 +88,7 @@ def run_threads(
         own = Matrices(matrices.grams, matrices.crosses, B, C)
         run_share(
             me, n_jobs, room, iterations, first_iteration, taken, key, sampling, modes, rule, past,
-            moved, own, samples,
+            moved, own, samples, apart, heads, gradients,
         )  # fmt: skip
 
     # As many pieces as threads, none of which ends before all have begun: each has its thread.
@@ -99,6 +111,9 @@ def run_share(
     moved,
     matrices,  # B and C are this thread's own
     samples,  # of a whole iteration
+    apart,  # whether each thread adds to memory of its own, a line of the next two
+    heads,  # like the head's gradient
+    gradients,  # like the gradient
 ):
     """One thread's share of SGD iterations."""
     strata, width, offsets, update = sampling.strata, modes.width, modes.offsets, modes.update
@@ -114,6 +129,7 @@ def run_share(
     blocks = NONE
     for t in range(len(strata)):
         blocks += (strata[t, 1] + FULL - 1) // FULL
+    own_head, own_gradient = heads[me if apart else 0], gradients[me if apart else 0]
     begin, end = blocks * me // crew, blocks * (me + 1) // crew
     for j in range(iterations):
         draw_key = key_of_iteration(key, first_iteration + j)
@@ -133,10 +149,10 @@ def run_share(
         wait_for_all(room, crew)
         scatter_block(
             d, modes.needed, NONE, count, count, start, stop, sampling.far, samples.rows, head,
-            data, samples.y, moved.head_gradient, gradient,
+            data, samples.y, own_head, own_gradient,
         )  # fmt: skip
         finish_head(
-            offset, length, width, start, stop, data, weights, moved.head_gradient, gradient,
+            offset, length, width, start, stop, data, weights, own_head, own_gradient,
             moved.weights_gradient,
         )  # fmt: skip
         wait_for_all(room, crew)
@@ -144,12 +160,19 @@ def run_share(
         if update[d] and me == crew - 1:
             step_weights(rate, modes, rule, moved)
         if past.counts:
+            # Fours of rows of all matrices in one line, cut by work: a thread then reads few modes.
+            total, done = NONE, NONE
+            for k in range(d):
+                if j == 0 or update[k]:
+                    total += (offsets[k + 1] - offsets[k]) * (_fours(width, ONE) + _fours(width, 0))
             for k in range(d):
                 if j == 0 or update[k]:
                     own, cross = grams[k * n : (k + 1) * n], crosses[k * n : (k + 1) * n]
                     low, high = offsets[k], offsets[k + 1]
-                    gram(low, high, width, data, data, ONE, me, crew, own)
-                    gram(low, high, width, past.old, data, NONE, me, crew, cross)
+                    done = share_gram(low, high, width, data, data, ONE, me, crew, done, total, own)
+                    done = share_gram(
+                        low, high, width, past.old, data, NONE, me, crew, done, total, cross
+                    )
             wait_for_all(room, crew)
         for k in range(d):
             if update[k]:
@@ -157,8 +180,48 @@ def run_share(
                 if past.counts:
                     fold_grams(d, k, width, past.S, grams, crosses, B, C)
                 rows = offsets[k + 1] - offsets[k]
-                update_rows(
-                    offsets[k] + rows * me // crew, offsets[k] + rows * (me + 1) // crew, rate,
-                    rule.anchors[k], modes, rule, past, moved, B, C,
-                )  # fmt: skip
+                low, high = offsets[k] + rows * me // crew, offsets[k] + rows * (me + 1) // crew
+                if apart:
+                    gather_rows(low, high, width, crew, gradients, gradient)
+                update_rows(low, high, rate, rule.anchors[k], modes, rule, past, moved, B, C)
         wait_for_all(room, crew)
+
+
+@kernel
+def gather_rows(first, last, width, crew, gradients, gradient):
+    """Put rows together from the columns that each thread has added up; clear these."""
+    lanes = lanes_of(gradient)
+    vectors = width // lanes
+    zero = fill(gradient, gradient.dtype.type(0))
+    for thread in range(crew):
+        own = gradients[thread]
+        start, stop = vectors * thread // crew * lanes, vectors * (thread + 1) // crew * lanes
+        for i in range(first, last):
+            for e in range(i * width + start, i * width + stop, lanes):
+                store(gradient, e, load(own, e))
+                store(own, e, zero)
+
+
+@kernel
+def _fours(width, symmetric):
+    # Vectors of four in all fours of rows of a matrix, or in its right upper part.
+    count = (width + 3) // 4
+    return count * (count + 1) // 2 if symmetric else count * count
+
+
+@kernel
+def share_gram(first, last, width, left, right, symmetric, me, crew, done, total, out):
+    """One thread's fours of rows of a Gram matrix: those whose work begins in its share of all.
+
+    `done` is the work before this matrix; returned is that with it.
+    """
+    count = (width + 3) // 4
+    low, high = NONE, NONE
+    for p in range(count):
+        if done * crew // total == me:
+            low = low if high > NONE else NONE + 4 * p
+            high = NONE + min(width, 4 * p + 4)
+        done += (last - first) * (count - p if symmetric else count)
+    if low < high:
+        gram(first, last, width, left, right, symmetric, low, high, out)
+    return done

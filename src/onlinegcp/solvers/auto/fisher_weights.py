@@ -121,7 +121,7 @@ def solve_weights(
     while steps < max_steps:
         slope, hessian = sums.weight_sums(weights)
         slope += precision * (weights - center)
-        hessian[np.arange(width), np.arange(width)] += precision
+        hessian.flat[:: width + 1] += precision
         free = np.zeros(width, dtype=np.bool_)
         free[:rank] = True
         if bounded:
