@@ -1,7 +1,7 @@
 """The static methods on an NVIDIA card, with one core beside: seconds per sweep, pass or epoch.
 
-All of a fit is timed but its first sweep, which is that of a fit of one sweep alone: factors travel,
-and what is the host's share (systems of R x R, updates of single numbers) is in it.
+All of a fit is timed but its first sweep, which is that of a fit of one sweep alone. Factors
+travel, and what is the host's share (systems of R x R, updates of single numbers) is in it.
 """
 
 from __future__ import annotations

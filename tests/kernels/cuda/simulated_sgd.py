@@ -121,7 +121,10 @@ def check_factors():
 
 
 def check_weights():
-    _solve(Sampler("semi_stratified", 8, 7), ("weights",), "amsgrad", "bernoulli_odds")
+    _solve(
+        Sampler("semi_stratified", 8, 7), ("weights",), "amsgrad", "bernoulli_odds",
+        row_weights=np.array([0.5, 2.0, 1.0]),
+    )  # fmt: skip
 
 
 def check_cell_sums():

@@ -3,7 +3,7 @@
 The same on the card and in Numba's simulator, as in `lanes`.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined,misc"
 
 from __future__ import annotations
 
