@@ -238,8 +238,11 @@ def _range(low: float, high: float, seen: float) -> str:
 
 def _end(end: float, seen: float) -> str:
     short = float(round(end)) if abs(end) >= 10.0 else float(f"{end:.2g}")
-    # The shorter number must be on the same side of what was seen.
-    return number(short if (short < seen, short > seen) == (end < seen, end > seen) else end, 4)
+    if (short < seen, short > seen) != (end < seen, end > seen):
+        # The shorter number must be on the same side of what was seen.
+        whole = math.ceil(end) if end > seen else math.floor(end)
+        short = float(whole) if abs(end) >= 10.0 else end
+    return number(short, 4)
 
 
 def _few(labels: Sequence[str]) -> str:
