@@ -31,7 +31,7 @@ from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.quadratic import Square
 from onlinegcp.solvers.auto.rank_state import RankTrials
 from onlinegcp.solvers.auto.state import AutoState, Trials
-from onlinegcp.sums.local import ONE, engine
+from onlinegcp.sums.local import engine
 
 __all__ = [
     "AutoState",
@@ -48,6 +48,7 @@ __all__ = [
 Array = NDArray[Any]
 
 MEAN_STEP = 0.1  # of the running mean of the weights, from which each solve starts
+LEAST_BESIDE = 1 << 21  # listed cells times components from which two models learn side by side
 
 
 def start(
@@ -213,8 +214,12 @@ def step(
         if twin is not None and held is not None:
             gain = held - held_out(twin, x, loss, seed, state.model.n_slices)
     models = [state.model] if twin is None else [state.model, twin]
-    workers = engine() if card is None else ONE  # a card has one queue
-    done, *rest = workers.beside([partial(_learn, model, x, loss, seed) for model in models])
+    calls = [partial(_learn, model, x, loss, seed) for model in models]
+    # A card has one queue; and short steps are calls of Python more than sums, which wait in turn.
+    if card is not None or len(x.value) * state.factors.rank < LEAST_BESIDE:
+        done, *rest = (call() for call in calls)
+    else:
+        done, *rest = engine().beside(calls)
     rival = rest[0] if rest else None
     if held is not None:
         done = replace(done, held_out=held)
