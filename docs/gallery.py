@@ -158,7 +158,7 @@ def _check_questions(view: RunView) -> None:
 
 
 def _check_passengers(view: RunView) -> None:
-    holidays = {"2014-11-27", "2014-11-28", "2014-12-25", "2014-12-26", "2015-01-01"}
+    holidays = {"2014-11-27", "2014-12-25", "2015-01-01"}
     assert holidays | {"2015-01-26", "2015-01-27"} == set(_flagged(view)), _flagged(view)
 
 
@@ -265,7 +265,7 @@ ENTRIES = (
         "--value value --agg sum --loss poisson --rank 3 -o passengers.run",
         ("#unusual", 620),
         "How likely each day was; Thanksgiving, Christmas, New Year and the blizzard stand out",
-        "Of 205 days scored, Thanksgiving and Christmas with the days after them, New Year's Day "
+        "Of 205 days scored, Thanksgiving, Christmas, New Year's Day "
         "and the blizzard of 26 and 27 January are flagged, and no other. The sentence says what "
         "was odd: on New Year's Day not the total, but six times as many passengers at three in "
         "the morning.",
