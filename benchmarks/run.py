@@ -74,12 +74,15 @@ def main() -> int:
         only = {"only": case[0]} if case else {}
         benchmark = importlib.import_module(f"benchmarks.{module}")
         here = getattr(benchmark, "machine", lambda known: known)(where["machine"])
+        empty = True
         for row in benchmark.run(quick=arguments.quick, **only):
+            empty = False
             print(_line(row), flush=True)
             broken += row.met == "no"
             if not arguments.dry:
                 append(row, where | {"machine": here})
-        print(f"-- {name}: {time.perf_counter() - begin:.0f} s", flush=True)
+        done = "nothing ran: there is no such case, or not its data" if empty else "done"
+        print(f"-- {name}: {done}, {time.perf_counter() - begin:.0f} s", flush=True)
     return 1 if broken else 0
 
 
