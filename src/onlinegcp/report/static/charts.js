@@ -264,3 +264,51 @@ export function miniColumns(labels, values, name) {
 export function shorten(text, length) {
   return text.length > length ? `${text.slice(0, length - 1)}…` : text;
 }
+
+// A section of a sheet: heading, a note under it, and what it shows.
+export function section(title, note, ...content) {
+  return make(
+    "section",
+    {},
+    make(
+      "div",
+      { class: "head" },
+      make("h2", {}, title),
+      note ? make("p", { class: "note" }, note) : "",
+    ),
+    ...content,
+  );
+}
+
+// A table; a column is its heading, whether it holds numbers, and what an entry shows in it.
+export function table(columns, entries) {
+  const kind = (numbers) => ({ class: numbers ? "num" : null });
+  return make(
+    "div",
+    { class: "scroll" },
+    make(
+      "table",
+      {},
+      make(
+        "thead",
+        {},
+        make(
+          "tr",
+          {},
+          ...columns.map(([text, numbers]) => make("th", { ...kind(numbers), scope: "col" }, text)),
+        ),
+      ),
+      make(
+        "tbody",
+        {},
+        ...entries.map((entry) =>
+          make(
+            "tr",
+            {},
+            ...columns.map(([, numbers, cell]) => make("td", kind(numbers), cell(entry))),
+          ),
+        ),
+      ),
+    ),
+  );
+}

@@ -1,6 +1,6 @@
 // Several methods on the same slices: the mean of what each has lost so far, and a table.
 
-import { byId, draw, known, make, niceTicks, say, shorten, tip } from "./charts.js";
+import { byId, draw, known, make, niceTicks, say, section, shorten, table, tip } from "./charts.js";
 
 const race = JSON.parse(byId("payload").textContent);
 const ran = race.contenders.filter((entry) => entry.means.length);
@@ -37,19 +37,9 @@ function placed(Y, top, bottom) {
 function drawCurves() {
   const holder = make("figure", { class: "chart" });
   byId("main").append(
-    make(
-      "section",
-      {},
-      make(
-        "div",
-        { class: "head" },
-        make("h2", {}, "How well they predict"),
-        make(
-          "p",
-          { class: "note" },
-          `How much more than ${ran[0].name} each has lost per cell in the mean of the slices so far (${race.loss} loss, predicted before they were learned). Lower is better; lines that leave the chart lose more than it shows.`,
-        ),
-      ),
+    section(
+      "How well they predict",
+      `How much more than ${ran[0].name} each has lost per cell in the mean of the slices so far (${race.loss} loss, predicted before they were learned). Lower is better; lines that leave the chart lose more than it shows.`,
       holder,
     ),
   );
@@ -146,61 +136,21 @@ function drawCurves() {
 function drawTable() {
   const truth = ran.some((entry) => known(entry.score));
   const columns = [
-    ["Method", (entry) => entry.name],
-    ["Predicted", (entry) => say(entry.prequential, 5)],
-    ["Learned", (entry) => say(entry.local, 5)],
-    ["Final model", (entry) => say(entry.global, 5)],
-    ...(truth ? [["Agreement with the truth", (entry) => say(entry.score, 3)]] : []),
-    ["ms a slice", (entry) => say(entry.milliseconds, 3)],
-    ["MB", (entry) => say(entry.megabytes, 3)],
+    ["Method", false, (entry) => entry.name],
+    ["Predicted", true, (entry) => say(entry.prequential, 5)],
+    ["Learned", true, (entry) => say(entry.local, 5)],
+    ["Final model", true, (entry) => say(entry.global, 5)],
+    ...(truth ? [["Agreement with the truth", true, (entry) => say(entry.score, 3)]] : []),
+    ["ms a slice", true, (entry) => say(entry.milliseconds, 3)],
+    ["MB", true, (entry) => say(entry.megabytes, 3)],
   ];
   byId("main").append(
-    make(
-      "section",
-      {},
-      make(
-        "div",
-        { class: "head" },
-        make("h2", {}, "In numbers"),
-        make(
-          "p",
-          { class: "note" },
-          "Loss per cell: before a slice was learned, after it, and of all slices under the final model.",
-        ),
-      ),
-      make(
-        "div",
-        { class: "scroll" },
-        make(
-          "table",
-          {},
-          make(
-            "thead",
-            {},
-            make(
-              "tr",
-              {},
-              ...columns.map(([text], k) =>
-                make("th", { class: k ? "num" : null, scope: "col" }, text),
-              ),
-            ),
-          ),
-          make(
-            "tbody",
-            {},
-            ...race.contenders
-              .filter((entry) => known(entry.prequential))
-              .map((entry) =>
-                make(
-                  "tr",
-                  {},
-                  ...columns.map(([, cell], k) =>
-                    make("td", { class: k ? "num" : null }, cell(entry)),
-                  ),
-                ),
-              ),
-          ),
-        ),
+    section(
+      "In numbers",
+      "Loss per cell: before a slice was learned, after it, and of all slices under the final model.",
+      table(
+        columns,
+        race.contenders.filter((entry) => known(entry.prequential)),
       ),
     ),
   );

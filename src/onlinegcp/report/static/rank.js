@@ -1,25 +1,13 @@
 // How many patterns: held-out loss and agreement of two starts, by rank.
 
-import { byId, draw, make, niceTicks, say, tip } from "./charts.js";
+import { byId, draw, make, niceTicks, say, section, table, tip } from "./charts.js";
 
 const study = JSON.parse(byId("payload").textContent);
 
 // A chart over the ranks; `paint` adds the marks, `lines` tells about one rank.
 function overRanks(title, { y, height = 260, paint, lines }) {
   const holder = make("figure", { class: "chart" });
-  byId("main").append(
-    make(
-      "section",
-      {},
-      make(
-        "div",
-        { class: "head" },
-        make("h2", {}, title[0]),
-        make("p", { class: "note" }, title[1]),
-      ),
-      holder,
-    ),
-  );
+  byId("main").append(section(title[0], title[1], holder));
   const width = Math.max(holder.clientWidth - 24, 280),
     [left, right, top, bottom] = [64, width - 16, 12, height - 40],
     n = study.ranks.length;
@@ -183,55 +171,15 @@ function drawStudy() {
       },
     },
   );
-  const head = ["Rank", "Held-out loss per cell", "Agreement of two starts", ""];
-  byId("main").append(
-    make(
-      "section",
-      {},
-      make("h2", {}, "In numbers"),
-      make(
-        "div",
-        { class: "scroll" },
-        make(
-          "table",
-          {},
-          make(
-            "thead",
-            {},
-            make(
-              "tr",
-              {},
-              ...head.map((text, k) =>
-                make("th", { class: k < 3 ? "num" : null, scope: "col" }, text),
-              ),
-            ),
-          ),
-          make(
-            "tbody",
-            {},
-            ...ranks.map((rank, i) =>
-              make(
-                "tr",
-                {},
-                make("td", { class: "num" }, String(rank)),
-                make("td", { class: "num" }, say(losses[i], 6)),
-                make("td", { class: "num" }, stability[i].toFixed(2)),
-                make(
-                  "td",
-                  {},
-                  rank === study.recommended
-                    ? "use this"
-                    : rank === study.best
-                      ? "predicts best"
-                      : "",
-                ),
-              ),
-            ),
-          ),
-        ),
-      ),
-    ),
-  );
+  const verdict = (rank) =>
+    rank === study.recommended ? "use this" : rank === study.best ? "predicts best" : "";
+  const columns = [
+    ["Rank", true, (i) => String(ranks[i])],
+    ["Held-out loss per cell", true, (i) => say(losses[i], 6)],
+    ["Agreement of two starts", true, (i) => stability[i].toFixed(2)],
+    ["", false, (i) => verdict(ranks[i])],
+  ];
+  byId("main").append(section("In numbers", "", table(columns, [...ranks.keys()])));
 }
 
 let drawnAt = innerWidth;
