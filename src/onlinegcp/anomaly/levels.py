@@ -174,7 +174,13 @@ def range_of_counts(whole: Judged) -> tuple[float, float, float] | None:
     middle, width = float(whole.forecast[0]), USUAL * float(whole.deviation[0])
     if not (middle > 0.0 and math.isfinite(width)):
         return None
-    return 0.25 * max(middle - width, 0.0) ** 2, 0.25 * middle**2, 0.25 * (middle + width) ** 2
+    return as_counts(middle, width)
+
+
+def as_counts(middle: float, width: float) -> tuple[float, float, float]:
+    """Low end, middle and high end in events of a range of twice the root of their number."""
+    low, middle, high = (0.25 * max(v, 0.0) ** 2 for v in (middle - width, middle, middle + width))
+    return low, middle, high
 
 
 _ARRAYS = (

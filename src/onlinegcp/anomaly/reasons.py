@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.anomaly.levels import as_counts
 from onlinegcp.anomaly.pairs import MASK, SHIFT, IntArray, mixtures
 from onlinegcp.anomaly.shares import USUAL, Judged
 from onlinegcp.anomaly.tails import LOWEST_LOG
@@ -33,9 +34,7 @@ def totals(whole: Judged, history: AnomalyTracker, x: Slice) -> tuple[float, flo
     if not history.counted:
         return (middle - width) * part, middle * part, (middle + width) * part
     part *= history.unit
-    low, middle, high = (
-        0.25 * max(v, 0.0) ** 2 * part for v in (middle - width, middle, middle + width)
-    )
+    low, middle, high = (v * part for v in as_counts(middle, width))
     return low, middle, high
 
 
