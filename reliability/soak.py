@@ -3,15 +3,17 @@
     python -m reliability.soak --slices 1000000 --kills 100
 
 Each slice is small, so that a million of them take an hour or two rather than a week; what is
-tested is the run, not the solver. The run that is disturbed lies in a file system of its own, which
-is filled to the last byte while it learns (where none can be mounted, files that may not grow stand
-for it, and that is said). The result is told as a table: time per slice and memory in each tenth of
-the stream, and whether both runs are equal to the last bit.
+tested is the run, not the solver. Both runs are learned side by side. The one that is disturbed
+lies in a file system of its own, which is filled to the last byte while it learns (where none can
+be mounted, files that may not grow stand for it, and that is said). The result is told as a table:
+time per slice and memory in each tenth of the stream, and whether both runs are equal to the last
+bit.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -38,6 +40,9 @@ from onlinegcp.streaming import OnlineGCP
 
 SHAPE = (4, 3)
 Act = Callable[[subprocess.Popen[bytes]], None]  # done to a process that is learning
+Marks = list[list[float]]  # slices learned, seconds since the mark before, peak of memory
+Ended = tuple[int, Marks]  # how a process ended and what it told
+SAMPLE = 2_000  # slices that tell how long a line is
 FLAT = 1.25  # how much more the last tenth may take than the third
 
 
@@ -102,22 +107,37 @@ def main() -> int:
 
 
 def _soak(folder: Path, given: argparse.Namespace) -> int:
-    _child(folder / "warm", 10)  # compiles
     began = time.monotonic()
-    whole, marks = _child(folder / "whole", given.slices)
-    assert whole == 0, "the run that nobody touches failed"
-    took = time.monotonic() - began
-    print(f"untouched: {given.slices:,} slices in {took:,.0f} s")
+    sample = min(SAMPLE, given.slices)
+    code, _ = _child(folder / "sample", sample)  # compiles, and tells how long a line is
+    assert code == 0, "the sample failed"
+    length = _length(folder / "sample") * given.slices // sample
     rng = random.Random(given.seed)
     events = ["kill"] * given.kills + ["full"] * given.full
     rng.shuffle(events)
     # All over the stream, by how long its file of lines has become.
-    length = (folder / "whole" / runlog.STEPS).stat().st_size
     places = sorted(rng.randrange(length) for _ in events)
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:  # each run is a process of its own
+        untouched = beside.submit(_child, folder / "whole", given.slices)
+        marks = _disturb(folder, given, length, list(zip(events, places, strict=True)), untouched)
+    print(f"{given.kills} kills and {given.full} full disks later: equal to the last bit")
+    print(f"both runs of {given.slices:,} slices took {time.monotonic() - began:,.0f} s")
+    return _flat(marks)
+
+
+def _disturb(
+    folder: Path,
+    given: argparse.Namespace,
+    length: int,
+    events: list[tuple[str, int]],
+    untouched: concurrent.futures.Future[Ended],
+) -> Marks:
+    """Learn and be disturbed; then equal the run that nobody touches, whose marks are returned."""
+    rng = random.Random(given.seed + 1)
     with _own_disk(folder / "disk", 2 * length + 64_000_000) as disk:
         print("full disks are", "real" if disk.real else "limits on files: nothing can be mounted")
         target = disk.folder / "touched"
-        for number, (event, place) in enumerate(zip(events, places, strict=True), 1):
+        for number, (event, place) in enumerate(events, 1):
             if event == "kill":
                 after = rng.uniform(0.0, 0.05)
                 code, _ = _child(target, given.slices, place, _kill_after(after))
@@ -135,11 +155,12 @@ def _soak(folder: Path, given: argparse.Namespace) -> int:
             print(f"{number:>4} {event}: ended with {code}, {kept}", flush=True)
         code, _ = _child(target, given.slices)
         assert code == 0, f"the last run ended with {code}"
+        whole, marks = untouched.result()
+        assert whole == 0, f"the run that nobody touches ended with {whole}"
         damaged = [v for v in runlog.verify(target) if not v.whole]
         assert not damaged, damaged
         _compare(target, folder / "whole")
-    print(f"{given.kills} kills and {given.full} full disks later: equal to the last bit")
-    return _flat(marks)
+    return marks
 
 
 @dataclass
@@ -199,7 +220,7 @@ def _child(
     act: Act | None = None,
     *,
     limit: int | None = None,
-) -> tuple[int, list[list[float]]]:
+) -> Ended:
     """Start a run or go on with it; do something once its lines reach `place`."""
     words = [sys.executable, "-m", "reliability.soak", "--child", str(folder)]
     words += ["--slices", str(n_slices), *([] if limit is None else ["--limit", str(limit)])]
@@ -246,7 +267,7 @@ def _compare(touched: Path, whole: Path) -> None:
         assert arrays[name].tobytes() == array.tobytes(), f"{name} differs"
 
 
-def _flat(marks: list[list[float]]) -> int:
+def _flat(marks: Marks) -> int:
     """Whether neither time per slice nor memory grows along the stream."""
     tenth = max(1, len(marks) // 10)
     rows = []
