@@ -23,8 +23,8 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, widen
 from onlinegcp.solvers.auto import rank_trials
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.auto.model import Model, Step
-from onlinegcp.solvers.auto.state import AutoState
+from onlinegcp.solvers.auto import state as stored
+from onlinegcp.solvers.auto.model import AutoState, Model, Step
 from onlinegcp.streaming.matching import n_replaced, places
 from onlinegcp.streaming.misfit import Misfit
 from onlinegcp.streaming.surprise import Surprise
@@ -121,7 +121,7 @@ class Regimes:
         for name in _MODELS:
             model = getattr(self, name)
             if model is not None:
-                flat |= {f"{name}.{part}": value for part, value in model.to_dict().items()}
+                flat |= {f"{name}.{part}": value for part, value in stored.to_dict(model).items()}
         return flat
 
     @staticmethod
@@ -134,7 +134,7 @@ class Regimes:
             return {n.removeprefix(found): v for n, v in flat.items() if n.startswith(found)}
 
         plain = {name: kind(flat[name]) for name, kind in _PLAIN.items()}
-        plain |= {name: AutoState.from_dict(part(name)) for name in _MODELS if part(name)}
+        plain |= {name: stored.from_dict(part(name)) for name in _MODELS if part(name)}
         plain["surprise"] = Surprise.from_dict(part("surprise"))
         plain["misfit"] = Misfit.from_dict(part("misfit"))
         return Regimes(buffer=slices[:first], recent=slices[first:], **plain)

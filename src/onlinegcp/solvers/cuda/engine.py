@@ -16,9 +16,8 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto.cells import CELL_BUDGET, cells_of, weighted_cells
 from onlinegcp.solvers.auto.conjugate import Conjugate
 from onlinegcp.solvers.auto.fisher_rows import FisherRows
-from onlinegcp.solvers.auto.model import Model, Past
+from onlinegcp.solvers.auto.model import AutoState, Model, Past
 from onlinegcp.solvers.auto.quadratic import Square
-from onlinegcp.solvers.auto.state import AutoState
 
 LAYOUTS = 3  # of models whose benches are kept: ranks are on trial, modes may grow
 # Nonzeros times components from which a card gains anything (benchmarks/gpu.py).

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.cuda.questions import Evaluation, Form, Question
 from onlinegcp.kernels.random import COMPONENT_ZEROS, stream_key
 from onlinegcp.losses import OddsForm
-from onlinegcp.solvers.auto import newton, odds_sums
+from onlinegcp.solvers.auto import newton, odds_draws, odds_sums
 from onlinegcp.solvers.auto.model import Model
 
 Array = NDArray[Any]
@@ -56,8 +56,8 @@ class CardOdds:
             sampled=is_sampled(form, shape, width) and full,
             largest=form.base + form.slope * max(seen.largest, cells.largest, 0.0),
             key=stream_key(seed, number, COMPONENT_ZEROS),
-            draws=odds_sums.DRAWS,
-            row_draws=tuple(_row_draws(n, rank, width, len(shape)) for n in shape),
+            draws=odds_draws.DRAWS,
+            row_draws=tuple(odds_draws.row_draws(n, rank, width, len(shape)) for n in shape),
         )
         bench.odds.reserve()
         bench.odds.reserve_draws(self.form)
@@ -133,12 +133,3 @@ class CardOdds:
 def is_sampled(form: OddsForm, shape: tuple[int, ...], width: int) -> bool:
     """Whether sums over every cell are made from draws."""
     return not form.linear and math.prod(shape) * width > odds_sums.EXACT_BUDGET
-
-
-def _row_draws(length: int, rank: int, width: int, modes: int) -> tuple[int, bool]:
-    """Draws per component for the rates of a mode, and whether they inform their rows only."""
-    work = rank * width
-    if length * work * odds_sums.DRAWS <= odds_sums.RATE_BUDGET:
-        return odds_sums.DRAWS, False
-    most = odds_sums.RATE_BUDGET / (work * modes)
-    return int(min(odds_sums.MOST_DRAWS, max(odds_sums.DRAWS, most))), True
