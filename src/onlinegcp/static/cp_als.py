@@ -15,14 +15,8 @@ import scipy.linalg
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import blas_threads
 from onlinegcp.kernels.layout import Blocks, stack_factors
-from onlinegcp.kernels.static.mttkrp import (
-    RowGroups,
-    contract_half,
-    finish_half,
-    group_rows,
-    half_of,
-    mttkrp,
-)
+from onlinegcp.kernels.static.fibres import RowGroups, group_rows
+from onlinegcp.kernels.static.mttkrp import contract_half, finish_half, half_of, mttkrp
 from onlinegcp.kernels.static.row_systems import solve_least_squares_rows
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
