@@ -98,6 +98,22 @@ def test_json_records_are_read_with_their_types(block_bytes):
     assert rows(text) == [(1, "x"), (2, None)]
 
 
+def test_records_in_records_are_columns_of_their_own(block_bytes):
+    text = (
+        '{"a": 1, "u": {"id": 3, "from": {"city": "Bonn"}}}\n'
+        '{"a": 2, "u": {"id": 4, "from": null}}\n{"a": 3, "u": null}\n{"a": 4, "u": {"id": "x"}}\n'
+    )
+    table = TextTable(io.BytesIO(text.encode()), "x.txt", None)
+    assert table.columns() == ["a", "u.id", "u.from.city"]
+    found = rows(text, ("a", "u.id", "u.from.city"))
+    assert [(a, str(b), c) for a, b, c in found] == [
+        (1, "3", "Bonn"),
+        (2, "4", None),
+        (3, "None", None),
+        (4, "x", None),
+    ]
+
+
 def test_json_of_mixed_types_becomes_text():
     text = '{"a": 1, "b": true}\n{"a": "two", "b": 1.5}\n{"a": null, "b": "z"}'
     assert rows(text) == [("1", "true"), ("two", "1.5"), (None, "z")]

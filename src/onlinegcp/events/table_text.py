@@ -59,7 +59,7 @@ class TextTable:
             if self._format == "csv":
                 return self._header()[0]
             line = self._rest.split(b"\n", 1)[0]
-            return [*self._record(line, 1)]
+            return [*_flat(self._record(line, 1))]
         finally:
             self._file.close()
 
@@ -240,6 +240,7 @@ class TextTable:
                 frame = pl.read_ndjson(io.BytesIO(chunk), infer_schema_length=None)
             except (pl.exceptions.PolarsError, OSError):  # it unpacks what looks packed
                 frame = self._one_by_one(chunk, wanted)
+            frame = self._flat_frame(frame, chunk, wanted)
             if any(_inexact(frame[name]) for name in wanted if name in frame.columns):
                 frame = self._one_by_one(chunk, wanted)
             if not seen:
@@ -250,6 +251,14 @@ class TextTable:
             absent = [pl.lit(None).alias(name) for name in wanted if name not in frame.columns]
             yield frame.with_columns(absent).select(list(wanted))
 
+    def _flat_frame(self, frame: pl.DataFrame, chunk: bytes, wanted: Sequence[str]) -> pl.DataFrame:
+        """Rows whose inner records are columns of their own."""
+        flat = _unnested(frame)
+        # polars loses rows of some inner records, those without a field.
+        if flat is frame or flat.height == sum(bool(line.strip()) for line in chunk.split(b"\n")):
+            return flat
+        return self._one_by_one(chunk, wanted)
+
     def _one_by_one(self, chunk: bytes, wanted: Sequence[str]) -> pl.DataFrame:
         """Records whose types differ from row to row, or one of which is wrong."""
         import polars as pl
@@ -257,7 +266,7 @@ class TextTable:
         records: list[dict[str, Any]] = []
         for line in chunk.split(b"\n"):
             if line.strip():
-                records.append(self._record(line, self._n_rows + len(records) + 1))
+                records.append(_flat(self._record(line, self._n_rows + len(records) + 1)))
         columns = {}
         for name in dict.fromkeys(key for record in records for key in record):
             # Columns nobody asked for still say that they exist, and how many records there are.
@@ -368,6 +377,39 @@ def check_columns(wanted: Iterable[str], known: Sequence[str], name: str) -> Non
                 f"Column {column!r} is needed, but {name} has only {listed or 'no columns'}."
                 f"{closest(column, known)} Name one of its columns."
             )
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """A record whose inner records are columns of their own.
+
+    Examples
+    --------
+    >>> _flat({"at": 7, "user": {"id": 3, "from": {"city": "Bonn"}}})
+    {'at': 7, 'user.id': 3, 'user.from.city': 'Bonn'}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{inner}": part for inner, part in _flat(value).items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _unnested(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same for all rows at once."""
+    import polars as pl
+
+    while any(isinstance(dtype, pl.Struct) for dtype in frame.schema.values()):
+        columns: dict[str, pl.Series] = {}
+        for column in frame:
+            if isinstance(column.dtype, pl.Struct):
+                inner = column.struct.unnest()
+                columns |= {f"{column.name}.{part.name}": part for part in inner}
+            else:
+                columns[column.name] = column
+        frame = pl.DataFrame(columns)
+    return frame
 
 
 def _text(value: Any) -> str | None:
