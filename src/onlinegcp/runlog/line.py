@@ -158,7 +158,7 @@ def sealed(line: bytes) -> bytes:
 
 
 def parse_file(
-    stream: IO[bytes], folder: Path, *, many: bool = True
+    stream: IO[bytes], folder: Path, *, many: bool = True, first: int = 1
 ) -> Iterator[tuple[Step, bytes]]:
     """The records of a file from where it stands, with their lines; one is held at a time.
 
@@ -170,8 +170,10 @@ def parse_file(
         The run directory, for messages.
     many
         Whether the caller keeps many of them, which then share the names of their fields.
+    first
+        Number of the line it stands before.
     """
-    for number, line in enumerate(stream, start=1):
+    for number, line in enumerate(stream, start=first):
         if not line.endswith(b"\n"):
             return
         try:

@@ -7,10 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onlinegcp.errors import StateError
-from onlinegcp.runlog.files import CHECKPOINT, RUN, STEPS, SYNCED, PathLike
+from onlinegcp.runlog.files import (
+    CHECKPOINT,
+    DIGEST,
+    DIGEST_KIND,
+    RUN,
+    STEPS,
+    SYNCED,
+    PathLike,
+)
 from onlinegcp.runlog.labels import LABELS
 from onlinegcp.runlog.reading import read_checkpoint, read_run_json
 from onlinegcp.runlog.shapes import check_step
+from onlinegcp.storage.archive import read_archive
 from onlinegcp.storage.sealed import unseal
 
 SOURCES = "sources.jsonl"
@@ -48,6 +57,7 @@ def verify(path: PathLike) -> list[Verdict]:
         RUN: _settings,
         **dict.fromkeys((STEPS, LABELS, SOURCES), _lines),
         **dict.fromkeys((CHECKPOINT, SYNCED), _checkpoint),
+        DIGEST: _digest,
     }
     present = [name for name in readers if name == RUN or (folder / name).exists()]
     return [_verdict(folder, name, readers[name]) for name in present]
@@ -92,3 +102,11 @@ def _checkpoint(folder: Path, name: str) -> str:
     assert found is not None
     steps = found[1].get("n_steps")
     return f"whole, after {steps:,} slices" if isinstance(steps, int) else "whole"
+
+
+def _digest(folder: Path, name: str) -> str:
+    try:
+        _, record = read_archive(folder / name, DIGEST_KIND)
+    except StateError as error:
+        raise ValueError(f"{error} Delete it: the next reader makes it anew") from error
+    return f"whole, tells of {record.get('n_steps', 0):,} lines"
