@@ -63,6 +63,7 @@ class Follower:
         self._model_due = 0.0
         # All lines, while the newest are shown: what is read of them, and up to where.
         self._filling: tuple[Digest, Position] | None = None
+        self._unread: str | None = None  # why they could not be read
         self._sent = 0  # rows since the pages were given all of them
         self._payload: dict[str, Any] | None = None  # of the run as it is, once it was built
 
@@ -75,10 +76,10 @@ class Follower:
 
     def look(self) -> list[Event]:
         """The events since the last look; the first look gives a snapshot of everything."""
-        problem = None
         events: list[Event] = []
         try:
             events = self._changes()
+            problem = self._unread
         except StateError as error:
             # It may be repaired, or come back, and then be another: the next look starts over.
             problem = without_folders(str(error))
@@ -117,8 +118,11 @@ class Follower:
         new = tail(self._path, self._position, each=fresh.append, keep=False)
         if new.restarted:
             return [("snapshot", self._snapshot())]
-        if self._filling is not None and self._fill():
-            return [("snapshot", self.payload())]
+        try:
+            if self._filling is not None and self._fill():
+                return [("snapshot", self.payload())]
+        except StateError as error:  # what is shown of it stays
+            self._unread, self._filling = without_folders(str(error)), None
         told: list[Event] = []
         if self._filling is not None:
             told = [("reading", {"share": self.share_read})]
@@ -141,7 +145,7 @@ class Follower:
         self._stamp = self._checkpoint()
         view = read_head(self._path)
         digest, position = stored_digest(view) or (Digest(view), Position())
-        self._filling = None
+        self._filling = self._unread = None
         if length_of(self._path) - position.offset > AT_ONCE:
             self._filling = digest, position
             digest, position = Digest(view), self._near_the_end()
