@@ -42,6 +42,7 @@ NAMES = [
     "forecast",
     "ranks",
     "pages",
+    "slices",
     "cores",
     "gpu",
 ]

@@ -239,5 +239,5 @@ def test_a_first_line_without_names_is_told():
     table = pl.DataFrame(
         {"2023-01-01 00:00:00": ["2023-01-01 05:00:00"] * 9, "a": list("abcabcabc")}
     )
-    with pytest.raises(DataError, match="must name its columns.*'2023-01-01 00:00:00' is a time"):
+    with pytest.raises(DataError, match=r"must name its columns.*'2023-01-01 00:00:00' is a time"):
         make_plan(table)

@@ -107,13 +107,18 @@ def learn(state: Forgetting, slopes: Array, bends: Array, bend: float, cap: floa
     state.bend = WINDOW * state.bend + bend
     state.bends = WINDOW * state.bends + bends
     step = -float(slopes.sum()) / state.bend
-    # Within a factor of two of the schedule's memory, eta could not come back in time otherwise.
-    reach = -np.log1p(-cap) + np.log(2.0) if cap < 1.0 else LONGEST
     # Not np.clip, which takes ten times as long for so few numbers; NaN passes through either.
     moved = state.memory + _between(step, -COMMON_STEP, COMMON_STEP)
-    state.memory = _between(moved, float(SHORTEST), float(max(SHORTEST, min(LONGEST, reach))))
+    state.memory = _between(moved, float(SHORTEST), reach(cap))
     own = np.minimum(np.maximum(-slopes / state.bends, DOWN_STEP), UP_STEP)
     state.own = np.minimum(np.maximum(RETURN * (state.own + own), OWN_LOW), OWN_HIGH)
+
+
+def reach(cap: float) -> float:
+    """The longest log-memory that the schedule's factor allows."""
+    # Within a factor of two of the schedule's memory, eta could not come back in time otherwise.
+    longest = -np.log1p(-cap) + np.log(2.0) if cap < 1.0 else LONGEST
+    return float(max(SHORTEST, min(LONGEST, longest)))
 
 
 def _between(value: float, least: float, most: float) -> float:

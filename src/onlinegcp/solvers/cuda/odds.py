@@ -81,22 +81,19 @@ class CardOdds:
         found = self.evaluation(weights)
         return found.value - found.logs
 
-    def solve(
-        self, start: Array, tolerance: float, max_steps: int
-    ) -> tuple[Array, int, float | None]:
-        """As `newton.solve_roughly`: weights, steps, and the loss where it came with them."""
+    def solve(self, start: Array, tolerance: float, max_steps: int) -> tuple[Array, int]:
+        """Weights and steps where the other part of the loss is linear, or made of drawn cells."""
         if self.form.linear:
             column_sums = self.tangent(start)[1]
-            return *self._inner(column_sums, start, tolerance, max_steps, newton.EM_STEPS), None
-        if self.form.sampled:
-            return *self._outer(start, tolerance, max_steps), None
-        asked = Question(
+            return self._inner(column_sums, start, tolerance, max_steps, newton.EM_STEPS)
+        return self._outer(start, tolerance, max_steps)
+
+    def question(self, start: Array, tolerance: float, max_steps: int) -> Question:
+        """What is asked where every cell is looked at: that is solved and learned in one."""
+        return Question(
             start=start, total=0.0, looked_at=self.cells.n, every=1, tolerance=tolerance,
             max_steps=max_steps, em_steps=newton.EM_STEPS, learned=False,
         )  # fmt: skip
-        odds = self.bench.odds
-        found = odds.solve_tangent(self.place, self.cells, self.seen, self.form, asked)
-        return found.weights, found.steps, found.objective
 
     @property
     def abounds(self) -> bool:
