@@ -7,7 +7,7 @@ import pytest
 
 from auto_steps import learn
 from onlinegcp.errors import DataError
-from onlinegcp.kernels.blas import blas_threads
+from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.losses import LOSS_NAMES, Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import cells, components
@@ -24,7 +24,7 @@ RANK = 3
 @pytest.fixture(autouse=True)
 def one_thread():
     """As in the models: threaded BLAS spins for seconds where other work is running."""
-    with blas_threads():
+    with one_blas_thread():
         yield
 
 
