@@ -329,6 +329,7 @@ def make(entry: Entry) -> str:
 
 
 def _filled(text: str, mark: str = "") -> str:
+    text = text.replace(" %", "\u00a0%")  # a line that begins with % is a comment, and is left out
     return textwrap.fill(text, 112, initial_indent=mark, subsequent_indent=mark)
 
 
