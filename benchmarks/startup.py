@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.records import Row, measured
@@ -60,9 +61,9 @@ with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.Stri
 DEMO, WARMUP = COMMAND.format(name="demo"), COMMAND.format(name="warmup")
 
 
-def run(*, quick: bool = False) -> list[Row]:
-    """Seconds to import, to the end of a first small solve or model, of help and demo."""
-    rounds = 3 if quick else 7
+def run(*, quick: bool = False) -> Iterator[Row]:
+    """Seconds to import, to the end of a first small solve or model, of help, demo and warmup."""
+    rounds, few = (3, 1) if quick else (7, 3)
     cases = [
         ("import", IMPORT, 0.3),
         ("first cp_als, warm cache", ALS, 1.0),
@@ -70,17 +71,14 @@ def run(*, quick: bool = False) -> list[Row]:
         ("first model, 12 days, warm cache", MODEL, 3.0),
         ("demo, warm cache", DEMO, 5.0),
     ]
-    rows = [
-        _row("demo, empty cache", [_cold(DEMO) for _ in range(1 if quick else 3)], 18.0),
-        _row("warmup, empty cache", [_cold(WARMUP) for _ in range(1 if quick else 3)], 80.0),
-    ]
     for name, code, bound in cases:
         first, _ = _python(code)  # fills caches: Python's byte code and Numba's
-        rows.append(_row(name, [_python(code) for _ in range(rounds)], bound, first))
+        yield _row(name, [_python(code) for _ in range(rounds)], bound, first)
     command = Path(sys.executable).parent / "onlinegcp"
     if command.exists():
-        rows.append(_row("onlinegcp --help", [_help(command) for _ in range(rounds)], 0.5))
-    return rows
+        yield _row("onlinegcp --help", [_help(command) for _ in range(rounds)], 0.5)
+    yield _row("demo, empty cache", [_cold(DEMO) for _ in range(few)], 18.0)
+    yield _row("warmup, empty cache", [_cold(WARMUP) for _ in range(few)], 80.0)
 
 
 def _row(name: str, pairs: list[tuple[float, float]], bound: float, first: float = 0.0) -> Row:
