@@ -58,6 +58,7 @@ class Entry:
     credit: str
     prepare: Callable[[Path], pl.DataFrame] | None = None
     days: tuple[str, ...] = ()
+    press: tuple[str, ...] = ()  # on buttons of the report, before the picture is taken
 
 
 def _crimes(folder: Path) -> pl.DataFrame:
@@ -182,7 +183,7 @@ ENTRIES = (
         "chicago_crime",
         "onlinegcp fit crimes.parquet --time date --every 1d --modes area,type,hour --value "
         "count --agg sum --loss poisson --rank 10 -o crimes.run",
-        ("#patterns", 760),
+        ("#patterns", 860),
         "The first patterns: fights, drugs by area and hour, break-ins found in the morning",
         "Each kind of trouble has its places and its hours: narcotics in the evening in "
         "Austin and its neighbours, theft on the Near North Side and in the Loop, "
@@ -215,6 +216,7 @@ ENTRIES = (
         "NYC Taxi and Limousine Commission trip records; sample of the Great Expectations project.",
         lambda file: pl.read_parquet(file),
         ("2020-03-16", "2020-04-06"),
+        ("7 · From 75 and 74",),
     ),
     Entry(
         "air",
@@ -224,9 +226,8 @@ ENTRIES = (
         "beijing_air_quality/beijing_air.parquet",
         "onlinegcp fit air.parquet --time time --every 1d --modes station,time:hour --value "
         "pm25,pm10,so2,no2,o3 --agg mean --set lower=0 --rank 6 --until 2015-03-01 -o air.run",
-        ("#patterns", 760),
-        "The first patterns: ozone in the afternoon, particles in the morning, the evening "
-        "and at night",
+        ("#patterns", 860),
+        "The first patterns: ozone in the afternoon, particles in the morning, nitrogen dioxide",
         "Ozone has a pattern of its own, made by the sun in the afternoon and strongest out "
         "of town, in Dingling. Particles have several, one for each part of the day, and "
         "nitrogen dioxide goes with sulphur dioxide from traffic and heating. Gaps are gaps, "
@@ -321,12 +322,14 @@ def make(entry: Entry) -> str:
             subprocess.run([PROGRAM, *words[1:], *more], cwd=place, check=True)
         view = read_run(place / f"{entry.name}.run")
         entry.check(view)
-        take(place / f"{entry.name}.run" / "report.html", {f"gallery-{entry.name}": entry.picture})
+        report = place / f"{entry.name}.run" / "report.html"
+        take(report, {f"gallery-{entry.name}": entry.picture}, press=entry.press)
         told = [_days(view)[day]["sentence"] for day in entry.days]
     return _part(entry, told)
 
 
 def _filled(text: str, mark: str = "") -> str:
+    text = text.replace(" %", "\u00a0%")  # a line that begins with % is a comment, and is left out
     return textwrap.fill(text, 112, initial_indent=mark, subsequent_indent=mark)
 
 

@@ -8,13 +8,14 @@ Needs Chromium, playwright and Pillow (`pip install -e .[test]`, `make chromium`
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,29 @@ WINDOWS = {
 }
 
 
-def take(report: Path, wanted: Mapping[str, tuple[str, int]], *, width: int = 1180) -> None:
+# What may be left out of a picture, whole: cards, charts, entries of a list.
+_PARTS = ".row, figure.chart, .ranking li, .detail, .more"
+# Leaves out what would be cut through, and says where the last of the rest ends.
+_WHOLE = """([parts, top, bottom, margin]) => {
+  let end = top, cut = false;
+  for (const part of document.querySelectorAll(parts)) {
+    const box = part.getBoundingClientRect(), first = box.top + scrollY, last = first + box.height;
+    if (first < bottom && last > bottom) {
+      part.style.visibility = "hidden";
+      cut = true;
+    } else if (first >= top && last <= bottom) end = Math.max(end, last);
+  }
+  return cut ? Math.min(bottom, end + margin) : bottom;
+}"""
+
+
+def take(
+    report: Path,
+    wanted: Mapping[str, tuple[str, int]],
+    *,
+    press: Sequence[str] = (),
+    width: int = 1180,
+) -> None:
     """Take pictures of parts of a report.
 
     Parameters
@@ -50,16 +73,22 @@ def take(report: Path, wanted: Mapping[str, tuple[str, int]], *, width: int = 11
     wanted
         By name of the picture: CSS selectors of the first and the last element in it, with a comma
         between them, and the most pixels it may be high.
+    press
+        What stands on the buttons that are pressed before.
     width
         Of the window.
     """
     with _opened(report.resolve().as_uri(), (width, 1000)) as page:
         page.add_style_tag(content="header { position: static !important }")
+        for text in press:
+            page.get_by_role("button", name=text).click()
+        page.evaluate("scrollTo(0, 0)")
         for name, (selectors, most) in wanted.items():
             boxes = [page.locator(part).first.bounding_box() for part in selectors.split(",")]
             top = max(0, min(box["y"] for box in boxes) - MARGIN)
             bottom = max(box["y"] + box["height"] for box in boxes) + MARGIN
-            clip = {"x": 0, "y": top, "width": width, "height": min(bottom - top, most)}
+            bottom = page.evaluate(_WHOLE, [_PARTS, top, min(bottom, top + most), MARGIN])
+            clip = {"x": 0, "y": top, "width": width, "height": bottom - top}
             page.screenshot(path=FIGURES / f"{name}.png", clip=clip, full_page=True)
             _pack(FIGURES / f"{name}.png")
 
@@ -124,18 +153,23 @@ def _pack(file: Path) -> None:
 
 
 def _tutorial() -> None:
+    """The commands of the tutorial, in its order: pictures show what its text says."""
     import polars as pl
 
     flights = pl.read_parquet(files("onlinegcp") / "data/flights2013.parquet")
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        flights.filter(pl.col("date").dt.month() <= 7).write_parquet(place / "flights.parquet")
+        for month in range(1, 8):
+            part = flights.filter(pl.col("date").dt.month() == month)
+            part.write_parquet(place / f"2013-{month:02}.parquet")
         words = "--time date --every 1d --modes dest,carrier,hour --loss poisson --rank 8"
         for command in (
-            f"fit flights.parquet {words} --warm-start 28 --quiet -o flights.run",
+            f"fit 2013-0[1-6].parquet {words} --warm-start 28 --quiet -o flights.run",
+            "name flights.run 1 'Short hops by ExpressJet'",
+            "update flights.run 2013-07.parquet --quiet",
             "report flights.run -o july.html",
         ):
-            subprocess.run([PROGRAM, *command.split()], cwd=place, check=True)
+            subprocess.run([PROGRAM, *shlex.split(command)], cwd=place, check=True)
         take(place / "july.html", TUTORIAL)
 
 

@@ -74,6 +74,14 @@ def test_commands_have_options_that_exist(page):
             assert done.returncode == 0, f"line {line}: {' '.join(words)}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_line_of_a_paragraph_is_taken_for_a_comment(page):
+    """The site leaves out lines that begin with a percent sign, such as one after a number."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    lost = re.findall(r"(?<=\S\n)[ >*-]*%.*", text)
+    assert lost == []
+
+
 @pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=name_of)
 def test_links_to_files_lead_somewhere(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)

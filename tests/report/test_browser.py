@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,35 @@ def test_a_report_without_the_global_loss_says_why(browser, tmp_path):
     with real_browser.open_page(browser, write_report(path).as_uri()) as (page, problems):
         assert page.locator("#losses path.series").count() == 2
         assert page.inner_text("#fit-missing").startswith("There is no global loss: ")
+    assert problems == []
+
+
+@pytest.mark.parametrize("size", [30, 900, 2_000_000])
+def test_numbers_beside_an_axis_are_whole_and_of_one_form(browser, url, tmp_path, size):
+    text = Path(url.removeprefix("file://")).read_text()
+    payload = re.search(r'(?<=id="payload">).*?(?=</script>)', text, flags=re.DOTALL)[0]
+    data = json.loads(payload)
+    for row in data["steps"]["rows"]:
+        row["total"] *= size
+        row["w"] = [part * size for part in row["w"]]
+    large = tmp_path / "large.html"
+    large.write_text(text.replace(payload, json.dumps(data)))
+    with real_browser.open_page(browser, large.as_uri()) as (page, problems):
+        for chart in ("#overall", "#activations"):
+            page.locator(f"{chart} svg").scroll_into_view_if_needed()
+            marks = page.evaluate(
+                """chart => {
+                  const svg = document.querySelector(`${chart} svg`);
+                  const edge = svg.getBoundingClientRect().left;
+                  return [...svg.querySelectorAll(':scope > text[text-anchor="end"]')].map(
+                    (mark) => [mark.textContent, mark.getBoundingClientRect().left - edge]);
+                }""",
+                chart,
+            )
+            assert len(marks) >= 2
+            assert all(room >= 0 for _, room in marks), marks
+            forms = {text[-1].isalpha() for text, _ in marks if text != "0"}
+            assert len(forms) == 1, marks
     assert problems == []
 
 

@@ -63,7 +63,7 @@ class Window:
         with np.errstate(all="ignore"):
             new = self._updated(x, forget)
             gap = np.max(np.abs(new.turn @ new.unturn - np.eye(len(weights))))
-        if np.all(np.isfinite(new.turn)) and np.linalg.cond(new.turn) < WORST_CONDITION:
+        if new._shows_all():
             if gap < DRIFT:
                 return new
             return replace(new, unturn=np.asarray(np.linalg.inv(new.turn), np.float64))
@@ -71,6 +71,17 @@ class Window:
         rows = np.sqrt(forget) * (self.right @ self.unturn.T)
         again = rebuilt(self.basis(), np.vstack([rows[1:], weights]), weights)
         return self if again is None else again
+
+    def _shows_all(self) -> bool:
+        """Whether no pattern is made of rounding errors.
+
+        Either matrix may tell: whether a turn that grows without bound meets a slice that has
+        nothing left of a component, or their product stays small, is a matter of rounding.
+        """
+        return all(
+            bool(np.all(np.isfinite(part))) and np.linalg.cond(part) < WORST_CONDITION
+            for part in (self.turn, self.middle)
+        )
 
     def _updated(self, x: FloatArray, forget: float) -> Window:
         identity, fade = np.eye(len(self.middle)), np.sqrt(forget)

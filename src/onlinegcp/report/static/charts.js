@@ -64,6 +64,14 @@ export function compact(value) {
     : value.toLocaleString("en-US", { notation: "compact", maximumFractionDigits: 1 });
 }
 
+// What stands beside an axis: large numbers short enough for its margin, all of them in one form.
+export function axisLabels(ticks) {
+  const most = Math.max(...ticks.map(Math.abs));
+  const short = { notation: "compact", maximumFractionDigits: 3 };
+  const write = (v) => (v < 0 ? `−${write(-v)}` : v.toLocaleString("en-US", short));
+  return ticks.map((v) => [v, most >= 1e5 && most < 1e15 ? write(v) : say(v)]);
+}
+
 export function percent(share, digits = 0) {
   if (!known(share)) return "–";
   if (share < 0) return `−${percent(-share, digits)}`;

@@ -1,6 +1,17 @@
 // The first screen: what is in it, what changed, what happened lately, over a chart of all slices.
 
-import { byId, compact, draw, known, make, niceTicks, percent, prose, say } from "./charts.js";
+import {
+  axisLabels,
+  byId,
+  compact,
+  draw,
+  known,
+  make,
+  niceTicks,
+  percent,
+  prose,
+  say,
+} from "./charts.js";
 import { color, concerns, filter, matches, page, setFilter, unit } from "./state.js";
 import { clock, extent, frame, linePath, sayTime, swatch } from "./timeline.js";
 
@@ -59,7 +70,7 @@ export function renderTotals(holder, { height, ahead }) {
     height,
     y,
     ahead,
-    yTicks: niceTicks(y[0], y[1], 4).map((v) => [v, compact(v)]),
+    yTicks: axisLabels(niceTicks(y[0], y[1], 4)),
     label: `${what} in each slice, and how many were expected`,
     legend: [
       swatch("var(--total)", `${what} per slice`),

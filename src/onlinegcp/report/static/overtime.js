@@ -1,6 +1,6 @@
 // Over time: activations, losses and drift.
 
-import { byId, compact, draw, known, make, niceTicks, say, shorten } from "./charts.js";
+import { axisLabels, byId, draw, known, make, niceTicks, say, shorten } from "./charts.js";
 import { active, color, concerns, dash, page, setShown, shown } from "./state.js";
 import { clock, extent, frame, linePath, smooth, swatch, trendWindow } from "./timeline.js";
 
@@ -57,7 +57,7 @@ export function renderActivations() {
   frame(holder, {
     height: 300,
     y,
-    yTicks: niceTicks(y[0], y[1], 5).map((v) => [v, compact(v)]),
+    yTicks: axisLabels(niceTicks(y[0], y[1], 5)),
     label: "What each pattern adds to each slice",
     lines: (i) => drawn.map((c) => [`${c.id + 1} · ${c.headline}`, say(c.values[i])]).slice(0, 10),
     paint(group, X, Y) {
@@ -143,7 +143,7 @@ export function renderLosses() {
   frame(holder, {
     height: 260,
     y,
-    yTicks: niceTicks(y[0], y[1], 5).map((v) => [v, say(v)]),
+    yTicks: axisLabels(niceTicks(y[0], y[1], 5)),
     label: "Loss of each slice before and after learning it",
     legend: told.map((curve) => swatch(curve.color, curve.long, curve.style)),
     lines: (i) => [
