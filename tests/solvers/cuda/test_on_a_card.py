@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from onlinegcp import OnlineGCP, Slice, get_loss
-from onlinegcp.solvers.auto import forgetting, odds_sums, solver
+from onlinegcp.kernels.cuda.card import Card
+from onlinegcp.kernels.cuda.slice_cells import SliceCells
+from onlinegcp.solvers.auto import odds_sums, solver
 from onlinegcp.solvers.cuda.engine import Engine, device_problem
 
 pytestmark = [
@@ -89,12 +91,37 @@ def test_a_step_that_was_broken_off_leaves_no_trace(monkeypatch, loss):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(forgetting, "learn", interrupted)
+        # The launches have been made, and nobody has seen their end.
+        patch.setattr(Card, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             solver.step(start, _slice(rng, loss), f, card=engine)
     found, _ = solver.step(start, x, f, card=engine)
     np.testing.assert_array_equal(found.factors.data, expected.factors.data)
     np.testing.assert_array_equal(found.model.past.rate, expected.model.past.rate)
+
+
+def test_slices_that_come_ahead_are_the_same_slices(monkeypatch):
+    rng, f = np.random.default_rng(9), get_loss("poisson")
+    start = solver.start(*_start(rng, "poisson"), f)
+    slices, engine = [_slice(rng, "poisson") for _ in range(7)], Engine(picky=False)
+    sent = []
+    send = SliceCells.send_ahead
+    monkeypatch.setattr(SliceCells, "send_ahead", lambda *a: sent.append(1) or send(*a))
+
+    def learned(expected):
+        now = start
+        for x, coming in zip(slices, expected, strict=True):
+            if coming is not None:
+                engine.expect(coming)
+            now, _ = solver.step(now, x, f, card=engine)
+        return now.factors.data
+
+    plain = learned([None] * 7)
+    np.testing.assert_array_equal(learned([*slices[1:], None]), plain)
+    assert len(sent) == 6
+    # Others than those that were announced, twice the same, and the one that is there.
+    np.testing.assert_array_equal(learned(slices[::-1]), plain)
+    np.testing.assert_array_equal(learned(slices), plain)
 
 
 def _stream(n=100, seed=3):

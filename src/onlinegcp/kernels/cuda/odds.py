@@ -59,9 +59,8 @@ class OddsStep(DrawnSums):
         self._asked["weights"][:] = weights
         self._keyed[0] = form.key
         self._count(cells, seen)
-        key = ("evaluate", at.serial, *self._sizes(cells, seen), form.shape)
-        self._tape(key, lambda: self._evaluate(at, cells, seen, form)).play()
-        self.card.wait()
+        kind = ("evaluate", *self._sizes(cells, seen), form.shape)
+        self._play(kind, (at.serial,), lambda: self._evaluate(at, cells, seen, form))
         told, width = self._told, self.plan.width
         push, value = told["push"][:width].copy(), float(told["push"][width])
         if form.full and form.slope:
@@ -83,8 +82,8 @@ class OddsStep(DrawnSums):
 
         Newton's steps are decided on the card: see `newton.judge_kernel`.
         """
-        how = self._ask_tangent(at, cells, seen, form, asked)
-        how = (*how, *self._ask_lesson(to, cells, form, lesson))
+        how = self._ask_tangent(cells, seen, form, asked)
+        how, places = (*how, *self._ask_lesson(cells, form, lesson)), (at.serial, to.serial)
         found = self._vector(newton.WEIGHTS)
 
         def then() -> None:
@@ -95,9 +94,11 @@ class OddsStep(DrawnSums):
             self._memory.send()
             self._solve_tangent(at, cells, seen, form, asked.em_steps, then)
 
-        self._play(("odds step", *how), whole)
+        self._play(("odds step", *how), places, whole)
         while not self._controls[STOPPED]:
-            self._play(("odds rest", *how), lambda: self._rounds(at, cells, seen, form, then))
+            self._play(
+                ("odds rest", *how), places, lambda: self._rounds(at, cells, seen, form, then)
+            )
         return self._answer(asked), self._learned(form, lesson)
 
     def learn(
@@ -113,8 +114,7 @@ class OddsStep(DrawnSums):
         """Learn a slice whose weights are known, one mode after the other."""
         self._asked["weights"][:] = weights
         self._count(cells, seen)
-        how = (at.serial, *self._sizes(cells, seen), form.shape)
-        how = (*how, *self._ask_lesson(to, cells, form, lesson))
+        how = (*self._sizes(cells, seen), form.shape, *self._ask_lesson(cells, form, lesson))
 
         def whole() -> None:
             self._mail()
@@ -123,28 +123,26 @@ class OddsStep(DrawnSums):
             self._learn_modes(at, to, cells, seen, form, lesson, given)
             self._told.receive()
 
-        self._play(("odds learn", *how), whole)
+        self._play(("odds learn", *how), (at.serial, to.serial), whole)
         return self._learned(form, lesson)
 
     def _ask_tangent(
-        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, asked: Question
+        self, cells: SliceCells, seen: SliceCells, form: Form, asked: Question
     ) -> tuple[Any, ...]:
         inbox = self._inbox
         inbox["start"][:] = asked.start
         inbox["given"][:] = 0.0, asked.tolerance, asked.max_steps  # 0: the start is not scaled
         inbox["sums"][:] = 1.0
         self._count(cells, seen)
-        return (at.serial, *self._sizes(cells, seen), form.shape, asked.em_steps)
+        return (*self._sizes(cells, seen), form.shape, asked.em_steps)
 
-    def _ask_lesson(
-        self, to: Place, cells: SliceCells, form: Form, lesson: Lesson
-    ) -> tuple[Any, ...]:
+    def _ask_lesson(self, cells: SliceCells, form: Form, lesson: Lesson) -> tuple[Any, ...]:
         asked = self._asked
         asked["mass"][:], asked["events"][0] = lesson.mass, lesson.events
         asked["scale"][0], asked["largest"][0] = fixed_scale(cells.total), form.largest
         self._keyed[0] = form.key
         self._memory.ask(lesson.kept)
-        return (to.serial, lesson.learned, lesson.share, lesson.sweeps)
+        return (lesson.learned, lesson.share, lesson.sweeps)
 
     def _learned(self, form: Form, lesson: Lesson) -> Learned:
         told, width, modes = self._told, self.plan.width, self.plan.modes

@@ -53,6 +53,7 @@ class PoissonStep:
     def __init__(self, card: Card, plan: Plan) -> None:
         self.card, self.plan = card, plan
         self._tapes: dict[Any, Tape] = {}
+        self._compiled: set[Any] = set()  # kinds of phases that were played, at any place
         self._rooms: dict[str, Any] = {}
         self._bounds: dict[int, Any] = {}
         width, modes = plan.width, plan.modes
@@ -86,10 +87,11 @@ class PoissonStep:
 
     def solve(self, at: Place, cells: SliceCells, asked: Question) -> Answer:
         """Weights of the loaded slice under the factors of `at`."""
-        how, made = self._ask_solve(at, cells, asked)
-        self._play(("solve", *how), lambda: self._solve(at, cells, asked, made))
+        how, made = self._ask_solve(cells, asked)
+        places = (at.serial,)
+        self._play(("solve", *how), places, lambda: self._solve(at, cells, asked, made))
         while not self._controls[STOPPED]:
-            self._play(("more", *how), lambda: self._go_on(at, cells, asked, made))
+            self._play(("more", *how), places, lambda: self._go_on(at, cells, asked, made))
         return self._answer(asked)
 
     def step(
@@ -107,10 +109,10 @@ class PoissonStep:
             How it is solved and learned.
         """
         inbox, width, modes = self._inbox, self.plan.width, self.plan.modes
-        how, made = self._ask_solve(at, cells, asked)
+        how, made = self._ask_solve(cells, asked)
         inbox["mass"][:], inbox["events"][0] = lesson.mass, lesson.events
         self._memory.ask(lesson.kept)
-        how = (*how, to.serial, lesson.share, lesson.sweeps)
+        how, places = (*how, lesson.share, lesson.sweeps), (at.serial, to.serial)
 
         def rest() -> None:
             self._go_on(at, cells, asked, made, lambda: self._learn(at, to, cells, lesson))
@@ -119,9 +121,9 @@ class PoissonStep:
             self._memory.send()
             self._solve(at, cells, asked, made, lambda: self._learn(at, to, cells, lesson))
 
-        self._play(("step", *how), whole)
+        self._play(("step", *how), places, whole)
         while not self._controls[STOPPED]:
-            self._play(("rest", *how), rest)
+            self._play(("rest", *how), places, rest)
         board = self._board
         absorbed = board["absorbed"].reshape(modes, rows.ABSORB_SUMS, width)
         weights = board["phi_sums"][:width].copy()
@@ -137,7 +139,7 @@ class PoissonStep:
         )
 
     def _ask_solve(
-        self, at: Place, cells: SliceCells, asked: Question
+        self, cells: SliceCells, asked: Question
     ) -> tuple[tuple[Any, ...], tuple[int, int]]:
         """Fill the inbox; what a recording depends on, and the sizes it is made for."""
         inbox = self._inbox
@@ -149,7 +151,7 @@ class PoissonStep:
         inbox["scale"][0] = fixed_scale(asked.total)
         self._counted[:4] = asked.looked_at, asked.every, cells.n, 1
         made = (size_class(asked.looked_at), size_class(cells.n))
-        how = (at.serial, *made, asked.em_steps, asked.learned, asked.every > 1, given)
+        how = (*made, asked.em_steps, asked.learned, asked.every > 1, given)
         return how, made
 
     def _answer(self, asked: Question) -> Answer:
@@ -166,10 +168,14 @@ class PoissonStep:
 
     # ---- what they consist of
 
-    def _play(self, key: tuple[Any, ...], launches: Any) -> None:
-        """Play a phase that adds to sums, and wait for its end."""
+    def _play(self, kind: tuple[Any, ...], places: tuple[int, ...], launches: Any) -> None:
+        """Play a phase that adds to sums, and wait for its end.
+
+        `kind` says which kernels are launched and for how many cells, `places` where.
+        """
         self._begin_sums()
-        self._tape(key, launches).play()
+        self._tape((kind, places), launches, compiled=kind in self._compiled).play()
+        self._compiled.add(kind)
         self.card.wait()
         self.card.unsettled = False
 
@@ -178,13 +184,15 @@ class PoissonStep:
         self.card.settle("fixed", "found", "met")
         self.card.unsettled = True
 
-    def _tape(self, key: tuple[Any, ...], launches: Any) -> Tape:
+    def _tape(self, key: tuple[Any, ...], launches: Any, *, compiled: bool = False) -> Tape:
         key = (*key, self.card.version)
         tape = self._tapes.pop(key, None)
         if tape is None:
             self.reserve()
             key = (*key[:-1], self.card.version)
-            tape = self._tapes.pop(key, None) or Tape(self.card.stream, launches)
+            tape = self._tapes.pop(key, None)
+            if tape is None:
+                tape = Tape(self.card.stream, launches, compiled=compiled)
         self._tapes[key] = tape  # the newest last
         while len(self._tapes) > TAPES:
             del self._tapes[next(iter(self._tapes))]

@@ -9,7 +9,6 @@ import numpy as np
 
 from onlinegcp.sums.verbs import copied
 
-
 T = TypeVar("T")
 
 
