@@ -46,6 +46,7 @@ class OddsStep(DrawnSums):
             means=width,
         )  # fmt: skip
         self._no_more = card.zeros(width + 1)
+        self._reserved: Any = None
         self._row_blocks = max(1, -(-ROW_BLOCKS // plan.rows))
         self._row_bounds = card.zeros(plan.rows + 1, np.int64)
         card.push(np.arange(plan.rows + 1) * self._row_blocks, self._row_bounds)
@@ -90,8 +91,7 @@ class OddsStep(DrawnSums):
             self._learn_modes(at, to, cells, seen, form, lesson, found)
 
         def whole() -> None:
-            self._mail()
-            self._memory.send()
+            self._mail(form)
             self._solve_tangent(at, cells, seen, form, asked.em_steps, then)
 
         self._play(("odds step", *how), places, whole)
@@ -117,11 +117,11 @@ class OddsStep(DrawnSums):
         how = (*self._sizes(cells, seen), form.shape, *self._ask_lesson(cells, form, lesson))
 
         def whole() -> None:
-            self._mail()
-            self._memory.send()
+            self._mail(form)
             given = self._asked.card("weights")
             self._learn_modes(at, to, cells, seen, form, lesson, given)
             self._told.receive()
+            self._board.receive()
 
         self._play(("odds learn", *how), (at.serial, to.serial), whole)
         return self._learned(form, lesson)
@@ -165,6 +165,13 @@ class OddsStep(DrawnSums):
 
     # ---- what they consist of
 
+    def reserve_for(self, form: Form) -> None:
+        """Make room for phases of a form, unless it is there."""
+        if self._reserved != (self.card.version, form.shape):
+            self.reserve()
+            self.reserve_draws(form)
+            self._reserved = self.card.version, form.shape
+
     def reserve_draws(self, form: Form) -> None:
         """Make room for the cells that are drawn, or for sums over all of them."""
         super().reserve_draws(form)
@@ -178,13 +185,14 @@ class OddsStep(DrawnSums):
     def _count(self, cells: SliceCells, seen: SliceCells) -> None:
         self._counted[:] = cells.n, 1, cells.n, 1, seen.n, math.prod(self.plan.shape)
 
-    def _mail(self) -> None:
+    def _mail(self, form: Form) -> None:
         self._asked.send()
-        self._counts.copy_to_device(self._counted, stream=self.card.stream)
-        self._key.copy_to_device(self._keyed, stream=self.card.stream)
+        self._inbox.send()
+        if form.sampled:
+            self._key.copy_to_device(self._keyed, stream=self.card.stream)
 
     def _evaluate(self, at: Place, cells: SliceCells, seen: SliceCells, form: Form) -> None:
-        self._mail()
+        self._mail(form)
         self._both_parts(at, cells, seen, form, self._asked.card("weights"))
         self._told.receive()
 
@@ -208,7 +216,6 @@ class OddsStep(DrawnSums):
         then: Callable[[], None],
     ) -> None:
         plan, board, inbox, stream = self.plan, self._board, self._inbox, self.card.stream
-        self._send()
         newton.begin_kernel()[1, THREADS, stream, 8 * plan.width](
             plan.rank, plan.width, 1, em_steps, inbox.card("start"), inbox.card("sums"),
             inbox.card("given"), self._control, board.card("numbers"), board.card("vectors"),
@@ -236,7 +243,7 @@ class OddsStep(DrawnSums):
             self._judge(self._told.card("push"), self._more(form))
         then()
         self._told.receive()
-        self._receive()
+        self._board.receive()
 
     def _more(self, form: Form) -> Any:
         return self._told.card("more") if form.full and form.slope else self._no_more
@@ -308,7 +315,6 @@ class OddsStep(DrawnSums):
         if learned:
             self._all_slopes(at, cells, seen, form, given)
             self._memory.decide(told.card("slopes"), told.card("exposed"), plan.modes)
-            self._memory.receive()
         lam, lift = self._memory.factors(learned)
         weights.copy_to_device(given, stream=stream)
         to.factors[:size].copy_to_device(at.factors[:size], stream=stream)

@@ -43,7 +43,7 @@ from onlinegcp.kernels.cuda.tape import Tape
 
 Array = NDArray[Any]
 
-ROUNDS = 6  # looks at the cells per recording: the first, three Newton steps, two that are refused
+ROUNDS = 4  # looks at the cells per recording: the first and three Newton steps, none refused
 TAPES = 32  # recordings kept
 
 
@@ -65,18 +65,19 @@ class PoissonStep:
             start=width,
             mass=width,
             sums=width,
+            whole={"counts": 6},
+            **Remembering.asks(width),
         )
-        self._memory = Remembering(card, width)
         self._board = Box(
             card, numbers=newton.NUMBERS, vectors=newton.VECTORS * width, slopes=2 * width + 2,
             phi_sums=modes * width, column_sums=modes * width,
             absorbed=modes * rows.ABSORB_SUMS * width, looked=width + 1, found=width + 1,
-            floors=modes * width, unscaled=width,
+            floors=modes * width, unscaled=width, whole={"control": newton.CONTROLS},
+            **Remembering.tells(width),
         )  # fmt: skip
-        self._control = card.zeros(newton.CONTROLS, np.int64)
-        self._controls = card.pinned(newton.CONTROLS, np.int64)
-        self._counts = card.zeros(6, np.int64)
-        self._counted = card.pinned(6, np.int64)
+        self._memory = Remembering(card, self._inbox, self._board, width)
+        self._control, self._controls = self._board.card("control"), self._board["control"]
+        self._counts, self._counted = self._inbox.card("counts"), self._inbox["counts"]
         self._never = card.zeros(newton.CONTROLS, np.int64)
         self._always = card.zeros(newton.CONTROLS, np.int64)
         card.push(np.ones(newton.CONTROLS, np.int64), self._always)
@@ -118,7 +119,6 @@ class PoissonStep:
             self._go_on(at, cells, asked, made, lambda: self._learn(at, to, cells, lesson))
 
         def whole() -> None:
-            self._memory.send()
             self._solve(at, cells, asked, made, lambda: self._learn(at, to, cells, lesson))
 
         self._play(("step", *how), places, whole)
@@ -238,7 +238,7 @@ class PoissonStep:
         then: Callable[[], None] | None = None,
     ) -> None:
         plan, board, inbox, stream = self.plan, self._board, self._inbox, self.card.stream
-        self._send()
+        inbox.send()
         sums, modes = inbox.card("sums"), 1
         if asked.column_sums is None:
             sums, modes = board.card("column_sums"), plan.modes
@@ -276,7 +276,7 @@ class PoissonStep:
             self._add(self._blocks(made[1]), self.plan.width + 1, self._board.card("looked"))
         if then is not None:
             then()
-        self._receive()
+        self._board.receive()
 
     def _learn(self, at: Place, to: Place, cells: SliceCells, lesson: Lesson) -> None:
         """Learn the slice with the weights on the card; nothing is shared out before they are."""
@@ -285,7 +285,6 @@ class PoissonStep:
         counts, learned = board.card("phi_sums")[:width], lesson.learned
         if learned:
             self._memory.decide(board.card("slopes"), board.card("slopes"), 0)
-            self._memory.receive()
         lam, lift = self._memory.factors(learned)
         for sweep in range(lesson.sweeps):
             if sweep > 0:
@@ -451,14 +450,6 @@ class PoissonStep:
         add_parts_kernel()[(-(-columns // LANES), 1), ADDERS, self.card.stream, 8 * ADDERS](
             self._parts, columns, self._bounds[blocks], control, flag, sums
         )
-
-    def _send(self) -> None:
-        self._inbox.send()
-        self._counts.copy_to_device(self._counted, stream=self.card.stream)
-
-    def _receive(self) -> None:
-        self._board.receive()
-        self._control.copy_to_host(self._controls, stream=self.card.stream)
 
 
 def health_of(absorbed: Array) -> Array:

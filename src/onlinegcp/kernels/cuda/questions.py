@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -199,7 +200,7 @@ class Form:
     draws: int
     row_draws: tuple[tuple[int, bool], ...]
 
-    @property
+    @cached_property
     def shape(self) -> tuple[Any, ...]:
         """What a recording depends on."""
         kind = (self.linear, self.base, self.slope, self.full, self.sampled)
