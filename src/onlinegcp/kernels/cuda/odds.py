@@ -24,7 +24,7 @@ from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, THREADS
 from onlinegcp.kernels.cuda.matrices import Place
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import MOST_BLOCKS, WARPS, Plan, batch_for, blocks_for, size_class
-from onlinegcp.kernels.cuda.poisson import ROUNDS, fixed_scale, health_of
+from onlinegcp.kernels.cuda.poisson import fixed_scale, health_of
 from onlinegcp.kernels.cuda.questions import Answer, Evaluation, Form, Learned, Lesson, Question
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 
@@ -96,9 +96,7 @@ class OddsStep(DrawnSums):
 
         self._play(("odds step", *how), places, whole)
         while not self._controls[STOPPED]:
-            self._play(
-                ("odds rest", *how), places, lambda: self._rounds(at, cells, seen, form, then)
-            )
+            self._play(("odds rest", *how), places, lambda: self._look(at, cells, seen, form, then))
         return self._answer(asked), self._learned(form, lesson)
 
     def learn(
@@ -134,7 +132,7 @@ class OddsStep(DrawnSums):
         inbox["given"][:] = 0.0, asked.tolerance, asked.max_steps  # 0: the start is not scaled
         inbox["sums"][:] = 1.0
         self._count(cells, seen)
-        return (*self._sizes(cells, seen), form.shape, asked.em_steps)
+        return (*self._sizes(cells, seen), form.shape, self._rounds, asked.em_steps)
 
     def _ask_lesson(self, cells: SliceCells, form: Form, lesson: Lesson) -> tuple[Any, ...]:
         asked = self._asked
@@ -226,9 +224,9 @@ class OddsStep(DrawnSums):
             self._listed(at, cells, made, self._counts[:2], trial, self._control)
             self._add(self._blocks(made), plan.width + 1, self._found, self._control, STOPPED)
             self._judge(self._told.card("push"), self._more(form))
-        self._rounds(at, cells, seen, form, then)
+        self._look(at, cells, seen, form, then)
 
-    def _rounds(
+    def _look(
         self,
         at: Place,
         cells: SliceCells,
@@ -237,7 +235,7 @@ class OddsStep(DrawnSums):
         then: Callable[[], None],
     ) -> None:
         trial, made = self._vector(newton.TRIAL), size_class(cells.n)
-        for _ in range(ROUNDS):
+        for _ in range(self._rounds):
             self._value(at, cells, seen, form, trial, self._control)
             self._curved(at, cells, made, trial, self._control, self._found)
             self._judge(self._told.card("push"), self._more(form))

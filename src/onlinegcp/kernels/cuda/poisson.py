@@ -43,7 +43,10 @@ from onlinegcp.kernels.cuda.tape import Tape
 
 Array = NDArray[Any]
 
-ROUNDS = 4  # looks at the cells per recording: the first and three Newton steps, none refused
+# Looks at the cells per recording: the first and three Newton steps; more, where steps had to be
+# tried again of late. Looks that are not needed cost little, too few a second play of the rest.
+ROUNDS = (4, 8, 16)
+CALMING = 0.25  # looks fewer that are expected after every slice that needed fewer
 TAPES = 32  # recordings kept
 
 
@@ -54,6 +57,7 @@ class PoissonStep:
         self.card, self.plan = card, plan
         self._tapes: dict[Any, Tape] = {}
         self._compiled: set[Any] = set()  # kinds of phases that were played, at any place
+        self._rounds, self._looks = ROUNDS[0], 0.0
         self._rooms: dict[str, Any] = {}
         self._bounds: dict[int, Any] = {}
         width, modes = plan.width, plan.modes
@@ -151,11 +155,13 @@ class PoissonStep:
         inbox["scale"][0] = fixed_scale(asked.total)
         self._counted[:4] = asked.looked_at, asked.every, cells.n, 1
         made = (size_class(asked.looked_at), size_class(cells.n))
-        how = (*made, asked.em_steps, asked.learned, asked.every > 1, given)
+        how = (*made, self._rounds, asked.em_steps, asked.learned, asked.every > 1, given)
         return how, made
 
     def _answer(self, asked: Question) -> Answer:
         board, numbers, width = self._board, self._board["numbers"], self.plan.width
+        self._looks = max(float(self._controls[newton.LOOKS]), self._looks - CALMING)
+        self._rounds = next((n for n in ROUNDS if n >= self._looks), ROUNDS[-1])
         vectors = board["vectors"].reshape(newton.VECTORS, width)
         logs = board["slopes"][2 * width + 1] if asked.learned else board["looked"][width]
         return Answer(
@@ -264,7 +270,7 @@ class PoissonStep:
         then: Callable[[], None] | None = None,
     ) -> None:
         """Look at the cells until the weights are found, and then do something else."""
-        for _ in range(ROUNDS):
+        for _ in range(self._rounds):
             trial = self._vector(newton.TRIAL)
             self._curved(at, cells, made[0], trial, self._control, self._found)
             self._judge()
