@@ -11,6 +11,7 @@ from onlinegcp import OnlineGCP, Slice, get_loss
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 from onlinegcp.solvers.auto import odds_sums, solver
+from onlinegcp.solvers.cuda import conjugate
 from onlinegcp.solvers.cuda.engine import Engine, device_problem
 
 pytestmark = [
@@ -98,6 +99,24 @@ def test_a_step_that_was_broken_off_leaves_no_trace(monkeypatch, loss):
     found, _ = solver.step(start, x, f, card=engine)
     np.testing.assert_array_equal(found.factors.data, expected.factors.data)
     np.testing.assert_array_equal(found.model.past.rate, expected.model.past.rate)
+
+
+@pytest.mark.parametrize(("shape", "count"), [(SHAPE, 9000), ((300, 300, 20), 90_000)])
+def test_weights_of_a_slice_are_those_of_the_cpu(shape, count):
+    # Above 32,768 cells the CPU takes another way to the same optimum.
+    rng, f = np.random.default_rng(12), get_loss("poisson")
+    start = solver.start(*_start(rng, "poisson", shape=shape, count=count), f)
+    there, _ = solver.step(start, _slice(rng, "poisson", shape=shape, count=count), f, card=Engine(
+        picky=False
+    ))  # fmt: skip
+    x = _slice(rng, "poisson", shape=shape, count=count)
+    assert x.n_listed * RANK >= conjugate.WORTH_ASKING
+    before = there.factors.data.copy()
+    ours, theirs = (solver.solve(s, x, f, tolerance=1e-8) for s in (there.copy(), there))
+    assert np.abs(ours.weights - theirs.weights).max() < 1e-6 * ours.weights.max()
+    assert ours.objective == pytest.approx(theirs.objective, rel=1e-12)
+    assert theirs.optimality <= 1e-6
+    np.testing.assert_array_equal(there.factors.data, before)
 
 
 def test_slices_that_come_ahead_are_the_same_slices(monkeypatch):

@@ -169,6 +169,7 @@ class PoissonStep:
             column_sums=vectors[newton.COLUMN_SUMS].copy(),
             objective=float(numbers[newton.OBJECTIVE]),
             steps=int(self._controls[newton.STEPS]),
+            optimality=float(numbers[newton.WORST]),
             logs=float(logs),
         )
 

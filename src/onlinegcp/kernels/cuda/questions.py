@@ -47,13 +47,15 @@ class Question:
 class Answer:
     """What `solve` found: weights, and their loss over the cells looked at.
 
-    `logs` is the sum of x log m over all cells.
+    `logs` is the sum of x log m over all cells, `optimality` how far the conditions of an optimum
+    are violated, relative to the largest weight.
     """
 
     weights: Array
     column_sums: Array
     objective: float
     steps: int
+    optimality: float
     logs: float
 
 
