@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from onlinegcp import OnlineGCP, Slice, get_loss
+from onlinegcp.kernels.cuda import poisson
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 from onlinegcp.solvers.auto import odds_sums, solver
@@ -117,6 +118,21 @@ def test_weights_of_a_slice_are_those_of_the_cpu(shape, count):
     assert ours.objective == pytest.approx(theirs.objective, rel=1e-12)
     assert theirs.optimality <= 1e-6
     np.testing.assert_array_equal(there.factors.data, before)
+
+
+@pytest.mark.parametrize("forget", ["auto", 20.0])
+def test_a_step_in_two_recordings_has_the_same_bits(monkeypatch, forget):
+    rng, f = np.random.default_rng(13), get_loss("poisson")
+    start = solver.start(*_start(rng, "poisson"), f, forget=forget)
+    slices, found = [_slice(rng, "poisson") for _ in range(4)], []
+    for most in (10**9, 0):
+        monkeypatch.setattr(poisson, "AT_ONCE", most)
+        now = start
+        for x in slices:
+            now, done = solver.step(now, x, f, card=Engine(picky=False))
+        found.append((now.factors.data, now.model.past.rate, done.weights))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_slices_that_come_ahead_are_the_same_slices(monkeypatch):

@@ -24,8 +24,8 @@ from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, THREADS
 from onlinegcp.kernels.cuda.matrices import Place
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import MOST_BLOCKS, WARPS, Plan, batch_for, blocks_for, size_class
-from onlinegcp.kernels.cuda.poisson import fixed_scale, health_of
 from onlinegcp.kernels.cuda.questions import Answer, Evaluation, Form, Learned, Lesson, Question
+from onlinegcp.kernels.cuda.shares import fixed_scale
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 
 Array = NDArray[Any]
@@ -150,7 +150,7 @@ class OddsStep(DrawnSums):
             prior=absorbed[0, rows.PRIOR].copy(),
             counts=told["blended"].reshape(modes, 2, width)[0, 1].copy(),
             local=self._loss_told(form),
-            health=health_of(absorbed),
+            health=rows.health_of(absorbed),
             kept=self._memory.decided(lesson.kept),
         )
 

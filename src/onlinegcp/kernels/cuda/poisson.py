@@ -1,4 +1,4 @@
-"""A step of the conjugate past for Poisson slices without missing cells, as one recording.
+"""A step of the conjugate past for Poisson slices without missing cells, in one recording or two.
 
 It finds the weights and what the slice says about the forgetting, decides how much to forget,
 moves the factors, absorbs the slice and evaluates the loss. Only short vectors travel, in inboxes
@@ -10,7 +10,6 @@ were recorded, the host sees it in the end and plays the rest again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +36,7 @@ from onlinegcp.kernels.cuda.plan import (
 )
 from onlinegcp.kernels.cuda.questions import Answer, Learned, Lesson, Question
 from onlinegcp.kernels.cuda.remembering import Remembering
-from onlinegcp.kernels.cuda.shares import NO_MODE, SHARERS, shares_kernel
+from onlinegcp.kernels.cuda.shares import NO_MODE, SHARERS, fixed_scale, shares_kernel
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 from onlinegcp.kernels.cuda.tape import Tape
 
@@ -46,6 +45,9 @@ Array = NDArray[Any]
 # Looks at the cells per recording: the first and three Newton steps; more, where steps had to be
 # tried again of late. Looks that are not needed cost little, too few a second play of the rest.
 ROUNDS = (4, 8, 16)
+# Cells up to which weights are found and learned in one recording. Above, a look too few would
+# cost more than the host does between two.
+AT_ONCE = 1 << 18
 CALMING = 0.25  # looks fewer that are expected after every slice that needed fewer
 TAPES = 32  # recordings kept
 
@@ -93,11 +95,30 @@ class PoissonStep:
     def solve(self, at: Place, cells: SliceCells, asked: Question) -> Answer:
         """Weights of the loaded slice under the factors of `at`."""
         how, made = self._ask_solve(cells, asked)
-        places = (at.serial,)
-        self._play(("solve", *how), places, lambda: self._solve(at, cells, asked, made))
-        while not self._controls[STOPPED]:
-            self._play(("more", *how), places, lambda: self._go_on(at, cells, asked, made))
+        self._find(at, cells, asked, how, made)
         return self._answer(asked)
+
+    def _find(
+        self,
+        at: Place,
+        cells: SliceCells,
+        asked: Question,
+        how: tuple[Any, ...],
+        made: tuple[int, int],
+        *,
+        ends: bool = True,
+    ) -> None:
+        """Look at the cells until the weights are found."""
+
+        def whole() -> None:
+            self._solve(at, cells, asked, made)
+
+        def more() -> None:
+            self._go_on(at, cells, asked, made)
+
+        self._play(("solve", *how), (at.serial,), whole, ends=ends)
+        while not self._controls[STOPPED]:
+            self._play(("more", *how), (at.serial,), more, begins=False, ends=ends)
 
     def step(
         self, at: Place, to: Place, cells: SliceCells, asked: Question, lesson: Lesson
@@ -119,15 +140,23 @@ class PoissonStep:
         self._memory.ask(lesson.kept)
         how, places = (*how, lesson.share, lesson.sweeps), (at.serial, to.serial)
 
-        def rest() -> None:
-            self._go_on(at, cells, asked, made, lambda: self._learn(at, to, cells, lesson))
+        def learn() -> None:
+            self._learn(at, to, cells, lesson)
 
-        def whole() -> None:
-            self._solve(at, cells, asked, made, lambda: self._learn(at, to, cells, lesson))
+        def alone() -> None:
+            learn()
+            self._board.receive()
 
-        self._play(("step", *how), places, whole)
-        while not self._controls[STOPPED]:
-            self._play(("rest", *how), places, rest)
+        if cells.n <= AT_ONCE:
+            self._play(("step", *how), places, lambda: self._solve(at, cells, asked, made, learn))
+            while not self._controls[STOPPED]:
+                self._play(
+                    ("rest", *how), places, lambda: self._go_on(at, cells, asked, made, learn)
+                )
+        else:
+            # Responsibilities wait in the sums in between.
+            self._find(at, cells, asked, how, made, ends=False)
+            self._play(("learn", *how), places, alone, begins=False)
         board = self._board
         absorbed = board["absorbed"].reshape(modes, rows.ABSORB_SUMS, width)
         weights = board["phi_sums"][:width].copy()
@@ -138,7 +167,7 @@ class PoissonStep:
             prior=absorbed[0, rows.PRIOR].copy(),
             counts=weights,
             local=total - float(board["found"][width]),
-            health=health_of(absorbed),
+            health=rows.health_of(absorbed),
             kept=self._memory.decided(lesson.kept),
         )
 
@@ -175,16 +204,27 @@ class PoissonStep:
 
     # ---- what they consist of
 
-    def _play(self, kind: tuple[Any, ...], places: tuple[int, ...], launches: Any) -> None:
+    def _play(
+        self,
+        kind: tuple[Any, ...],
+        places: tuple[int, ...],
+        launches: Any,
+        *,
+        begins: bool = True,
+        ends: bool = True,
+    ) -> None:
         """Play a phase that adds to sums, and wait for its end.
 
-        `kind` says which kernels are launched and for how many cells, `places` where.
+        `kind` says which kernels are launched and for how many cells, `places` where. It goes on
+        with sums that another has left, or leaves some, unless it begins and ends.
         """
-        self._begin_sums()
+        if begins:
+            self._begin_sums()
+        self.card.unsettled = True
         self._tape((kind, places), launches, compiled=kind in self._compiled).play()
         self._compiled.add(kind)
         self.card.wait()
-        self.card.unsettled = False
+        self.card.unsettled = not ends
 
     def _begin_sums(self) -> None:
         """Before a phase that adds to sums: leave nothing of one that was broken off."""
@@ -457,13 +497,3 @@ class PoissonStep:
         add_parts_kernel()[(-(-columns // LANES), 1), ADDERS, self.card.stream, 8 * ADDERS](
             self._parts, columns, self._bounds[blocks], control, flag, sums
         )
-
-
-def health_of(absorbed: Array) -> Array:
-    """Numbers that are finite if all of the new matrices are."""
-    return np.asarray(absorbed[:, rows.HEALTH].sum(axis=(0, 2)))
-
-
-def fixed_scale(total: float) -> float:
-    """Whole numbers per count, a power of two: the total of a slice is at most 2^62 of them."""
-    return float(2.0 ** (62 - max(-900, math.frexp(total)[1])))

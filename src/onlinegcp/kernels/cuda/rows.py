@@ -13,10 +13,18 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import cuda, float64, int64
+from numba import cuda, float64
+from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.cells import U
-from onlinegcp.kernels.cuda.lanes import LANES, block_sums, device, kernel
+from onlinegcp.kernels.cuda.lanes import LANES, block_sums, kernel
+
+Array = NDArray[Any]
+
+
+def health_of(absorbed: Array) -> Array:
+    """Numbers that are finite if all of the new matrices are."""
+    return np.asarray(absorbed[:, HEALTH].sum(axis=(0, 2)))
 
 
 @cache
@@ -61,30 +69,6 @@ def ratios_kernel() -> Any:
     return ratios
 
 
-@device
-def taken(fixed, first, size, copies):
-    """The sum of the copies of a number, which become zero."""
-    whole = int64(0)
-    c = 0
-    # Four at a time, read before any is written: they wait for memory together.
-    while c + 4 <= copies:
-        at = first + c * size
-        a, b = fixed[U(at)], fixed[U(at + size)]
-        d, e = fixed[U(at + 2 * size)], fixed[U(at + 3 * size)]
-        fixed[U(at)] = 0
-        fixed[U(at + size)] = 0
-        fixed[U(at + 2 * size)] = 0
-        fixed[U(at + 3 * size)] = 0
-        whole += (a + b) + (d + e)
-        c += 4
-    while c < copies:
-        at = first + c * size
-        whole += fixed[U(at)]
-        fixed[U(at)] = 0
-        c += 1
-    return whole
-
-
 @cache
 def settle_kernel(per_lane: int) -> Any:
     """Whole numbers back to counts, summed over copies, which become zero; and column sums."""
@@ -107,7 +91,11 @@ def settle_kernel(per_lane: int) -> Any:
             for p in range(per_lane):
                 r = lane + LANES * p
                 if r < width:
-                    whole = taken(fixed, base + r, size, held_copies)
+                    whole = 0
+                    for c in range(held_copies):
+                        whole += fixed[U(base + c * size + r)]
+                    for c in range(held_copies):
+                        fixed[U(base + c * size + r)] = 0
                     per_count = scale[r * stride]
                     found = whole / per_count if per_count > 0.0 else 0.0
                     phi[i * width + r] = found
@@ -187,7 +175,10 @@ def settle_blend_kernel(per_lane: int) -> Any:
                     at = i * width + r
                     found = phi[at]
                     if not settled:
-                        whole = taken(fixed, base + r, size, copies)
+                        whole = 0
+                        for c in range(copies):
+                            whole += fixed[U(base + c * size + r)]
+                            fixed[U(base + c * size + r)] = 0
                         found = whole / scale[0] if scale[0] > 0.0 else 0.0
                         phi[at] = found
                     prior = lam[r] * rate[at]
