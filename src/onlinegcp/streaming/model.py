@@ -434,7 +434,9 @@ class StreamingModel(
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one, or as many together as are gathered."""
         enough = 1 if self.gathers is None else int(getattr(self, self.gathers))
-        for x in self._check_slices(slices, may_grow=True):
+        checked = self._check_slices(slices, may_grow=True)
+        for x, after in zip(checked, [*checked[1:], None], strict=True):
+            self._expect(after)
             if self._state is None and self.init is not None:
                 self._start_given(self.init, x.shape)
             if self._state is not None and enough == 1:

@@ -304,6 +304,12 @@ class OnlineGCP(StreamingModel):
             )
         return mode, units(slices, mode)
 
+    def _expect(self, x: Slice | None) -> None:
+        if x is not None and self.device != "cpu" and self._paper() is None:
+            engine = engine_for(self.device)
+            if engine is not None:
+                engine.expect(x)
+
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:

@@ -13,6 +13,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from onlinegcp.errors import DataError
+from onlinegcp.slices import Slice
 from onlinegcp.streaming.naming import Labels, Names, padded
 from onlinegcp.streaming.options import check_whole
 
@@ -55,6 +56,9 @@ class Telling:
 
     def _shape(self) -> tuple[int, ...] | None:
         raise NotImplementedError
+
+    def _expect(self, x: Slice | None) -> None:
+        """Take note of the slice after the one that is learned next, where it is known."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "n_slices_", 0) > 0

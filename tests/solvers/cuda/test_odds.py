@@ -19,10 +19,7 @@ class CpuBehind:
     def __init__(self, sums):
         self.sums, self.evaluated = sums, 0
 
-    def reserve(self):
-        pass
-
-    def reserve_draws(self, form):
+    def reserve_for(self, form):
         pass
 
     def evaluate(self, place, cells, seen, form, weights):

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from onlinegcp import OnlineGCP, Slice, get_loss
-from onlinegcp.solvers.auto import forgetting, odds_draws, odds_sums, solver
+from onlinegcp.kernels.cuda import poisson
+from onlinegcp.kernels.cuda.card import Card
+from onlinegcp.kernels.cuda.slice_cells import SliceCells
+from onlinegcp.solvers.auto import odds_draws, odds_sums, solver
+from onlinegcp.solvers.cuda import conjugate
 from onlinegcp.solvers.cuda.engine import Engine, device_problem
 
 pytestmark = [
@@ -89,12 +93,70 @@ def test_a_step_that_was_broken_off_leaves_no_trace(monkeypatch, loss):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(forgetting, "learn", interrupted)
+        # The launches have been made, and nobody has seen their end.
+        patch.setattr(Card, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             solver.step(start, _slice(rng, loss), f, card=engine)
     found, _ = solver.step(start, x, f, card=engine)
     np.testing.assert_array_equal(found.factors.data, expected.factors.data)
     np.testing.assert_array_equal(found.model.past.rate, expected.model.past.rate)
+
+
+@pytest.mark.parametrize(("shape", "count"), [(SHAPE, 9000), ((300, 300, 20), 90_000)])
+def test_weights_of_a_slice_are_those_of_the_cpu(shape, count):
+    # Above 32,768 cells the CPU takes another way to the same optimum.
+    rng, f = np.random.default_rng(12), get_loss("poisson")
+    start = solver.start(*_start(rng, "poisson", shape=shape, count=count), f)
+    there, _ = solver.step(start, _slice(rng, "poisson", shape=shape, count=count), f, card=Engine(
+        picky=False
+    ))  # fmt: skip
+    x = _slice(rng, "poisson", shape=shape, count=count)
+    assert x.n_listed * RANK >= conjugate.WORTH_ASKING
+    before = there.factors.data.copy()
+    ours, theirs = (solver.solve(s, x, f, tolerance=1e-8) for s in (there.copy(), there))
+    assert np.abs(ours.weights - theirs.weights).max() < 1e-6 * ours.weights.max()
+    assert ours.objective == pytest.approx(theirs.objective, rel=1e-12)
+    assert theirs.optimality <= 1e-6
+    np.testing.assert_array_equal(there.factors.data, before)
+
+
+@pytest.mark.parametrize("forget", ["auto", 20.0])
+def test_a_step_in_two_recordings_has_the_same_bits(monkeypatch, forget):
+    rng, f = np.random.default_rng(13), get_loss("poisson")
+    start = solver.start(*_start(rng, "poisson"), f, forget=forget)
+    slices, found = [_slice(rng, "poisson") for _ in range(4)], []
+    for most in (10**9, 0):
+        monkeypatch.setattr(poisson, "AT_ONCE", most)
+        now = start
+        for x in slices:
+            now, done = solver.step(now, x, f, card=Engine(picky=False))
+        found.append((now.factors.data, now.model.past.rate, done.weights))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_slices_that_come_ahead_are_the_same_slices(monkeypatch):
+    rng, f = np.random.default_rng(9), get_loss("poisson")
+    start = solver.start(*_start(rng, "poisson"), f)
+    slices, engine = [_slice(rng, "poisson") for _ in range(7)], Engine(picky=False)
+    sent = []
+    send = SliceCells.send_ahead
+    monkeypatch.setattr(SliceCells, "send_ahead", lambda *a: sent.append(1) or send(*a))
+
+    def learned(expected):
+        now = start
+        for x, coming in zip(slices, expected, strict=True):
+            if coming is not None:
+                engine.expect(coming)
+            now, _ = solver.step(now, x, f, card=engine)
+        return now.factors.data
+
+    plain = learned([None] * 7)
+    np.testing.assert_array_equal(learned([*slices[1:], None]), plain)
+    assert len(sent) == 6
+    # Others than those that were announced, twice the same, and the one that is there.
+    np.testing.assert_array_equal(learned(slices[::-1]), plain)
+    np.testing.assert_array_equal(learned(slices), plain)
 
 
 def _stream(n=100, seed=3):

@@ -15,22 +15,40 @@ Array = NDArray[Any]
 
 
 class Box:
-    """Short vectors by name, in one piece on the card and in one on the host."""
+    """Short vectors by name, in one piece on the card and in one on the host.
 
-    def __init__(self, card: Card, **sizes: int) -> None:
-        self._card, self._places, end = card, {}, 0
-        for name, size in sizes.items():
-            self._places[name] = slice(end, end + size)
+    One copy takes all of them along: each would cost as much as a small kernel.
+
+    Parameters
+    ----------
+    card
+        The card.
+    whole
+        Lengths of vectors of whole numbers, by name.
+    **sizes
+        Lengths of vectors of float64.
+    """
+
+    def __init__(self, card: Card, whole: dict[str, int] | None = None, **sizes: int) -> None:
+        self._card, places, end = card, {}, 0
+        whole = whole or {}
+        for name, size in (whole | sizes).items():
+            places[name] = slice(end, end + size)
             end += size
         self._here, self._there = card.pinned(end), card.zeros(end)
-        self._views = {name: self._there[place] for name, place in self._places.items()}
+
+        def cut(array: Any) -> dict[str, Any]:
+            kinds = {name: np.int64 if name in whole else np.float64 for name in places}
+            return {name: array[at].view(kinds[name]) for name, at in places.items()}
+
+        self._ours, self._theirs = cut(self._here), cut(self._there)
 
     def __getitem__(self, name: str) -> Array:
-        return np.asarray(self._here[self._places[name]])
+        return np.asarray(self._ours[name])
 
     def card(self, name: str) -> Any:
         """The vector on the card."""
-        return self._views[name]
+        return self._theirs[name]
 
     def send(self) -> None:
         """Copy all of them to the card."""

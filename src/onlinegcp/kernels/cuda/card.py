@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import threading
-from functools import cache
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, cached_property
 from importlib.util import find_spec
 from typing import Any
 
@@ -85,6 +87,8 @@ class Card:
     unsettled
         Whether a phase that adds to sums has begun, and not ended: if another begins, an error or
         Ctrl-C came between, and the sums must be made zero first.
+    meanwhile
+        What the host does next time it would only wait for the card, once; nothing if it fails.
     """
 
     def __init__(self) -> None:
@@ -98,6 +102,7 @@ class Card:
         self.stream = cuda.stream()
         self.turn = threading.RLock()
         self.unsettled = False
+        self.meanwhile: Callable[[], None] | None = None
         self._buffers: dict[str, Any] = {}
         self._version = 0
 
@@ -169,8 +174,21 @@ class Card:
         self.wait()
         return np.asarray(found)
 
+    @cached_property
+    def side(self) -> Any:
+        """A second stream, for what may travel while the first one works."""
+        return self._cuda.stream()
+
+    def event(self) -> Any:
+        """A mark in a stream that another can wait for."""
+        return self._cuda.event()
+
     def wait(self) -> None:
         """Until all that was asked for is done."""
+        if self.meanwhile is not None:
+            wish, self.meanwhile = self.meanwhile, None
+            with suppress(Exception):  # it was a favour
+                wish()
         self.stream.synchronize()
 
 

@@ -38,7 +38,7 @@ from onlinegcp.kernels.cuda.lanes import (
 )
 
 # Places in `control` (int64), after STOPPED.
-EM_LEFT, STARTED, STEPS, TRIED = 1, 2, 3, 4
+EM_LEFT, STARTED, STEPS, TRIED, LOOKS = 1, 2, 3, 4, 5
 CONTROLS = 8
 # Places in `numbers` (float64); the first two are given, the others found.
 TOLERANCE, MOST_STEPS, OBJECTIVE, LEVEL, DECREASE, WORST, LOGS = range(7)
@@ -373,6 +373,7 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
             control[STARTED] = 1
             control[STEPS] = steps
             control[TRIED] = max(tried, 0)
+            control[LOOKS] += 1
             numbers[OBJECTIVE] = objective
             numbers[LEVEL] = level
             numbers[DECREASE] = decrease

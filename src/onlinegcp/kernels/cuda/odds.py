@@ -24,8 +24,8 @@ from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, THREADS
 from onlinegcp.kernels.cuda.matrices import Place
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import MOST_BLOCKS, WARPS, Plan, batch_for, blocks_for, size_class
-from onlinegcp.kernels.cuda.poisson import ROUNDS, fixed_scale, health_of
 from onlinegcp.kernels.cuda.questions import Answer, Evaluation, Form, Learned, Lesson, Question
+from onlinegcp.kernels.cuda.shares import fixed_scale
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 
 Array = NDArray[Any]
@@ -46,6 +46,7 @@ class OddsStep(DrawnSums):
             means=width,
         )  # fmt: skip
         self._no_more = card.zeros(width + 1)
+        self._reserved: Any = None
         self._row_blocks = max(1, -(-ROW_BLOCKS // plan.rows))
         self._row_bounds = card.zeros(plan.rows + 1, np.int64)
         card.push(np.arange(plan.rows + 1) * self._row_blocks, self._row_bounds)
@@ -59,9 +60,8 @@ class OddsStep(DrawnSums):
         self._asked["weights"][:] = weights
         self._keyed[0] = form.key
         self._count(cells, seen)
-        key = ("evaluate", at.serial, *self._sizes(cells, seen), form.shape)
-        self._tape(key, lambda: self._evaluate(at, cells, seen, form)).play()
-        self.card.wait()
+        kind = ("evaluate", *self._sizes(cells, seen), form.shape)
+        self._play(kind, (at.serial,), lambda: self._evaluate(at, cells, seen, form))
         told, width = self._told, self.plan.width
         push, value = told["push"][:width].copy(), float(told["push"][width])
         if form.full and form.slope:
@@ -83,21 +83,20 @@ class OddsStep(DrawnSums):
 
         Newton's steps are decided on the card: see `newton.judge_kernel`.
         """
-        how = self._ask_tangent(at, cells, seen, form, asked)
-        how = (*how, *self._ask_lesson(to, cells, form, lesson))
+        how = self._ask_tangent(cells, seen, form, asked)
+        how, places = (*how, *self._ask_lesson(cells, form, lesson)), (at.serial, to.serial)
         found = self._vector(newton.WEIGHTS)
 
         def then() -> None:
             self._learn_modes(at, to, cells, seen, form, lesson, found)
 
         def whole() -> None:
-            self._mail()
-            self._memory.send()
+            self._mail(form)
             self._solve_tangent(at, cells, seen, form, asked.em_steps, then)
 
-        self._play(("odds step", *how), whole)
+        self._play(("odds step", *how), places, whole)
         while not self._controls[STOPPED]:
-            self._play(("odds rest", *how), lambda: self._rounds(at, cells, seen, form, then))
+            self._play(("odds rest", *how), places, lambda: self._look(at, cells, seen, form, then))
         return self._answer(asked), self._learned(form, lesson)
 
     def learn(
@@ -113,38 +112,35 @@ class OddsStep(DrawnSums):
         """Learn a slice whose weights are known, one mode after the other."""
         self._asked["weights"][:] = weights
         self._count(cells, seen)
-        how = (at.serial, *self._sizes(cells, seen), form.shape)
-        how = (*how, *self._ask_lesson(to, cells, form, lesson))
+        how = (*self._sizes(cells, seen), form.shape, *self._ask_lesson(cells, form, lesson))
 
         def whole() -> None:
-            self._mail()
-            self._memory.send()
+            self._mail(form)
             given = self._asked.card("weights")
             self._learn_modes(at, to, cells, seen, form, lesson, given)
             self._told.receive()
+            self._board.receive()
 
-        self._play(("odds learn", *how), whole)
+        self._play(("odds learn", *how), (at.serial, to.serial), whole)
         return self._learned(form, lesson)
 
     def _ask_tangent(
-        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, asked: Question
+        self, cells: SliceCells, seen: SliceCells, form: Form, asked: Question
     ) -> tuple[Any, ...]:
         inbox = self._inbox
         inbox["start"][:] = asked.start
         inbox["given"][:] = 0.0, asked.tolerance, asked.max_steps  # 0: the start is not scaled
         inbox["sums"][:] = 1.0
         self._count(cells, seen)
-        return (at.serial, *self._sizes(cells, seen), form.shape, asked.em_steps)
+        return (*self._sizes(cells, seen), form.shape, self._rounds, asked.em_steps)
 
-    def _ask_lesson(
-        self, to: Place, cells: SliceCells, form: Form, lesson: Lesson
-    ) -> tuple[Any, ...]:
+    def _ask_lesson(self, cells: SliceCells, form: Form, lesson: Lesson) -> tuple[Any, ...]:
         asked = self._asked
         asked["mass"][:], asked["events"][0] = lesson.mass, lesson.events
         asked["scale"][0], asked["largest"][0] = fixed_scale(cells.total), form.largest
         self._keyed[0] = form.key
         self._memory.ask(lesson.kept)
-        return (to.serial, lesson.learned, lesson.share, lesson.sweeps)
+        return (lesson.learned, lesson.share, lesson.sweeps)
 
     def _learned(self, form: Form, lesson: Lesson) -> Learned:
         told, width, modes = self._told, self.plan.width, self.plan.modes
@@ -154,7 +150,7 @@ class OddsStep(DrawnSums):
             prior=absorbed[0, rows.PRIOR].copy(),
             counts=told["blended"].reshape(modes, 2, width)[0, 1].copy(),
             local=self._loss_told(form),
-            health=health_of(absorbed),
+            health=rows.health_of(absorbed),
             kept=self._memory.decided(lesson.kept),
         )
 
@@ -166,6 +162,13 @@ class OddsStep(DrawnSums):
         return value - float(told["curved"][width])
 
     # ---- what they consist of
+
+    def reserve_for(self, form: Form) -> None:
+        """Make room for phases of a form, unless it is there."""
+        if self._reserved != (self.card.version, form.shape):
+            self.reserve()
+            self.reserve_draws(form)
+            self._reserved = self.card.version, form.shape
 
     def reserve_draws(self, form: Form) -> None:
         """Make room for the cells that are drawn, or for sums over all of them."""
@@ -180,13 +183,14 @@ class OddsStep(DrawnSums):
     def _count(self, cells: SliceCells, seen: SliceCells) -> None:
         self._counted[:] = cells.n, 1, cells.n, 1, seen.n, math.prod(self.plan.shape)
 
-    def _mail(self) -> None:
+    def _mail(self, form: Form) -> None:
         self._asked.send()
-        self._counts.copy_to_device(self._counted, stream=self.card.stream)
-        self._key.copy_to_device(self._keyed, stream=self.card.stream)
+        self._inbox.send()
+        if form.sampled:
+            self._key.copy_to_device(self._keyed, stream=self.card.stream)
 
     def _evaluate(self, at: Place, cells: SliceCells, seen: SliceCells, form: Form) -> None:
-        self._mail()
+        self._mail(form)
         self._both_parts(at, cells, seen, form, self._asked.card("weights"))
         self._told.receive()
 
@@ -210,7 +214,6 @@ class OddsStep(DrawnSums):
         then: Callable[[], None],
     ) -> None:
         plan, board, inbox, stream = self.plan, self._board, self._inbox, self.card.stream
-        self._send()
         newton.begin_kernel()[1, THREADS, stream, 8 * plan.width](
             plan.rank, plan.width, 1, em_steps, inbox.card("start"), inbox.card("sums"),
             inbox.card("given"), self._control, board.card("numbers"), board.card("vectors"),
@@ -221,9 +224,9 @@ class OddsStep(DrawnSums):
             self._listed(at, cells, made, self._counts[:2], trial, self._control)
             self._add(self._blocks(made), plan.width + 1, self._found, self._control, STOPPED)
             self._judge(self._told.card("push"), self._more(form))
-        self._rounds(at, cells, seen, form, then)
+        self._look(at, cells, seen, form, then)
 
-    def _rounds(
+    def _look(
         self,
         at: Place,
         cells: SliceCells,
@@ -232,13 +235,13 @@ class OddsStep(DrawnSums):
         then: Callable[[], None],
     ) -> None:
         trial, made = self._vector(newton.TRIAL), size_class(cells.n)
-        for _ in range(ROUNDS):
+        for _ in range(self._rounds):
             self._value(at, cells, seen, form, trial, self._control)
             self._curved(at, cells, made, trial, self._control, self._found)
             self._judge(self._told.card("push"), self._more(form))
         then()
         self._told.receive()
-        self._receive()
+        self._board.receive()
 
     def _more(self, form: Form) -> Any:
         return self._told.card("more") if form.full and form.slope else self._no_more
@@ -310,7 +313,6 @@ class OddsStep(DrawnSums):
         if learned:
             self._all_slopes(at, cells, seen, form, given)
             self._memory.decide(told.card("slopes"), told.card("exposed"), plan.modes)
-            self._memory.receive()
         lam, lift = self._memory.factors(learned)
         weights.copy_to_device(given, stream=stream)
         to.factors[:size].copy_to_device(at.factors[:size], stream=stream)

@@ -1,4 +1,4 @@
-"""A step of the conjugate past for Poisson slices without missing cells, as one recording.
+"""A step of the conjugate past for Poisson slices without missing cells, in one recording or two.
 
 It finds the weights and what the slice says about the forgetting, decides how much to forget,
 moves the factors, absorbs the slice and evaluates the loss. Only short vectors travel, in inboxes
@@ -10,7 +10,6 @@ were recorded, the host sees it in the end and plays the rest again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,13 +36,19 @@ from onlinegcp.kernels.cuda.plan import (
 )
 from onlinegcp.kernels.cuda.questions import Answer, Learned, Lesson, Question
 from onlinegcp.kernels.cuda.remembering import Remembering
-from onlinegcp.kernels.cuda.shares import NO_MODE, SHARERS, shares_kernel
+from onlinegcp.kernels.cuda.shares import NO_MODE, SHARERS, fixed_scale, shares_kernel
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 from onlinegcp.kernels.cuda.tape import Tape
 
 Array = NDArray[Any]
 
-ROUNDS = 6  # looks at the cells per recording: the first, three Newton steps, two that are refused
+# Looks at the cells per recording: the first and three Newton steps; more, where steps had to be
+# tried again of late. Looks that are not needed cost little, too few a second play of the rest.
+ROUNDS = (4, 8, 16)
+# Cells up to which weights are found and learned in one recording. Above, a look too few would
+# cost more than the host does between two.
+AT_ONCE = 1 << 18
+CALMING = 0.25  # looks fewer that are expected after every slice that needed fewer
 TAPES = 32  # recordings kept
 
 
@@ -53,6 +58,8 @@ class PoissonStep:
     def __init__(self, card: Card, plan: Plan) -> None:
         self.card, self.plan = card, plan
         self._tapes: dict[Any, Tape] = {}
+        self._compiled: set[Any] = set()  # kinds of phases that were played, at any place
+        self._rounds, self._looks = ROUNDS[0], 0.0
         self._rooms: dict[str, Any] = {}
         self._bounds: dict[int, Any] = {}
         width, modes = plan.width, plan.modes
@@ -64,18 +71,19 @@ class PoissonStep:
             start=width,
             mass=width,
             sums=width,
+            whole={"counts": 6},
+            **Remembering.asks(width),
         )
-        self._memory = Remembering(card, width)
         self._board = Box(
             card, numbers=newton.NUMBERS, vectors=newton.VECTORS * width, slopes=2 * width + 2,
             phi_sums=modes * width, column_sums=modes * width,
             absorbed=modes * rows.ABSORB_SUMS * width, looked=width + 1, found=width + 1,
-            floors=modes * width, unscaled=width,
+            floors=modes * width, unscaled=width, whole={"control": newton.CONTROLS},
+            **Remembering.tells(width),
         )  # fmt: skip
-        self._control = card.zeros(newton.CONTROLS, np.int64)
-        self._controls = card.pinned(newton.CONTROLS, np.int64)
-        self._counts = card.zeros(6, np.int64)
-        self._counted = card.pinned(6, np.int64)
+        self._memory = Remembering(card, self._inbox, self._board, width)
+        self._control, self._controls = self._board.card("control"), self._board["control"]
+        self._counts, self._counted = self._inbox.card("counts"), self._inbox["counts"]
         self._never = card.zeros(newton.CONTROLS, np.int64)
         self._always = card.zeros(newton.CONTROLS, np.int64)
         card.push(np.ones(newton.CONTROLS, np.int64), self._always)
@@ -86,11 +94,31 @@ class PoissonStep:
 
     def solve(self, at: Place, cells: SliceCells, asked: Question) -> Answer:
         """Weights of the loaded slice under the factors of `at`."""
-        how, made = self._ask_solve(at, cells, asked)
-        self._play(("solve", *how), lambda: self._solve(at, cells, asked, made))
-        while not self._controls[STOPPED]:
-            self._play(("more", *how), lambda: self._go_on(at, cells, asked, made))
+        how, made = self._ask_solve(cells, asked)
+        self._find(at, cells, asked, how, made)
         return self._answer(asked)
+
+    def _find(
+        self,
+        at: Place,
+        cells: SliceCells,
+        asked: Question,
+        how: tuple[Any, ...],
+        made: tuple[int, int],
+        *,
+        ends: bool = True,
+    ) -> None:
+        """Look at the cells until the weights are found."""
+
+        def whole() -> None:
+            self._solve(at, cells, asked, made)
+
+        def more() -> None:
+            self._go_on(at, cells, asked, made)
+
+        self._play(("solve", *how), (at.serial,), whole, ends=ends)
+        while not self._controls[STOPPED]:
+            self._play(("more", *how), (at.serial,), more, begins=False, ends=ends)
 
     def step(
         self, at: Place, to: Place, cells: SliceCells, asked: Question, lesson: Lesson
@@ -107,21 +135,28 @@ class PoissonStep:
             How it is solved and learned.
         """
         inbox, width, modes = self._inbox, self.plan.width, self.plan.modes
-        how, made = self._ask_solve(at, cells, asked)
+        how, made = self._ask_solve(cells, asked)
         inbox["mass"][:], inbox["events"][0] = lesson.mass, lesson.events
         self._memory.ask(lesson.kept)
-        how = (*how, to.serial, lesson.share, lesson.sweeps)
+        how, places = (*how, lesson.share, lesson.sweeps), (at.serial, to.serial)
 
-        def rest() -> None:
-            self._go_on(at, cells, asked, made, lambda: self._learn(at, to, cells, lesson))
+        def learn() -> None:
+            self._learn(at, to, cells, lesson)
 
-        def whole() -> None:
-            self._memory.send()
-            self._solve(at, cells, asked, made, lambda: self._learn(at, to, cells, lesson))
+        def alone() -> None:
+            learn()
+            self._board.receive()
 
-        self._play(("step", *how), whole)
-        while not self._controls[STOPPED]:
-            self._play(("rest", *how), rest)
+        if cells.n <= AT_ONCE:
+            self._play(("step", *how), places, lambda: self._solve(at, cells, asked, made, learn))
+            while not self._controls[STOPPED]:
+                self._play(
+                    ("rest", *how), places, lambda: self._go_on(at, cells, asked, made, learn)
+                )
+        else:
+            # Responsibilities wait in the sums in between.
+            self._find(at, cells, asked, how, made, ends=False)
+            self._play(("learn", *how), places, alone, begins=False)
         board = self._board
         absorbed = board["absorbed"].reshape(modes, rows.ABSORB_SUMS, width)
         weights = board["phi_sums"][:width].copy()
@@ -132,12 +167,12 @@ class PoissonStep:
             prior=absorbed[0, rows.PRIOR].copy(),
             counts=weights,
             local=total - float(board["found"][width]),
-            health=health_of(absorbed),
+            health=rows.health_of(absorbed),
             kept=self._memory.decided(lesson.kept),
         )
 
     def _ask_solve(
-        self, at: Place, cells: SliceCells, asked: Question
+        self, cells: SliceCells, asked: Question
     ) -> tuple[tuple[Any, ...], tuple[int, int]]:
         """Fill the inbox; what a recording depends on, and the sizes it is made for."""
         inbox = self._inbox
@@ -149,11 +184,13 @@ class PoissonStep:
         inbox["scale"][0] = fixed_scale(asked.total)
         self._counted[:4] = asked.looked_at, asked.every, cells.n, 1
         made = (size_class(asked.looked_at), size_class(cells.n))
-        how = (at.serial, *made, asked.em_steps, asked.learned, asked.every > 1, given)
+        how = (*made, self._rounds, asked.em_steps, asked.learned, asked.every > 1, given)
         return how, made
 
     def _answer(self, asked: Question) -> Answer:
         board, numbers, width = self._board, self._board["numbers"], self.plan.width
+        self._looks = max(float(self._controls[newton.LOOKS]), self._looks - CALMING)
+        self._rounds = next((n for n in ROUNDS if n >= self._looks), ROUNDS[-1])
         vectors = board["vectors"].reshape(newton.VECTORS, width)
         logs = board["slopes"][2 * width + 1] if asked.learned else board["looked"][width]
         return Answer(
@@ -161,30 +198,48 @@ class PoissonStep:
             column_sums=vectors[newton.COLUMN_SUMS].copy(),
             objective=float(numbers[newton.OBJECTIVE]),
             steps=int(self._controls[newton.STEPS]),
+            optimality=float(numbers[newton.WORST]),
             logs=float(logs),
         )
 
     # ---- what they consist of
 
-    def _play(self, key: tuple[Any, ...], launches: Any) -> None:
-        """Play a phase that adds to sums, and wait for its end."""
-        self._begin_sums()
-        self._tape(key, launches).play()
+    def _play(
+        self,
+        kind: tuple[Any, ...],
+        places: tuple[int, ...],
+        launches: Any,
+        *,
+        begins: bool = True,
+        ends: bool = True,
+    ) -> None:
+        """Play a phase that adds to sums, and wait for its end.
+
+        `kind` says which kernels are launched and for how many cells, `places` where. It goes on
+        with sums that another has left, or leaves some, unless it begins and ends.
+        """
+        if begins:
+            self._begin_sums()
+        self.card.unsettled = True
+        self._tape((kind, places), launches, compiled=kind in self._compiled).play()
+        self._compiled.add(kind)
         self.card.wait()
-        self.card.unsettled = False
+        self.card.unsettled = not ends
 
     def _begin_sums(self) -> None:
         """Before a phase that adds to sums: leave nothing of one that was broken off."""
         self.card.settle("fixed", "found", "met")
         self.card.unsettled = True
 
-    def _tape(self, key: tuple[Any, ...], launches: Any) -> Tape:
+    def _tape(self, key: tuple[Any, ...], launches: Any, *, compiled: bool = False) -> Tape:
         key = (*key, self.card.version)
         tape = self._tapes.pop(key, None)
         if tape is None:
             self.reserve()
             key = (*key[:-1], self.card.version)
-            tape = self._tapes.pop(key, None) or Tape(self.card.stream, launches)
+            tape = self._tapes.pop(key, None)
+            if tape is None:
+                tape = Tape(self.card.stream, launches, compiled=compiled)
         self._tapes[key] = tape  # the newest last
         while len(self._tapes) > TAPES:
             del self._tapes[next(iter(self._tapes))]
@@ -230,7 +285,7 @@ class PoissonStep:
         then: Callable[[], None] | None = None,
     ) -> None:
         plan, board, inbox, stream = self.plan, self._board, self._inbox, self.card.stream
-        self._send()
+        inbox.send()
         sums, modes = inbox.card("sums"), 1
         if asked.column_sums is None:
             sums, modes = board.card("column_sums"), plan.modes
@@ -256,7 +311,7 @@ class PoissonStep:
         then: Callable[[], None] | None = None,
     ) -> None:
         """Look at the cells until the weights are found, and then do something else."""
-        for _ in range(ROUNDS):
+        for _ in range(self._rounds):
             trial = self._vector(newton.TRIAL)
             self._curved(at, cells, made[0], trial, self._control, self._found)
             self._judge()
@@ -268,7 +323,7 @@ class PoissonStep:
             self._add(self._blocks(made[1]), self.plan.width + 1, self._board.card("looked"))
         if then is not None:
             then()
-        self._receive()
+        self._board.receive()
 
     def _learn(self, at: Place, to: Place, cells: SliceCells, lesson: Lesson) -> None:
         """Learn the slice with the weights on the card; nothing is shared out before they are."""
@@ -277,7 +332,6 @@ class PoissonStep:
         counts, learned = board.card("phi_sums")[:width], lesson.learned
         if learned:
             self._memory.decide(board.card("slopes"), board.card("slopes"), 0)
-            self._memory.receive()
         lam, lift = self._memory.factors(learned)
         for sweep in range(lesson.sweeps):
             if sweep > 0:
@@ -443,21 +497,3 @@ class PoissonStep:
         add_parts_kernel()[(-(-columns // LANES), 1), ADDERS, self.card.stream, 8 * ADDERS](
             self._parts, columns, self._bounds[blocks], control, flag, sums
         )
-
-    def _send(self) -> None:
-        self._inbox.send()
-        self._counts.copy_to_device(self._counted, stream=self.card.stream)
-
-    def _receive(self) -> None:
-        self._board.receive()
-        self._control.copy_to_host(self._controls, stream=self.card.stream)
-
-
-def health_of(absorbed: Array) -> Array:
-    """Numbers that are finite if all of the new matrices are."""
-    return np.asarray(absorbed[:, rows.HEALTH].sum(axis=(0, 2)))
-
-
-def fixed_scale(total: float) -> float:
-    """Whole numbers per count, a power of two: the total of a slice is at most 2^62 of them."""
-    return float(2.0 ** (62 - max(-900, math.frexp(total)[1])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -46,13 +47,15 @@ class Question:
 class Answer:
     """What `solve` found: weights, and their loss over the cells looked at.
 
-    `logs` is the sum of x log m over all cells.
+    `logs` is the sum of x log m over all cells, `optimality` how far the conditions of an optimum
+    are violated, relative to the largest weight.
     """
 
     weights: Array
     column_sums: Array
     objective: float
     steps: int
+    optimality: float
     logs: float
 
 
@@ -199,7 +202,7 @@ class Form:
     draws: int
     row_draws: tuple[tuple[int, bool], ...]
 
-    @property
+    @cached_property
     def shape(self) -> tuple[Any, ...]:
         """What a recording depends on."""
         kind = (self.linear, self.base, self.slope, self.full, self.sampled)

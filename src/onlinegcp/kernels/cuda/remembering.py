@@ -95,22 +95,31 @@ def remember_kernel() -> Any:
 
 
 class Remembering:
-    """The vectors of the forgetting on either side.
+    """The vectors of the forgetting on either side, as part of what else travels.
 
     Parameters
     ----------
     card
         Where it is decided.
+    asked, told
+        Boxes with the vectors of `asks` and `tells`.
     width
         Padded number of components.
     """
 
-    def __init__(self, card: Card, width: int) -> None:
-        self._card, self._width = card, width
-        self._asked = Box(
-            card, rules=RULES, numbers=3, own=width, bends=width, lift=width, lam=width
-        )
-        self._told = Box(card, numbers=2, own=width, bends=width, lam=width, lift=width)
+    def __init__(self, card: Card, asked: Box, told: Box, width: int) -> None:
+        self._card, self._asked, self._told, self._width = card, asked, told, width
+
+    @staticmethod
+    def asks(width: int) -> dict[str, int]:
+        """Vectors that go to the card."""
+        numbers = {"rules": RULES, "remembered": 3}
+        return numbers | dict.fromkeys(("own", "bends", "lift", "lam"), width)
+
+    @staticmethod
+    def tells(width: int) -> dict[str, int]:
+        """Vectors that come back."""
+        return {"remembered": 2} | dict.fromkeys(("own", "bends", "lam", "lift"), width)
 
     def ask(self, kept: Kept) -> None:
         """Write down what is known before the slice."""
@@ -120,24 +129,16 @@ class Remembering:
             asked["lam"][:] = kept.lam
         else:
             asked["rules"][:] = kept.rules
-            asked["numbers"][:] = kept.memory, kept.bend, kept.cap
-
-    def send(self) -> None:
-        """Part of a recording: what is known travels."""
-        self._asked.send()
+            asked["remembered"][:] = kept.memory, kept.bend, kept.cap
 
     def decide(self, slopes: Any, exposed: Any, modes: int) -> None:
         """Part of a recording: move the memory by slopes that lie on the card."""
         asked, told = self._asked.card, self._told.card
         remember_kernel()[1, THREADS, self._card.stream, 8 * self._width](
-            self._width, modes, slopes, exposed, asked("rules"), asked("numbers"), asked("own"),
-            asked("bends"), asked("lift"), told("numbers"), told("own"), told("bends"),
-            told("lam"), told("lift"),
+            self._width, modes, slopes, exposed, asked("rules"), asked("remembered"),
+            asked("own"), asked("bends"), asked("lift"), told("remembered"), told("own"),
+            told("bends"), told("lam"), told("lift"),
         )  # fmt: skip
-
-    def receive(self) -> None:
-        """Part of a recording: what was decided comes back."""
-        self._told.receive()
 
     def factors(self, learned: bool) -> tuple[Any, Any]:
         """Forgetting factors and d log(lam * rate) / d eta, on the card."""
@@ -149,6 +150,6 @@ class Remembering:
         told = self._told
         if kept.rules is None:
             return Recalled(kept.lam, kept.lift, kept.own, kept.bends, kept.memory, kept.bend)
-        memory, bend = told["numbers"].tolist()
+        memory, bend = told["remembered"].tolist()
         lam, lift, own, bends = (told[name].copy() for name in ("lam", "lift", "own", "bends"))
         return Recalled(lam, lift, own, bends, memory, bend)

@@ -14,9 +14,17 @@ from typing import Any
 
 import numpy as np
 from numba import cuda, float64
+from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.cells import U
 from onlinegcp.kernels.cuda.lanes import LANES, block_sums, kernel
+
+Array = NDArray[Any]
+
+
+def health_of(absorbed: Array) -> Array:
+    """Numbers that are finite if all of the new matrices are."""
+    return np.asarray(absorbed[:, HEALTH].sum(axis=(0, 2)))
 
 
 @cache

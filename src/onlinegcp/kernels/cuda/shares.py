@@ -37,6 +37,11 @@ REGISTERS = {True: 128, False: 96}  # more warps at work are worth a few numbers
 SHARERS = LANES if SIMULATED else 128  # threads of a block: few, because each takes many registers
 
 
+def fixed_scale(total: float) -> float:
+    """Whole numbers per count, a power of two: the total of a slice is at most 2^62 of them."""
+    return float(2.0 ** (62 - max(-900, math.frexp(total)[1])))
+
+
 @cache
 def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
     """Responsibilities of one mode or of all; with `learned` also what the forgetting needs.

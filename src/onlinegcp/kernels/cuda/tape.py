@@ -2,8 +2,8 @@
 
 Handing a kernel with ten arrays to the driver costs Numba about 100 us of host time, playing a
 graph about 5 us and half a microsecond per kernel in it. So a phase of a step is recorded when it
-is played for the second time (the first compiles its kernels), with the buffers it was given:
-whoever gives other buffers makes another tape.
+is played for the second time (the first compiles its kernels), or at once where they are known to
+be compiled, with the buffers it was given: whoever gives other buffers makes another tape.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,import-not-found"
@@ -27,11 +27,15 @@ class Tape:
         The stream all of them go to.
     launches
         Makes the launches, and nothing else: no allocation, no waiting.
+    compiled
+        Whether all of their kernels have been launched before, with other buffers.
     """
 
-    def __init__(self, stream: Any, launches: Callable[[], None]) -> None:
+    def __init__(
+        self, stream: Any, launches: Callable[[], None], *, compiled: bool = False
+    ) -> None:
         self._stream, self._launches = stream, launches
-        self._played, self._graph = 0, None
+        self._played, self._graph = int(compiled), None
 
     def play(self) -> None:
         """Put the launches on the stream; returns at once."""

@@ -25,10 +25,15 @@ from onlinegcp.solvers.auto.conjugate import (
     Conjugate,
 )
 from onlinegcp.solvers.auto.model import Model, Step, silent
+from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.cuda.odds import CardOdds
 from onlinegcp.solvers.cuda.residence import CardBlocks
 
 Array = NDArray[Any]
+
+# Nonzeros times components from which a slice is worth its way to the card for its weights alone.
+WORTH_ASKING = 20_000
+SOLVE_STEPS = 50  # as `newton.solve_odds_form`
 
 
 class CardConjugate(Conjugate):
@@ -90,6 +95,25 @@ class CardConjugate(Conjugate):
             seen = bench.load_seen(x)
             sums = CardOdds(bench, model, form, full, cells, seen, seed, model.n_slices)
             return self._step_by_modes(model, sums, cap)
+
+    def solve(self, model: Model, x: Slice, loss: Loss, *, tolerance: float, seed: int) -> Solution:
+        """Solve for the weights of a slice; changes nothing."""
+        form, bench = loss.traits.odds_form, self.bench
+        assert form is not None
+        here = x.n_listed * model.factors.rank < WORTH_ASKING
+        if here or not form.linear or x.n_observed < x.size:
+            return super().solve(model, x, loss, tolerance=tolerance, seed=seed)
+        with bench.card.turn:
+            cells = bench.load(x)
+            if cells.n == 0:
+                return super().solve(model, x, loss, tolerance=tolerance, seed=seed)
+            asked = Question(
+                start=newton.away_from_zero(model.mean_weights, model.factors.rank),
+                total=cells.total, looked_at=cells.n, every=1, tolerance=tolerance,
+                max_steps=SOLVE_STEPS, em_steps=newton.EM_STEPS, learned=False,
+            )  # fmt: skip
+            found = bench.poisson.solve(self.matrices.place, cells, asked)
+        return Solution(found.weights, found.objective, found.steps, found.optimality)
 
     def _step_at_once(self, model: Model, cells: Any, cap: float) -> Step:
         """Poisson without missing cells: all modes move at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,11 @@ class Engine:
             rival, ranks = ranks.twin, replace(ranks, twin=None).copy()
             ranks.twin = None if rival is None else self._take(rival, x, loss)
         return altered(state, model=self._take(state.model, x, loss), trials=trials, ranks=ranks)
+
+    def expect(self, x: Slice) -> None:
+        """Let the slice that comes next travel while the present one is learned."""
+        if _benches:  # else no model is on the card
+            _newest(card()).expect(x)
 
     def _take(self, model: Model, x: Slice, loss: Loss) -> Model:
         if not self._suits(model, x, loss):
@@ -258,6 +263,8 @@ class _Newest:
         self._whose_weighted: tuple[weakref.ref[Slice], int] | None = None
         self._cells, self._seen = SliceCells(on, "slice"), SliceCells(on, "seen")
         self._whose: weakref.ref[Slice] | None = None
+        self._sent: weakref.ref[Slice] | None = None
+        self._card = on
         self._whose_seen: weakref.ref[Slice] | None = None
         self._array = SliceCells(on, "array")
         self._whose_array: weakref.ref[Slice] | None = None
@@ -265,10 +272,26 @@ class _Newest:
     def load(self, x: Slice) -> Any:
         if self._whose is None or self._whose() is not x:
             self._whose = None
-            cells = cells_of(x)
-            self._cells.load(cells.index, cells.value, cells.total)
-            self._whose = weakref.ref(x)
+            if self._sent is not None and self._sent() is x:
+                self._cells.take_ahead()
+            else:
+                cells = cells_of(x)
+                self._cells.load(cells.index, cells.value, cells.total)
+            self._whose, self._sent = weakref.ref(x), None
         return self._cells
+
+    def expect(self, x: Slice) -> None:
+        """Send a slice ahead when there is time, if its nonzeros are what models ask for."""
+        if self._whose is not None and not self._card.simulated:
+            self._card.meanwhile = partial(self._send, weakref.ref(x))
+
+    def _send(self, which: weakref.ref[Slice]) -> None:
+        x = which()
+        if x is not None and not (self._whose is not None and self._whose() is x):
+            self._sent = None
+            cells = cells_of(x)
+            self._cells.send_ahead(cells.index, cells.value, cells.total)
+            self._sent = which
 
     def load_seen(self, x: Slice) -> Any:
         if self._whose_seen is None or self._whose_seen() is not x:

@@ -59,8 +59,7 @@ class CardOdds:
             draws=odds_draws.DRAWS,
             row_draws=tuple(odds_draws.row_draws(n, rank, width, len(shape)) for n in shape),
         )
-        bench.odds.reserve()
-        bench.odds.reserve_draws(self.form)
+        bench.odds.reserve_for(self.form)
         self._known: tuple[bytes, Evaluation] | None = None
 
     def evaluation(self, weights: Array) -> Evaluation:
