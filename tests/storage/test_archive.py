@@ -14,7 +14,7 @@ import pytest
 
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.storage import archive
-from onlinegcp.storage.archive import read_archive, write_archive
+from onlinegcp.storage.archive import read_archive, read_record, write_archive
 
 ARRAYS = {
     "numbers": np.arange(3.0),
@@ -27,10 +27,16 @@ ARRAYS = {
 RECORD = {"name": "x", "nothing": None, "not a number": float("nan"), "list": [1, {"a": 2.5}]}
 
 
+@pytest.fixture(params=[False, True], ids=["members", "block"])
+def block(request):
+    """Whether the arrays are stored together."""
+    return request.param
+
+
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path, block):
     target = tmp_path / "model"
-    write_archive(target, "thing", ARRAYS, RECORD)
+    write_archive(target, "thing", ARRAYS, RECORD, block=block)
     return target
 
 
@@ -40,7 +46,11 @@ def test_round_trip_is_exact(path):
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(arrays[name], array)
         assert arrays[name].dtype == array.dtype
+        assert arrays[name].shape == array.shape
+        assert arrays[name].flags.writeable
+        assert arrays[name].flags.aligned
     assert json.dumps(record) == json.dumps(RECORD)
+    assert json.dumps(read_record(path, "thing")) == json.dumps(RECORD)
 
 
 def test_the_name_is_used_as_it_is(tmp_path):
@@ -51,8 +61,8 @@ def test_the_name_is_used_as_it_is(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_file_cut_anywhere_is_refused(path):
-    write_archive(path, "thing", {"numbers": ARRAYS["numbers"]}, {})
+def test_a_file_cut_anywhere_is_refused(path, block):
+    write_archive(path, "thing", {"numbers": ARRAYS["numbers"]}, {}, block=block)
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
@@ -111,12 +121,13 @@ def test_newer_formats_other_kinds_and_missing_files_are_named(path, monkeypatch
     with pytest.raises(StateError, match="could not be opened: Is a directory"):
         read_archive(path.parent, "thing")
     monkeypatch.setattr(archive, "FORMAT_VERSION", archive.FORMAT_VERSION + 1)
-    write_archive(path, "thing", ARRAYS, RECORD)
+    write_archive(path, "thing", ARRAYS, RECORD, block=True)
     monkeypatch.undo()
-    with pytest.raises(StateError, match=r"has format 3\. Upgrade onlinegcp"):
+    with pytest.raises(StateError, match=r"has format 4\. Upgrade onlinegcp"):
         read_archive(path, "thing")
 
 
+@pytest.mark.parametrize("block", [False], indirect=True)
 def test_an_array_under_another_name_is_noticed(path, tmp_path):
     """A zip file protects contents by checksums, but not their names."""
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "new", "w") as new:
@@ -203,3 +214,36 @@ def test_numpy_and_zip_programs_read_what_is_written(tmp_path, array):
         np.testing.assert_array_equal(stored["n\xe4me"], np.ones(2))
     with zipfile.ZipFile(tmp_path / "a.npz") as file:
         assert file.testzip() is None
+
+
+@pytest.mark.parametrize("index", ["shorter", "longer", "objects"])
+def test_a_block_and_an_index_of_different_files_are_refused(tmp_path, index):
+    write_archive(tmp_path / "a", "thing", {"x": np.arange(6.0)}, {}, block=True)
+    with np.load(tmp_path / "a") as stored:
+        meta, block = json.loads(stored["onlinegcp_meta"].tobytes()), stored["onlinegcp_arrays"]
+    wrong = {"shorter": ["x", "<f8", [5]], "longer": ["x", "<f8", [7]], "objects": ["x", "|O", [6]]}
+    meta["block"] = [wrong[index]]
+    packed = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
+    np.savez(tmp_path / "b.npz", onlinegcp_meta=packed, onlinegcp_arrays=block)
+    with pytest.raises(StateError, match="its block of arrays is"):
+        read_archive(tmp_path / "b.npz", "thing")
+
+
+def test_arrays_of_every_kind_go_into_a_block(tmp_path):
+    arrays = {
+        "number": np.asarray(1.5),
+        "turned": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "every third": np.arange(10)[::-3],
+        "day": np.array(["2018-01-01"], dtype="M8[D]"),
+        "big": np.arange(3, dtype=">i4"),
+        "not numbers": np.array([np.nan, -np.inf, -0.0]),
+        "record": np.zeros(2, dtype=[("a", "i4"), ("b", "f8")]),
+    }
+    for names in (list(arrays), list(arrays)[:-1]):  # records are NumPy's business
+        wanted = {name: arrays[name] for name in names}
+        write_archive(tmp_path / "a", "thing", wanted, {}, block=True)
+        found, _ = read_archive(tmp_path / "a", "thing")
+        assert list(found) == names
+        for name in names:
+            assert found[name].dtype == arrays[name].dtype
+            assert found[name].tobytes() == arrays[name].tobytes()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from onlinegcp.errors import StateError
+from onlinegcp.storage import atomic, exchanging
 from onlinegcp.storage.atomic import replacing
+from onlinegcp.storage.exchanging import exchange
 
 
 def names(folder):
@@ -88,3 +92,37 @@ def test_writers_at_the_same_time_leave_one_whole_file(tmp_path):
         thread.join()
     assert target.read_bytes() in contents
     assert names(tmp_path) == ["x"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere files are renamed")
+def test_two_files_change_their_names(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"1")
+    assert not exchange(one, other)
+    assert names(tmp_path) == ["one"]
+    other.write_bytes(b"2")
+    assert exchange(one, other)
+    assert (one.read_bytes(), other.read_bytes()) == (b"2", b"1")
+
+
+@pytest.mark.parametrize("possible", [True, False])
+def test_a_file_that_need_not_reach_the_disk_is_replaced_all_the_same(
+    tmp_path, monkeypatch, possible
+):
+    if not possible:  # another file system, or another system
+        monkeypatch.setattr(atomic, "exchange", lambda *_: False)
+    target = tmp_path / "x"
+    for content in (b"old", b"newer", b""):
+        with replacing(target, durable=False) as file:
+            file.write(content)
+        assert target.read_bytes() == content
+        assert names(tmp_path) == ["x"]
+    with target.open("rb") as before:  # a reader keeps what it has opened
+        with replacing(target, durable=False) as file:
+            file.write(b"newest")
+        assert before.read() == b""
+
+
+def test_a_system_without_exchange_says_so(monkeypatch):
+    monkeypatch.setattr(exchanging, "_renameat2", lambda: None)
+    assert not exchange(Path("a"), Path("b"))

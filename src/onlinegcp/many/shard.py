@@ -105,6 +105,7 @@ class Shard:
             arrays,
             {"bytes": self._bytes, "streams": records},
             of_run=True,
+            block=True,
         )
 
     def _read(self) -> None:

@@ -20,8 +20,9 @@ import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray
 from onlinegcp.errors import DataError, StateError
-from onlinegcp.runlog import CHECKPOINT, RunView, Step, StoredSteps
+from onlinegcp.runlog import CHECKPOINT, CHECKPOINT_KIND, RunView, Step, StoredSteps
 from onlinegcp.runlog.sources import Source, read_sources
+from onlinegcp.storage.archive import DamagedFile, read_record
 from onlinegcp.storage.atomic import replacing
 
 if TYPE_CHECKING:
@@ -80,14 +81,13 @@ def measure_global(
     kept = _read_cache(view.path, before, n_steps)
     if kept is not None:
         return GlobalLoss(kept)
-    from onlinegcp.run import Run
-
     try:
+        if slices is None and (reason := why_not(view.path)):
+            return GlobalLoss(unknown, reason)
+        from onlinegcp.run import Run  # which takes a while, and memory
+
         with Run.open(view.path, write=False, loss=loss) as run:
             if slices is None:
-                reason = why_not(run)
-                if reason:
-                    return GlobalLoss(unknown, reason)
                 found = _measure(run, steps, n_steps, _again(run, view.labels), progress)
                 if found is None:
                     return GlobalLoss(unknown, _what_changed(run))
@@ -108,9 +108,13 @@ def measure_global(
     return GlobalLoss(found)
 
 
-def why_not(run: Run) -> str:
+def why_not(path: Path) -> str:
     """Why the slices of a run cannot be read again; "" if they can."""
-    sources = read_sources(run.path, run.n_sources)
+    try:
+        known = read_record(path / CHECKPOINT, CHECKPOINT_KIND).get("n_sources", 0)
+    except DamagedFile:
+        known = None  # opening it will tell
+    sources = read_sources(path, known)
     if not sources:
         return "this run does not say where its slices came from"
     if sources[0]["after"]:

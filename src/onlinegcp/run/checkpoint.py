@@ -87,7 +87,9 @@ def write_checkpoint(folder: Path, point: Checkpoint) -> None:
         labels = {**point.kept_labels, "modes": homes}
     arrays, record = pack_point(point)
     record |= {"labels": labels, "last_step": point.last_lines}
-    write_archive(folder / CHECKPOINT, CHECKPOINT_KIND, arrays, record, durable=False, of_run=True)
+    write_archive(
+        folder / CHECKPOINT, CHECKPOINT_KIND, arrays, record, durable=False, of_run=True, block=True
+    )
 
 
 def pack_point(point: Checkpoint) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

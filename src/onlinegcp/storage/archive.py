@@ -20,12 +20,15 @@ from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError, MissingFileError, StateError
 from onlinegcp.storage.atomic import replacing
+from onlinegcp.storage.block import joined, parted
 from onlinegcp.storage.unpacking import check_zip
 
-FORMAT_VERSION = 2  # 1 had its record as an array of characters, four bytes each
-_META = "onlinegcp_meta"
-# A run writes a file of thirty small arrays after every slice: NumPy takes three times as long
-# for that. Larger ones are its business, and so are the fields a zip file needs beyond 4 GB.
+# 1 had its record as an array of characters, four bytes each; 3 has all arrays in one block.
+FORMAT_VERSION = 3
+_MEMBERS = 2  # what is written where each array is a member of its own, as NumPy reads it
+_META, _BLOCK = "onlinegcp_meta", "onlinegcp_arrays"
+# A run writes a file after every slice, for which NumPy takes long. Larger ones are its business,
+# and so are the fields a zip file needs beyond 4 GB.
 _SMALL = 64_000_000
 
 
@@ -45,6 +48,7 @@ def write_archive(
     *,
     durable: bool = True,
     of_run: bool = False,
+    block: bool = False,
 ) -> None:
     """Store named arrays and a JSON-able record in one file, atomically.
 
@@ -60,6 +64,9 @@ def write_archive(
         Anything `json.dumps` takes.
     durable, of_run
         Whether to wait for the disk, and whether the file is part of a run; see `replacing`.
+    block
+        Whether to store the arrays together, which is quicker where they are many and small; other
+        programs then do not find them by their names.
     """
     for name, array in arrays.items():
         if array.dtype.hasobject:
@@ -67,25 +74,25 @@ def write_archive(
                 f"only arrays of numbers or strings can be stored, but {name!r} holds Python "
                 f"objects (dtype {array.dtype}). Convert it first, for example with astype(str)."
             )
-    # The names are repeated here, because a zip file protects its contents by checksums but not
-    # the names it lists them under.
-    meta = json.dumps(
-        {
-            "kind": kind,
-            "format": FORMAT_VERSION,
-            "arrays": sorted(arrays),
-            "record": dict(record),
-        }
-    )
-    parts = {_META: np.frombuffer(meta.encode(), dtype=np.uint8), **arrays}
+    records = any(array.dtype.kind == "V" for array in arrays.values())
+    large = records or sum(array.nbytes for array in arrays.values()) > _SMALL
+    facts = {"kind": kind, "format": _MEMBERS, "record": dict(record)}
+    if block and not large:
+        index, content = joined(arrays)
+        meta = f'{json.dumps(facts | {"format": FORMAT_VERSION})[:-1]}, "block": {index}}}'
+        parts = {_BLOCK: np.frombuffer(content, dtype=np.uint8)}
+    else:
+        # The names are repeated here, because a zip file protects its contents by checksums but
+        # not the names it lists them under.
+        meta, parts = json.dumps(facts | {"arrays": sorted(arrays)}), dict(arrays)
+    parts = {_META: np.frombuffer(meta.encode(), dtype=np.uint8), **parts}
     with replacing(path, durable=durable, of_run=of_run) as file:
-        records = any(part.dtype.kind == "V" for part in parts.values())
-        if records or sum(part.nbytes for part in parts.values()) > _SMALL:
+        if large:
             # NumPy before 2.2 takes allow_pickle for an array; objects were refused above.
             named: dict[str, Any] = dict(parts)
             np.savez(file, **named)
         else:
-            file.writelines(_npz(parts))
+            file.write(b"".join(_npz(parts)))
 
 
 def read_archive(
@@ -115,7 +122,9 @@ def read_archive(
         packed = arrays.pop(_META)
         meta = json.loads(packed.tobytes() if packed.dtype == np.uint8 else str(packed))
         found, version, record = meta["kind"], int(meta["format"]), dict(meta["record"])
-        if meta.get("arrays", sorted(arrays)) != sorted(arrays):
+        if version <= FORMAT_VERSION and "block" in meta:
+            arrays = parted(meta["block"], arrays[_BLOCK].tobytes())
+        elif meta.get("arrays", sorted(arrays)) != sorted(arrays):
             raise ValueError("some of its arrays are not there")
     except StateError:
         raise

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from onlinegcp.errors import DataError, StateError
+from onlinegcp.storage.exchanging import exchange
 
 # The file that makes a directory a run, and the one that makes it a run of many streams.
 RUN, STREAMS = "run.json", "streams.json"
@@ -54,13 +55,16 @@ def replacing(
             "take the place of a part of it. Choose another directory."
         )
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    moved = False
     try:
         with beside.open("xb", buffering=_AT_ONCE) as file:
             yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        beside.replace(target)
+        if durable or not exchange(beside, target):
+            beside.replace(target)
+            moved = True
         if durable:
             _sync_directory(target.parent)
     except OSError as error:
@@ -71,8 +75,9 @@ def replacing(
         ) from error
     finally:
         # A second failure here would hide the first, and where nothing can be written nothing is.
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+        if not moved:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
 
 
 def _in_a_run(folder: Path) -> bool:

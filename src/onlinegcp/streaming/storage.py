@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from inspect import isabstract
 from typing import Any
 
@@ -31,6 +32,16 @@ def save_model(model: StreamingModel, path: str | os.PathLike[str]) -> None:
     write_archive(path, KIND, *pack_model(model))
 
 
+def _parameters(model: StreamingModel) -> dict[str, Any]:
+    """As `get_params(deep=False)`, which looks at the constructor each time."""
+    return {name: getattr(model, name) for name in _names_of(type(model))}
+
+
+@cache
+def _names_of(method: type[StreamingModel]) -> tuple[str, ...]:
+    return tuple(method._get_param_names())
+
+
 def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """A model as named arrays and a JSON-able record."""
     saved = model.get_state()
@@ -40,7 +51,7 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
         "version": __version__,
         "n_slices": saved["n_slices"],
         "seed": saved["seed"],
-        "parameters": pack_parameters(model.get_params(deep=False), arrays),
+        "parameters": pack_parameters(_parameters(model), arrays),
         "last": _pack_step(saved["last"]),
         "buffer": pack_slices(saved["buffer"], "buffer", arrays),
     }
