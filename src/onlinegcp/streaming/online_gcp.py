@@ -72,7 +72,8 @@ class OnlineGCP(StreamingModel):
         Largest rank that "auto" may choose; never more than `init_slices` slices tell apart.
     init
         Start from this model: d modes, or d + 1 with the weights of past slices as the last,
-        which then fill the history. None: from a static fit.
+        which then fill the history. Without them it must prove itself beside a static fit of the
+        first slices (not under a fixed `forget`). None: from a static fit.
     init_slices, init_starts
         The static fit: CP-ALS, CP-APR or GCP, as the loss asks, on the first `init_slices` slices
         (H_init), best of `init_starts`.

@@ -80,12 +80,12 @@ class Surprise:
     @property
     def suspects(self) -> bool:
         """Whether the newest slices may belong to another regime."""
-        return max(self.sums.tolist()) > SUSPICION
+        return bool(max(self.sums.tolist()) > SUSPICION)
 
     @property
     def alarmed(self) -> bool:
         """Whether they surely are unlike the ones before."""
-        return max(self.sums.tolist()) > ALARM
+        return bool(max(self.sums.tolist()) > ALARM)
 
     @property
     def usual_deviation(self) -> float:
