@@ -14,7 +14,8 @@ from onlinegcp.solvers.auto import rank_trials
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.rank_state import Direction, RankTrials
 from onlinegcp.streaming import OnlineCP, OnlineGCP
-from onlinegcp.streaming.rank_growth import larger, smaller
+from onlinegcp.streaming.rank_growth import larger, smaller, studied
+from onlinegcp.streaming.rank_study import most_told_apart
 from onlinegcp.streaming.warm_start import static_start
 from onlinegcp.testing import LEARNING_CHECKS, PROTOCOL_CHECKS
 from planted_ranks import planted
@@ -89,7 +90,7 @@ def test_records_tell_which_component_went_where(growing):
     assert model.forecast(3).weights.shape == (3, model.rank_)
 
 
-@pytest.mark.parametrize("at", [25, 33, 36])
+@pytest.mark.parametrize("at", [25, 33, 39])
 def test_a_saved_model_goes_on_bit_for_bit(growing, at, tmp_path):
     slices, _ = growing
     whole = OnlineGCP("auto", "poisson")
@@ -191,6 +192,55 @@ def test_a_larger_rival_predicts_what_was_missing(anew):
     assert np.mean(gains) > 0.0
     less, kept = smaller(slices[10:20], state, 1, loss, seed=0)
     assert less.factors.rank == len(kept) == 1
+
+
+def test_a_study_of_more_slices_finds_what_fewer_hide():
+    """Yes or no, five components: a model of two finds the others at once, and predicts better."""
+    loss = get_loss("bernoulli_odds")
+    *slices, after = planted("bernoulli", 5, 41, 1)
+    start = static_start(slices[:10], 2, loss, lower=0.0, starts=3, seed=0)
+    state = auto.start(start.factors, start.rows, slices[:10], loss, most=50)
+    for x in slices[10:]:
+        state, _ = auto.step(state, x, loss)
+    model, order = studied(slices, state, loss, lower=0.0, seed=0)
+    assert 4 <= model.factors.rank == len(order)
+    assert model.n_slices == state.model.n_slices
+    lost = [
+        np.mean([auto.held_out(m, after, loss, 0, k) for k in range(4)])
+        for m in (state.model, model)
+    ]
+    assert lost[1] < lost[0]
+    # Where there is nothing to add, nothing is put on trial.
+    whole = static_start(slices, 5, loss, lower=0.0, starts=3, seed=0)
+    state = auto.start(whole.factors, whole.rows, slices, loss, most=50)
+    assert studied(slices, state, loss, lower=0.0, seed=0) is None
+    state.ranks.most = 5
+    assert studied(slices, state, loss, lower=0.0, seed=0) is None
+
+
+def test_the_study_is_repeated_once_and_its_slices_are_let_go():
+    model = OnlineGCP("auto", "poisson", init_slices=5)
+    held = []
+    for x in planted("poisson", 2, 30, 0, shape=(12, 10)):
+        model.partial_fit(x)
+        held.append(len(model._state.live.recent) if model.started_ else 0)
+    assert held[4:19] == list(range(5, 20))
+    assert max(held[20:]) <= 5
+    assert model._state.live.current.ranks.look == 0
+
+
+def test_no_more_components_than_the_slices_tell_apart():
+    """Smooth tables with hardly any noise, as of weather: more would always fit a little better."""
+    rng = np.random.default_rng(0)
+    hours = np.arange(12)[:, None] / 12.0
+    slices = []
+    for day in range(40):
+        mean, swing, shift = np.cos(day / 30.0 + np.array([0.0, 1.0, 2.0])), 1.0, day / 50.0
+        data = 3.0 + mean + swing * np.cos(2 * np.pi * (hours - shift * np.array([1.0, 2.0, 3.0])))
+        slices.append(Slice.dense(data + 1e-3 * rng.standard_normal((12, 3))))
+    model, ranks = learn(slices, init_slices=6)
+    assert max(ranks) <= most_told_apart((12, 3), 6) == 7
+    assert model._state.live.current.ranks.most == 7
 
 
 def test_slices_that_say_nothing_are_no_trial():

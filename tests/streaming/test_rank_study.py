@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from onlinegcp.losses import get_loss
-from onlinegcp.slices import Slice
-from onlinegcp.streaming.rank_study import grown, smallest_as_good, study_path
+from onlinegcp.slices import Slice, stack
+from onlinegcp.streaming.rank_study import (
+    grown,
+    most_told_apart,
+    smallest_as_good,
+    study_path,
+)
 from onlinegcp.streaming.warm_start import short_fit
 from planted_ranks import planted
 
@@ -31,6 +36,35 @@ def test_the_path_is_nested_and_ends_when_nothing_is_gained():
     assert path.ranks[:3] == (1, 2, 3)
     assert max(path.ranks) < 10
     assert len(path.losses) == len(path.ranks)
+
+
+def test_a_path_may_begin_with_a_model_that_is_known():
+    loss, slices = get_loss("poisson"), planted("poisson", 3, 20, 0)
+    known = short_fit(stack(slices), 2, loss, 0.0, seed=0)
+    path = study_path(slices, loss, lower=0.0, most=30, seed=0, known=known)
+    assert path.ranks[:2] == (2, 3)
+    assert path.rank == 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"), [((24, 3), 10), ((40, 30), 10), ((6, 5, 4), 8), ((3, 2), 50), ((5, 1), 4)]
+)
+def test_components_up_to_the_largest_rank_are_told_apart(shape, count):
+    """Kruskal ranks of random factors: the sum of them is what the condition asks for."""
+    rank = most_told_apart(shape, count)
+    rng = np.random.default_rng(0)
+
+    def kruskal(r):
+        return sum(
+            np.linalg.matrix_rank(rng.standard_normal((n, r)))  # of generic columns
+            for n in (*shape, count)
+        )
+
+    if min(shape) > 1:
+        assert kruskal(rank) >= 2 * rank + len(shape)
+        assert kruskal(rank + 1) < 2 * (rank + 1) + len(shape)
+    else:
+        assert rank == min(max(shape), count)
 
 
 def test_no_rank_above_the_largest_is_tried():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from onlinegcp.streaming import surprise
 from onlinegcp.streaming.surprise import ALLOWANCE, FEWEST, MOST, WINDOW, Surprise
 
 QUIET = [1.0, 1.2, 0.8, 1.1, 0.9] * 4
@@ -84,3 +85,24 @@ def test_it_goes_on_from_its_arrays_bit_for_bit():
         one.watch(17.0, 4.0, 9)
     for name, array in detector.to_dict().items():
         np.testing.assert_array_equal(array, twin.to_dict()[name])
+
+
+@pytest.mark.parametrize("shift", [0.0, -3.0])
+def test_the_short_way_for_usual_values_changes_nothing(shift, monkeypatch):
+    """Losses of both signs, steady and wild ones: sums as if every deviation were worked out."""
+    rng = np.random.default_rng(1)
+    spread = np.repeat([0.01, 0.3, 2.0], 100)
+    losses = np.exp(spread * rng.standard_normal(300)) + shift
+    gains = np.exp(spread * rng.standard_normal(300)) * 0.01
+
+    def sums():
+        detector, found = Surprise(), []
+        for loss, gain in zip(losses, gains, strict=True):
+            detector.watch(loss, loss - gain, 1)
+            found.append(detector.sums.copy())
+        return np.array(found)
+
+    short = sums()
+    monkeypatch.setattr(surprise, "_surely_usual", lambda *_: False)
+    np.testing.assert_array_equal(short, sums())
+    assert (short > 0.0).any()

@@ -20,7 +20,7 @@ from onlinegcp.solvers.auto.rank_state import RankTrials
 from onlinegcp.solvers.objective import is_affordable
 from onlinegcp.streaming import regimes
 from onlinegcp.streaming.matching import SAME, match, places
-from onlinegcp.streaming.rank_growth import graft, larger, smaller
+from onlinegcp.streaming.rank_growth import graft, larger, smaller, studied
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.regimes import Regimes
 from onlinegcp.streaming.scaling import in_data_units, in_units, units
@@ -30,6 +30,8 @@ from onlinegcp.streaming.warm_start import WarmStart, static_start
 
 Scale: TypeAlias = tuple[int, FloatArray]  # a mode, and the unit of each of its rows
 
+# Times the slices of a warm start, from which the rank is studied once more: half the noise.
+STUDIED = 4
 # A given model without its slices is turned into dense pseudo-slices up to this many cells.
 PSEUDO_CELLS = 20_000_000
 
@@ -42,10 +44,12 @@ def begin(
     seed: int,
     scale: Scale | None = None,
     most: int | None = None,
+    *,
+    full: int,
 ) -> ModelState:
     """The state after the warm start, whose slices are in the units of `scale`.
 
-    The rank may change up to `most`, where that is given.
+    The rank may change up to `most`, where that is given; `full` slices make a warm start.
     """
     rows = start.rows if start.n_rows else start.mean[None, :]
     slices = start.slices or _pseudo_slices(start.factors, rows, loss)
@@ -53,7 +57,14 @@ def begin(
         start.factors, rows, slices, loss, forget=forget, most=most, lower=lower, seed=seed
     )
     # Columns have the solver's size now, and so must the weights.
-    return _wrap(Regimes(live), live.model.last_weights[: live.factors.rank], scale)
+    weights = live.model.last_weights[: live.factors.rank]
+    if live.ranks is not None:
+        live.ranks.look = STUDIED * full
+    # A model that was given without its past has nothing to show for itself: let it prove itself.
+    look = start.look if start.n_rows else full
+    if forget != "auto":
+        look = 0
+    return _wrap(Regimes.begun(live, look, start.slices), weights, scale)
 
 
 def learn(
@@ -92,6 +103,8 @@ def learn(
     def resize(
         slices: tuple[Slice, ...], old: AutoState, count: int, anew: bool
     ) -> tuple[Model, list[int]] | None:
+        if count == 0:
+            return studied(slices, old, loss, lower=bound, seed=seed + number)
         if count < 0:
             return smaller(slices, old, -count, loss, seed=seed)
         return larger(slices, old, count, loss, anew=anew, lower=bound, seed=seed + number)
@@ -107,6 +120,9 @@ def learn(
         card=card,
         resize=None if most is None else resize,
     )
+    ranks = live.current.ranks
+    if ranks is not None and most is not None:
+        ranks.most = max(ranks.most, most)  # longer slices carry more
     watch.lap("solver")
     record = StepRecord(
         number=number,

@@ -10,7 +10,6 @@ things of all sizes: no gap.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
@@ -20,16 +19,23 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.layout import Blocks
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
+from onlinegcp.streaming.residuals import (
+    cells,
+    component_sizes,
+    full,
+    measurable,
+    noise_edge,
+    residuals,
+    squared_sizes,
+)
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
 BLOCK = 12  # slices whose residuals are added up
 BLOCKS = 3  # how often, after a start
-MOST_CELLS = 2**16  # of slices that are watched
 BEYOND = 4.0  # times the largest pattern that noise alone would make, squared
 GAP = 4.0  # times the next pattern, squared
 SHARE = 0.5  # of what the least component explains
-LARGEST = 8.0  # standard deviations one cell can count
 
 
 @dataclass
@@ -72,14 +78,10 @@ class Misfit:
         loss
             Its loss.
         """
-        if not self.watching or x.ndim == 1 or x.size > MOST_CELLS or x.n_observed < x.size:
+        if not self.watching or not measurable(x):
             return self, False
-        views = factors.views()
-        data = x.array if x.array is not None else x.to_dense()
-        fitted = _full(weights, views)
-        with np.errstate(all="ignore"):
-            scores = loss.deriv(data, fitted) / np.sqrt(loss.fisher(data, fitted))
-        scores = np.clip(np.nan_to_num(scores), -LARGEST, LARGEST).reshape(-1)
+        views, data = factors.views(), cells(x)
+        scores = residuals(data, full(weights, views), loss)
         fresh = self.total.size != scores.size or self.weights.size != weights.size
         now = Misfit(
             scores if fresh else self.total + scores,
@@ -94,11 +96,8 @@ class Misfit:
 
     def _pattern(self, shape: tuple[int, ...], rank: int) -> float:
         """Squared size of the least pattern in the sum; 0.0 where it is noise or has no gap."""
-        longest = int(np.argmax(shape))
-        matrix = np.moveaxis(self.total.reshape(shape), longest, 0).reshape(shape[longest], -1)
-        small = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-        sizes = np.linalg.eigvalsh(small @ small.T)[::-1]
-        edge = float(self.energy[0]) / matrix.size * sum(map(math.sqrt, matrix.shape)) ** 2
+        sizes = squared_sizes(self.total, shape)
+        edge = noise_edge(float(self.energy[0]), shape)
         count = int((sizes > BEYOND * edge).sum())
         if not 0 < count <= min(rank, len(sizes) - 1) or sizes[count - 1] < GAP * sizes[count]:
             return 0.0
@@ -106,14 +105,10 @@ class Misfit:
 
     def _smallest(self, views: tuple[FloatArray, ...], data: FloatArray, loss: Loss) -> float:
         """Squared size of what the least component explains, in the units of the sum."""
-        mean = _full(self.weights / BLOCK, views)
+        mean = full(self.weights / BLOCK, views)
         with np.errstate(all="ignore"):
             precision = np.nan_to_num(loss.fisher(data, mean))
-        sizes = []
-        for r, weight in enumerate(self.weights):
-            part = _full(np.array([weight]), tuple(a[:, r : r + 1] for a in views))
-            sizes.append(float(np.sum(part * part * precision)))
-        return min(sizes)
+        return float(component_sizes(self.weights, views, precision).min())
 
     def to_dict(self) -> dict[str, Any]:
         """The memory as arrays."""
@@ -123,11 +118,3 @@ class Misfit:
     def from_dict(flat: dict[str, Any]) -> Misfit:
         """The watch that `to_dict` described."""
         return Misfit(**{item.name: np.array(flat[item.name]) for item in fields(Misfit)})
-
-
-def _full(weights: FloatArray, views: tuple[FloatArray, ...]) -> FloatArray:
-    """The model as an array: no checks and no copies, as this is done for every slice."""
-    left = views[0] * weights
-    for a in views[1:-1]:
-        left = (left[:, None, :] * a[None, :, :]).reshape(-1, len(weights))
-    return np.asarray((left @ views[-1].T).reshape([len(a) for a in views]))

@@ -131,6 +131,11 @@ class StreamingModel(
         """The rank of the model that these first slices get."""
         return int(self.rank)
 
+    def _static_start(self, slices: Sequence[Slice]) -> WarmStart:
+        """A model of the first slices."""
+        how: dict[str, Any] = {"lower": self._get_lower(), "starts": self.init_starts}
+        return static_start(slices, self._first_rank(slices), self.loss_, seed=self._seed, **how)
+
     def _learn_batch(
         self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
@@ -486,12 +491,7 @@ class StreamingModel(
             return self._state
         check_is_fitted(self)
         if self._provisional is None:
-            how: dict[str, Any] = {"lower": self._get_lower(), "starts": self.init_starts}
-            waiting = self._prepared(self._buffer)
-            start = static_start(
-                waiting, self._first_rank(waiting), self.loss_, seed=self._seed, **how
-            )
-            found = self._begin(start, self._seed)
+            found = self._begin(self._static_start(self._prepared(self._buffer)), self._seed)
             if not is_finite(found):
                 raise not_learned(self._buffer)
             self._provisional = found

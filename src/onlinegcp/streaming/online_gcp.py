@@ -18,9 +18,10 @@ from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import LARGEST_RANK, check_choice, check_whole
 from onlinegcp.streaming.paper_solver import Surroundings
-from onlinegcp.streaming.rank_study import study_path
+from onlinegcp.streaming.rank_study import most_told_apart, study_path
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scaling import check_scale, in_units, units
+from onlinegcp.streaming.second_opinion import MOST_LOOKED_AT, sure_start
 from onlinegcp.streaming.sgd import SGD
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
@@ -68,10 +69,11 @@ class OnlineGCP(StreamingModel):
         variables. Each counts in units of its usual size in the warm start; losses of step
         records are those of the scaled data, factors and predictions keep the data's units.
     max_rank
-        Largest rank that "auto" may choose.
+        Largest rank that "auto" may choose; never more than `init_slices` slices tell apart.
     init
         Start from this model: d modes, or d + 1 with the weights of past slices as the last,
-        which then fill the history. None: from a static fit.
+        which then fill the history. Without them it must prove itself beside a static fit of the
+        first slices (not under a fixed `forget`). None: from a static fit.
     init_slices, init_starts
         The static fit: CP-ALS, CP-APR or GCP, as the loss asks, on the first `init_slices` slices
         (H_init), best of `init_starts`.
@@ -253,22 +255,39 @@ class OnlineGCP(StreamingModel):
         check_choice("solver", self.solver, ("auto", "sgd"), " or SGD(...)")
         return SGD() if self.solver == "sgd" else None
 
-    def _most(self) -> int | None:
-        return int(self.max_rank) if self.changes_rank else None
+    def _most(self, shape: Sequence[int]) -> int | None:
+        """The largest rank that "auto" may take; None where the rank stays."""
+        if not self.changes_rank:
+            return None
+        return min(int(self.max_rank), most_told_apart(shape, int(self.init_slices)))
 
     def _largest_state(self, shape: tuple[int, ...]) -> int | None:
         if not self.changes_rank:
             return None
         # Each of the models may have a twin on trial; slices are kept to make new ones from.
         models = 2 * self.most_models * auto_solver.largest_model(shape, int(self.max_rank))
-        return models + 16 * int(self.init_slices) * math.prod(shape)
+        return models + 16 * (MOST_LOOKED_AT + 1) * int(self.init_slices) * math.prod(shape)
 
     def _first_rank(self, slices: Sequence[Slice]) -> int:
         if not self.changes_rank:
             return int(self.rank)
+        most = self._most(slices[0].shape)
+        assert most is not None
         return study_path(
-            slices, self.loss_, lower=self._get_lower(), most=int(self.max_rank), seed=self._seed
+            slices, self.loss_, lower=self._get_lower(), most=most, seed=self._seed
         ).rank
+
+    def _static_start(self, slices: Sequence[Slice]) -> WarmStart:
+        if self._paper() is not None or self.forget != "auto":
+            return super()._static_start(slices)  # whoever starts this way is never replaced
+        return sure_start(
+            slices,
+            self._first_rank(slices),
+            self.loss_,
+            lower=self._get_lower(),
+            starts=self.init_starts,
+            seed=self._seed,
+        )
 
     def _get_lower(self) -> float:
         return float(self.loss_.lower if self.lower is None else self.lower)
@@ -281,7 +300,14 @@ class OnlineGCP(StreamingModel):
         if paper is None:
             scale = self._units(self._buffer)
             return auto_solver.begin(
-                start, self.loss_, self.forget, self.lower, seed, scale, self._most()
+                start,
+                self.loss_,
+                self.forget,
+                self.lower,
+                seed,
+                scale,
+                self._most([len(a) for a in start.factors]),
+                full=self.init_slices,
             )
         return paper_solver.begin(paper, start, self._get_lower(), seed)
 
@@ -326,7 +352,7 @@ class OnlineGCP(StreamingModel):
                 init_slices=self.init_slices,
                 init_starts=self.init_starts,
                 card=engine_for(self.device),
-                most=self._most(),
+                most=self._most(x.shape),
             )
         return paper_solver.learn(paper, self._surroundings(number, seed), state, x, loss)
 

@@ -20,7 +20,7 @@ from onlinegcp.solvers.auto.model import AutoState, Model, Trials
 from onlinegcp.solvers.auto.redundancy import most_redundant, without
 from onlinegcp.solvers.auto.resizing import with_components
 from onlinegcp.streaming.matching import places
-from onlinegcp.streaming.rank_study import grown
+from onlinegcp.streaming.rank_study import grown, study_path
 from onlinegcp.streaming.warm_start import WarmStart, algebraic_model, most_components, short_fit
 
 
@@ -62,14 +62,35 @@ def larger(
     if anew:
         begin = algebraic_model(x, rank, loss, lower, seed)
     else:
-        rows = np.array([auto.solve_weights(old, one, loss, seed=seed) for one in slices])
-        known = KTensor(None, [*(view.copy() for view in old.factors.views()), rows])
-        begin = grown(x, known, rank, loss, lower, seed)
+        begin = grown(x, _explained(slices, old, loss, seed), rank, loss, lower, seed)
         if begin is None:
             return None
         rank = begin.rank
     fit = short_fit(x, rank, loss, lower, init=begin, seed=seed)
     return graft(old, WarmStart.of(fit).normalised(), slices, loss, seed)
+
+
+def studied(
+    slices: Sequence[Slice], old: AutoState, loss: Loss, *, lower: float, seed: int
+) -> tuple[Model, list[int]] | None:
+    """A rival with as many components more as a study of these slices asks for; None for none.
+
+    Parameters
+    ----------
+    slices, old, loss, lower, seed
+        As for `larger`; the more slices, the fainter the components that can be found.
+    """
+    assert old.ranks is not None
+    known, most = _explained(slices, old, loss, seed), old.ranks.most
+    path = study_path(slices, loss, lower=lower, most=most, seed=seed, known=known)
+    more = path.rank - old.factors.rank
+    return larger(slices, old, more, loss, anew=False, lower=lower, seed=seed) if more else None
+
+
+def _explained(slices: Sequence[Slice], old: AutoState, loss: Loss, seed: int) -> KTensor:
+    """A model of some slices: the factors there are, and the weights that fit best."""
+    rows = np.array([auto.solve_weights(old, one, loss, seed=seed) for one in slices])
+    return KTensor(None, [*(view.copy() for view in old.factors.views()), rows])
 
 
 def smaller(

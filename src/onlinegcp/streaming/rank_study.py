@@ -57,7 +57,13 @@ class RankPath:
 
 
 def study_path(
-    slices: Sequence[Slice], loss: Loss, *, lower: float, most: int, seed: int
+    slices: Sequence[Slice],
+    loss: Loss,
+    *,
+    lower: float,
+    most: int,
+    seed: int,
+    known: KTensor | None = None,
 ) -> RankPath:
     """Choose a rank for the model of these slices.
 
@@ -71,6 +77,9 @@ def study_path(
         Largest rank.
     seed
         Seed of starts and halves.
+    known
+        A model of the slices with their weights in the last mode, from which the path goes up; by
+        default it begins with one component.
     """
     tested = max(1, round(TESTED * len(slices)))
     learned, unseen = slices[: len(slices) - tested], slices[len(slices) - tested :]
@@ -78,8 +87,14 @@ def study_path(
         return RankPath(1, (1,), np.zeros((1, 1)))
     x = stack(learned)
     most = max(1, min(most, most_components(x)))
-    model = short_fit(x, 1, loss, lower, seed=seed)
-    ranks, losses, since = [1], [_judged(model, learned, unseen, loss, lower, seed)], 0
+    if known is None:
+        model = short_fit(x, 1, loss, lower, seed=seed)
+    else:
+        *factors, rows = known.factors
+        init = KTensor(known.weights, [*factors, rows[: len(learned)]])
+        model = short_fit(x, known.rank, loss, lower, init=init)
+    ranks, since = [model.rank], 0
+    losses = [_judged(model, learned, unseen, loss, lower, seed)]
     while ranks[-1] < most and since < PATIENCE:
         rank = min(most, ranks[-1] + max(1, ranks[-1] // 8))
         begin = algebraic_model(x, rank, loss, lower, seed)
@@ -94,6 +109,34 @@ def study_path(
         since = 0 if means[-1] <= means[:-1].min() else since + 1
     table = np.array(losses)
     return RankPath(smallest_as_good(ranks, table), tuple(ranks), table)
+
+
+def most_told_apart(shape: Sequence[int], count: int) -> int:
+    """The largest rank of which so many slices of a shape can tell all components apart.
+
+    Kruskal's condition for generic factors: above it other components explain the same slices as
+    well. Slices of one mode have no such rank; they carry at most as many as span them.
+
+    Parameters
+    ----------
+    shape
+        Of the slices.
+    count
+        How many there are.
+
+    Examples
+    --------
+    >>> most_told_apart((24, 3), 10), most_told_apart((40, 30), 10), most_told_apart((8,), 10)
+    (11, 38, 8)
+    """
+    modes = [n for n in shape if n > 1]
+    if len(modes) < 2:
+        return max(1, min(max(shape), count))
+    sizes = [*modes, count]
+    most = 1
+    while sum(min(n, most + 1) for n in sizes) >= 2 * (most + 1) + len(modes):
+        most += 1
+    return most
 
 
 def smallest_as_good(ranks: Sequence[int], losses: FloatArray) -> int:

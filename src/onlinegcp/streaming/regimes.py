@@ -33,8 +33,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 # Makes a state from a few slices; the second argument is the model whose patterns keep their place,
 # then whether it may be a rough one, and whether patterns that still hold keep their past, too.
 Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState, bool, bool], AutoState]
-# Makes a model with so many components more, or fewer, from a few slices, and tells which went
-# where; the last argument says whether to fit them all anew.
+# Makes a model with so many components more, or fewer, from a few slices (0: as many more as a
+# study asks for), and tells which went where; the last argument says whether to fit all anew.
 Resize: TypeAlias = Callable[
     [tuple[Slice, ...], AutoState, int, bool], tuple[Model, list[int]] | None
 ]
@@ -74,6 +74,8 @@ class Regimes:
         The newest slices, where new components are to be made from them.
     gathering
         Whether slices are being collected for a challenger.
+    look
+        Slices that a second look at how the model began takes; 0 where there is none.
     changed
         Whether an early challenger of this alarm has taken over already.
     gains
@@ -97,6 +99,7 @@ class Regimes:
     recent: tuple[Slice, ...] = ()
     losses: FloatArray = field(default_factory=lambda: np.zeros(0))
     gathering: bool = False
+    look: int = 0
     changed: bool = False
     gains: FloatArray = field(default_factory=lambda: np.zeros(3))
     age: int = 0
@@ -104,6 +107,25 @@ class Regimes:
     next_alarm: int = 0
     failures: int = 0
     rested_at: int = 0
+
+    @staticmethod
+    def begun(live: AutoState, look: int, slices: tuple[Slice, ...] = ()) -> Regimes:
+        """Regimes of a model that has just begun.
+
+        Parameters
+        ----------
+        live
+            The model.
+        look
+            Slices in which its patterns shall be looked for again, by a rival from these alone; 0
+            where it is sure of them.
+        slices
+            Those of them that it began with.
+        """
+        recent = () if live.ranks is None else slices
+        if not look:
+            return Regimes(live, recent=recent)
+        return Regimes(live, gathering=True, mending=True, look=look, buffer=slices, recent=recent)
 
     @property
     def factors(self) -> Any:
@@ -133,7 +155,7 @@ class Regimes:
             found = f"{prefix}."
             return {n.removeprefix(found): v for n, v in flat.items() if n.startswith(found)}
 
-        plain = {name: kind(flat[name]) for name, kind in _PLAIN.items()}
+        plain = {name: kind(flat[name]) for name, kind in _PLAIN.items() if name in flat}
         plain |= {name: stored.from_dict(part(name)) for name in _MODELS if part(name)}
         plain["surprise"] = Surprise.from_dict(part("surprise"))
         plain["misfit"] = Misfit.from_dict(part("misfit"))
@@ -149,6 +171,7 @@ _MODELS = ("current", "challenger", "before", "rested")
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "losses": np.array,
     "gathering": bool,
+    "look": int,
     "changed": bool,
     "mending": bool,
     "gains": np.array,
@@ -217,7 +240,7 @@ def learn(
         elif verdict < 0:
             _drop(now)
     if now.gathering:
-        now.buffer = (*now.buffer, x)[-full:]
+        now.buffer = (*now.buffer, x)[-(now.look or full) :]
         _build(now, begin, full)
     elif now.challenger is None and now.age >= now.next_alarm:
         if now.surprise.suspects and now.current.ranks is not None:
@@ -241,14 +264,21 @@ def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
     ranks = state.ranks
     assert ranks is not None
     size = rank_trials.wanted(ranks, state.model, full)
-    regimes.recent = (*regimes.recent, x)[-size:] if size else ()
+    kept = max(size, ranks.look)
+    regimes.recent = (*regimes.recent, x)[-kept:] if kept else ()
+    if 0 < ranks.look <= len(regimes.recent):
+        found, ranks.look = resize(regimes.recent, state, 0, False), 0
+        if found is not None:
+            ranks.end()
+            ranks.begin(*found)
+        return
     kind = rank_trials.due(ranks, state.model)
     if kind is None or not 0 < size <= len(regimes.recent):
         return
     rank, larger = state.factors.rank, kind is ranks.growing
     count, anew = rank_trials.next_growth(ranks)
     count = min(count, ranks.most - rank) if larger else -min(kind.count, rank - 1)
-    found = resize(regimes.recent, state, count, anew)
+    found = resize(regimes.recent[-size:], state, count, anew)
     if found is None:
         ranks.window = 0
         kind.fail(state.model.n_slices + 1, 1)
@@ -316,7 +346,7 @@ def _take_over(regimes: Regimes, old: AutoState, done: Step, rival: Step) -> tup
         _rest(regimes)
         regimes.buffer = regimes.buffer[1:]
     regimes.current, regimes.challenger, regimes.changed = new, None, True
-    regimes.misfit = Misfit()
+    regimes.misfit, regimes.look = Misfit(), 0
     regimes.surprise.forget()
     regimes.gains = np.zeros(3)
     return _account(done, rival, old, new), regime
@@ -333,10 +363,12 @@ def _drop(regimes: Regimes) -> None:
     """Give the challenger up, and with it this alarm."""
     regimes.challenger, regimes.gains, regimes.gathering = None, np.zeros(3), False
     _clear(regimes)
-    if not regimes.changed:
+    # Nothing had surprised before a second look, so that the next surprise is none the less one.
+    if not regimes.changed and not regimes.look:
         regimes.failures += 1
         pause = min(PAUSE * 2.0**regimes.failures, LONGEST_PAUSE)
         regimes.next_alarm = regimes.age + int(pause)
+    regimes.look = 0
     regimes.surprise.calm()
 
 
@@ -346,8 +378,8 @@ def _clear(regimes: Regimes) -> None:
 
 def _build(regimes: Regimes, begin: Begin, full: int) -> None:
     """Make a challenger when the slices are enough for one."""
-    count = len(regimes.buffer)
-    if count != EARLY and count < full:
+    count, wanted = len(regimes.buffer), regimes.look or full
+    if count < wanted and (regimes.look or count != EARLY):
         return
     if regimes.challenger is not None and not regimes.changed:
         mean, error = _mean_gain(regimes)
@@ -356,11 +388,11 @@ def _build(regimes: Regimes, begin: Begin, full: int) -> None:
     # What still holds is kept from the model that has not been misled by the new slices. The first
     # challenger of an alarm is a rough one: most alarms on real streams are false, and cost that.
     old = regimes.before or regimes.rested or regimes.current
-    first = regimes.challenger is None and not regimes.changed
+    first = regimes.challenger is None and not regimes.changed and not regimes.look
     # A model that misses a pattern has bent the others to make up for it: their past misleads.
     regimes.challenger = begin(regimes.buffer, old, first, not regimes.mending)
     regimes.gains = np.zeros(3)
-    if count >= full:
+    if count >= wanted:
         regimes.gathering = False
         regimes.buffer, regimes.losses = (), np.zeros(0)
 

@@ -66,8 +66,10 @@ class Surprise:
         for k, (value, past, least) in enumerate(
             ((loss, self.losses, LEAST_LOSS), (gain, self.gains, LEAST_GAIN))
         ):
-            step = min(_deviations(value, self._known(past), least), MOST) - ALLOWANCE
-            self.sums[k] = max(0.0, self.sums[k] + step)
+            known = self._known(past)
+            if self.sums[k] > 0.0 or not _surely_usual(value, known, least):
+                step = min(_deviations(value, known, least), MOST) - ALLOWANCE
+                self.sums[k] = max(0.0, self.sums[k] + step)
             past[:-1] = past[1:]
             past[-1] = value
         self.n_known[0] = min(self.n_known[0] + 1, WINDOW)
@@ -78,12 +80,12 @@ class Surprise:
     @property
     def suspects(self) -> bool:
         """Whether the newest slices may belong to another regime."""
-        return bool(self.sums.max() > SUSPICION)
+        return bool(max(self.sums.tolist()) > SUSPICION)
 
     @property
     def alarmed(self) -> bool:
         """Whether they surely are unlike the ones before."""
-        return bool(self.sums.max() > ALARM)
+        return bool(max(self.sums.tolist()) > ALARM)
 
     @property
     def usual_deviation(self) -> float:
@@ -108,6 +110,17 @@ class Surprise:
     def from_dict(flat: dict[str, Any]) -> Surprise:
         """The detector that `to_dict` described."""
         return Surprise(**{item.name: np.array(flat[item.name]) for item in fields(Surprise)})
+
+
+def _surely_usual(value: float, known: list[float], least: float) -> bool:
+    """Whether a value adds nothing, whatever the spread: most do, and need no logarithms.
+
+    It lies within the allowance above the lower one of the two middle values, in units of the least
+    deviation there can be.
+    """
+    if len(known) < FEWEST or not known[0] > 0.0:
+        return False
+    return value <= known[(len(known) - 1) // 2] * (1.0 + ALLOWANCE * least)
 
 
 def _deviations(value: float, known: list[float], least: float) -> float:

@@ -52,12 +52,15 @@ class WarmStart:
         Where to look for the next slice's weights (R,).
     slices
         Those slices; empty when the caller gave the start.
+    look
+        In how many slices the patterns should be looked for again, these included; 0 in none.
     """
 
     factors: tuple[FloatArray, ...]
     rows: FloatArray
     mean: FloatArray
     slices: tuple[Slice, ...] = ()
+    look: int = 0
 
     @classmethod
     def of(cls, model: KTensor, slices: Sequence[Slice] = ()) -> WarmStart:
@@ -80,7 +83,7 @@ class WarmStart:
             factors.append(a / norms)
             rows, mean = rows * norms, mean * norms
         mean = rows.mean(axis=0) if len(rows) else mean
-        return WarmStart(tuple(factors), rows, mean, self.slices)
+        return WarmStart(tuple(factors), rows, mean, self.slices, self.look)
 
 
 def static_start(

@@ -79,6 +79,8 @@ class RankTrials:
         Slices it was judged on.
     window
         Slices from which new components are made; 0 for as many as a warm start takes.
+    look
+        Slices from which the rank is studied once more; 0 when that is done.
     growing, shrinking
         The two kinds of trials.
     """
@@ -89,6 +91,7 @@ class RankTrials:
     gains: Array = field(default_factory=lambda: np.zeros(4))
     judged: int = 0
     window: int = 0
+    look: int = 0
     growing: Direction = field(default_factory=Direction)
     shrinking: Direction = field(default_factory=Direction)
 
@@ -131,7 +134,7 @@ class RankTrials:
         """Everything but the twin as arrays and scalars."""
         flat: dict[str, Any] = {"most": self.most, "order": self.order.copy()}
         flat |= {"gains": self.gains.copy(), "judged": self.judged}
-        flat["window"] = self.window
+        flat |= {"window": self.window, "look": self.look}
         for name in ("growing", "shrinking"):
             part = getattr(self, name)
             flat[name] = np.array([part.next, part.failures, part.count], dtype=np.int64)
@@ -151,5 +154,6 @@ class RankTrials:
             gains=np.array(flat["gains"], dtype=np.float64),
             judged=int(flat["judged"]),
             window=int(flat["window"]),
+            look=int(flat.get("look", 0)),
             **kinds,
         )
