@@ -26,6 +26,7 @@ NAMES = [
     "memory",
     "startup",
     "events",
+    "labels",
     "streaming",
     "auto",
     "auto_quality",

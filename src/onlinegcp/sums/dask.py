@@ -12,8 +12,8 @@ simply said again. Work on rows, and slices of one chunk, stay with the driver.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from itertools import pairwise
 from typing import Any
@@ -32,6 +32,8 @@ LARGE = 1 << 16  # bytes: what is longer is sent once and then called by its nam
 KEPT = 16  # large things that workers keep
 CUT_KEPT = 4  # cells of one slice, cut in different ways
 PATIENCE = "20s"  # for the scheduler to answer
+_CLIENTS: dict[str, Any] = {}  # by address
+_NOTHING = object()
 
 
 class Cluster(Local):
@@ -52,7 +54,7 @@ class Cluster(Local):
         self, client: Any, threads: int | None, facts: Callable[[], dict[str, str]]
     ) -> None:
         super().__init__(cores() if threads is None else threads)
-        self.client = _connect(client) if isinstance(client, str) else client
+        self.client = connected(client)
         self._sent: OrderedDict[str, Any] = OrderedDict()
         self._cells: dict[tuple[int, str, int], tuple[Chunks, list[Any]]] = {}
         self._known: set[str] = set()
@@ -144,14 +146,11 @@ class Cluster(Local):
         return found
 
     def _until_done(self, ask: Callable[[], list[Any]], take: Callable[[list[Any]], Any]) -> Any:
-        from distributed import KilledWorker
-        from distributed.comm import CommClosedError
-
         lost: BaseException | None = None
         for _ in range(ATTEMPTS):
             try:
                 return take(ask())
-            except (CancelledError, KilledWorker, CommClosedError, TimeoutError) as error:
+            except _lost() as error:
                 # Whatever the dead worker held is gone: send it again, to those that live.
                 lost = error
                 self._sent.clear()
@@ -206,6 +205,52 @@ class Cluster(Local):
         return sorted(self.client.scheduler_info(n_workers=-1)["workers"])
 
 
+class Crowd:
+    """The workers of a cluster, each doing one of many tasks that need nothing of each other.
+
+    Parameters
+    ----------
+    client
+        As for `Cluster`.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = connected(client)
+
+    def each(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """What a function gives, in the order of the items; None where it fails.
+
+        A few more tasks than there are workers are under way, so that memory is bounded. A task
+        whose worker is lost is given to another.
+        """
+        rest, waiting = iter(items), deque[tuple[Any, Any]]()
+        ahead = 2 * max(1, len(self.client.scheduler_info(n_workers=-1)["workers"]))
+        try:
+            while True:
+                while len(waiting) < ahead and (item := next(rest, _NOTHING)) is not _NOTHING:
+                    waiting.append((item, self._submit(function, item)))
+                if not waiting:
+                    return
+                yield self._result(function, *waiting.popleft())
+        finally:
+            for _, future in waiting:
+                future.release()
+
+    def _submit(self, function: Callable[[Any], Any], item: Any) -> Any:
+        return self.client.submit(function, item, pure=False)
+
+    def _result(self, function: Callable[[Any], Any], item: Any, future: Any) -> Any:
+        for _ in range(ATTEMPTS):
+            try:
+                return future.result()
+            except _lost():
+                self.client.wait_for_workers(1, timeout=60)
+                future = self._submit(function, item)
+            except Exception:  # whoever asked does it without help, and sees what is wrong
+                return None
+        return None
+
+
 def one_chunk(chunks: RowChunks, c: int) -> RowChunks:
     """One chunk with the rows it knows of."""
     part = chunks.part(c, c + 1)
@@ -232,6 +277,24 @@ def _arrays_of(value: Any) -> list[Array]:
     fields = getattr(value, "__dataclass_fields__", ())
     parts = [getattr(value, name) for name in fields]
     return [part for part in parts if isinstance(part, np.ndarray)]
+
+
+def connected(client: Any) -> Any:
+    """The client itself, or the one for an address: one for each, whoever asks."""
+    if not isinstance(client, str):
+        return client
+    known = _CLIENTS.get(client)
+    if known is None or known.status in ("closing", "closed"):
+        known = _CLIENTS[client] = _connect(client)
+    return known
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """What is raised when a worker is gone."""
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
+    return CancelledError, KilledWorker, CommClosedError, TimeoutError
 
 
 def _connect(address: str) -> Any:
