@@ -44,6 +44,7 @@ NAMES = [
     "ranks",
     "pages",
     "cores",
+    "cluster",
     "gpu",
 ]
 

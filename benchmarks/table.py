@@ -35,6 +35,7 @@ HEADINGS = {
     "chicago_full": "The whole Chicago stream",
     "gpu": "The default solver on an NVIDIA card, against one core",
     "least_squares": "OnlineCP and CP-Stream, against pygenten's least-squares solvers",
+    "cluster": "One process against two workers on the same machine",
     "cores": "Two threads against one, and one against before there were two",
 }
 

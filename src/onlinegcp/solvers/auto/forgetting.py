@@ -67,9 +67,9 @@ class Forgetting(Stored):
         """Whether the forgetting adapts to the stream."""
         return self.fixed is None
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self, *, own: bool = True) -> dict[str, Any]:
         """Everything by name; files say NaN for a forgetting that is learned."""
-        return super().to_arrays() | {"fixed": np.nan if self.fixed is None else self.fixed}
+        return super().to_arrays(own=own) | {"fixed": np.nan if self.fixed is None else self.fixed}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:

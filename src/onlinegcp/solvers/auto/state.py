@@ -98,10 +98,13 @@ class AutoState:
         ranks = None if self.ranks is None else self.ranks.copy()
         return replace(self, model=self.model.copy(), trials=trials, ranks=ranks)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as a flat mapping of names to arrays and scalars."""
+    def to_dict(self, *, own: bool = True) -> dict[str, Any]:
+        """Return the state as a flat mapping of names to arrays and scalars.
+
+        Arrays are copies or, if not `own`, long ones are as they lie there, to be read only.
+        """
         trials = self.trials
-        flat = _model_to_dict(self.model) | {
+        flat = _model_to_dict(self.model, own) | {
             "reseed": self.reseed,
             "trial_slot": trials.slot,
             "trial_merge": trials.merge,
@@ -114,12 +117,12 @@ class AutoState:
             "split_failures": trials.split_failures,
         }
         if trials.twin is not None:
-            twin = _model_to_dict(trials.twin)
+            twin = _model_to_dict(trials.twin, own)
             flat |= {f"trial.{name}": value for name, value in twin.items()}
         if self.ranks is not None:
             flat |= {f"ranks.{name}": value for name, value in self.ranks.to_dict().items()}
             if self.ranks.twin is not None:
-                twin = _model_to_dict(self.ranks.twin)
+                twin = _model_to_dict(self.ranks.twin, own)
                 flat |= {f"rank_trial.{name}": value for name, value in twin.items()}
         return flat
 
@@ -149,11 +152,11 @@ class AutoState:
         )
 
 
-def _model_to_dict(model: Model) -> dict[str, Any]:
+def _model_to_dict(model: Model, own: bool) -> dict[str, Any]:
     flat: dict[str, Any] = {
         "shape": np.array(model.factors.shape, dtype=np.int64),
         "rank": model.factors.rank,
-        "factors": model.factors.data.copy(),
+        "factors": model.factors.data.copy() if own else model.factors.data,
         "kind": model.past.name,
         "unit": model.unit,
         "volume": model.volume,
@@ -162,7 +165,7 @@ def _model_to_dict(model: Model) -> dict[str, Any]:
     }
     flat |= {name: getattr(model, name).copy() for name in _VECTORS}
     flat |= {f"memory.{name}": value for name, value in model.memory.to_arrays().items()}
-    past = model.past.to_arrays()
+    past = model.past.to_arrays(own=own)
     return flat | {f"{model.past.name}.{name}": value for name, value in past.items()}
 
 

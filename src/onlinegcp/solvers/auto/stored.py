@@ -17,9 +17,11 @@ class Stored:
         """The same numbers in new memory."""
         return type(self)(**{name: _own(value) for name, value in vars(self).items()})
 
-    def to_arrays(self) -> dict[str, Any]:
-        """Everything by name, in memory of its own."""
-        return dict(vars(self.copy()))
+    def to_arrays(self, *, own: bool = True) -> dict[str, Any]:
+        """Everything by name, in memory of its own or, to be read only, as it lies there."""
+        # What copies in its own way, as from a card, has no arrays to be read before.
+        copied = own or type(self).copy is not Stored.copy
+        return dict(vars(self.copy() if copied else self))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
