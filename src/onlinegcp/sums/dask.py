@@ -11,7 +11,7 @@ simply said again. Work on rows, and slices of one chunk, stay with the driver.
 
 from __future__ import annotations
 
-import hashlib
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -23,14 +23,15 @@ from numpy.typing import NDArray
 
 from onlinegcp.errors import BackendError
 from onlinegcp.sums.chunks import Chunks, RowChunks, add_tree
+from onlinegcp.sums.fingerprint import fingerprint
 from onlinegcp.sums.local import Local, Steps, cores, rows_of, spread_chunk
 
 Array = NDArray[Any]
 
 ATTEMPTS = 5  # how often a verb is said again after a worker was lost
 LARGE = 1 << 16  # bytes: what is longer is sent once and then called by its name
-KEPT = 16  # large things that workers keep
-CUT_KEPT = 4  # cells of one slice, cut in different ways
+KEPT = 16  # things that workers keep, and of the largest of them
+KEPT_LARGE = 3  # no more than this times: factors before and after, and what goes with them
 PATIENCE = "20s"  # for the scheduler to answer
 _CLIENTS: dict[str, Any] = {}  # by address
 _NOTHING = object()
@@ -55,8 +56,8 @@ class Cluster(Local):
     ) -> None:
         super().__init__(cores() if threads is None else threads)
         self.client = connected(client)
-        self._sent: OrderedDict[str, Any] = OrderedDict()
-        self._cells: dict[tuple[int, str, int], tuple[Chunks, list[Any]]] = {}
+        self._sent: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()  # name, and bytes
+        self._cells: dict[tuple[int, str, int], tuple[Any, list[Any]]] = {}
         self._known: set[str] = set()
         self._facts = facts
 
@@ -170,28 +171,28 @@ class Cluster(Local):
         """Runs of chunks on the workers, sent when they are first asked for."""
         key = (id(chunks), cut.__name__, len(cuts))
         if key not in self._cells:
-            while len(self._cells) >= CUT_KEPT:  # those of slices before
-                self._cells.pop(next(iter(self._cells)))
             pieces = [cut(first, last) for first, last in pairwise(cuts)]
-            # With the chunks themselves, lest others get their number.
-            self._cells[key] = (chunks, self.client.scatter(pieces, hash=False))
+            known = self._cells
+            # When a slice is learned its cells go, and others may get their number.
+            gone = weakref.ref(chunks, lambda _: known.pop(key, None))
+            known[key] = (gone, self.client.scatter(pieces, hash=False))
         return self._cells[key][1]
 
     def _send(self, value: Any) -> Any:
         """The value itself if it is short, else its name on the workers."""
         arrays = [value] if isinstance(value, np.ndarray) else _arrays_of(value)
-        if sum(array.nbytes for array in arrays) < LARGE:
+        size = sum(array.nbytes for array in arrays)
+        if size < LARGE:
             return value
-        digest = hashlib.blake2b(type(value).__name__.encode(), digest_size=16)
-        for array in arrays:
-            digest.update(np.ascontiguousarray(array).data)
-        name = digest.hexdigest()
+        name = b"".join([type(value).__name__.encode(), *map(fingerprint, arrays)])
         if name not in self._sent:
-            self._sent[name] = self.client.scatter(value, hash=False, broadcast=True)
-            while len(self._sent) > KEPT:
-                self._sent.popitem(last=False)
+            self._sent[name] = self.client.scatter(value, hash=False, broadcast=True), size
         self._sent.move_to_end(name)
-        return self._sent[name]
+        sizes = [size for _, size in self._sent.values()]
+        while len(sizes) > KEPT or sum(sizes) > KEPT_LARGE * max(sizes):
+            self._sent.popitem(last=False)  # what tasks under way need stays until they are done
+            sizes.pop(0)
+        return self._sent[name][0]
 
     def _runs(self, count: int) -> list[int]:
         """Whole subtrees of chunks, at least two for each worker."""
