@@ -76,7 +76,7 @@ def _in_a_process(how: str, count: int) -> dict[str, Any]:
 
 def _measure(how: str, count: int) -> dict[str, Any]:
     from benchmarks.cores import _drawn
-    from onlinegcp.kernels.blas import blas_threads
+    from onlinegcp.kernels.blas import one_blas_thread
     from onlinegcp.losses import get_loss
     from onlinegcp.solvers.auto import solver as auto
     from onlinegcp.sums.local import Local, jobs
@@ -91,7 +91,7 @@ def _measure(how: str, count: int) -> dict[str, Any]:
         ask = engine.client.run
     idle = max([0, *ask(_resident, "VmRSS").values()])
     _, factors, rows, warm, stream = _drawn(SHAPE, count, "poisson", slices=3, rank=RANK)
-    with blas_threads():
+    with one_blas_thread():
         first = auto.start(factors, rows, warm, loss)
         best = np.full((len(stream), 3), np.inf)
         for number in range(3):  # the first compiles

@@ -132,18 +132,18 @@ def _timed(spent: Spent) -> Iterator[None]:
 
 
 def _solver(name: str) -> Made:
-    from onlinegcp.kernels.blas import blas_threads
+    from onlinegcp.kernels.blas import one_blas_thread
     from onlinegcp.losses import get_loss
     from onlinegcp.solvers.auto import solver as auto
 
     loss_name, factors, rows, warm, stream = _stream(name)
     loss = get_loss(loss_name)
-    with blas_threads():
+    with one_blas_thread():
         first = auto.start(factors, rows, warm, loss)
 
     def learn(threads: int, spent: Spent) -> str:
         state = first
-        with blas_threads():
+        with one_blas_thread():
             for x in stream:
                 with _timed(spent):
                     state = _step(auto, state, x, loss, threads)

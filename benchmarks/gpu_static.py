@@ -46,10 +46,13 @@ def _apr(x: Any, device: str, sweeps: int) -> Any:
 
 def _gcp(x: Any, device: str, sweeps: int) -> Any:
     from onlinegcp import gcp
+    from onlinegcp.solvers.sgd.sampling import stratified
 
+    # As many samples in a short fit as in a long one.
     return gcp(
-        x, RANK, "poisson", method="sgd", epochs=sweeps, iterations=100, device=device, n_jobs=1
-    )
+        x, RANK, "poisson", method="sgd", epochs=sweeps, iterations=100, device=device, n_jobs=1,
+        sampler=stratified(10_000, 10_000),
+    )  # fmt: skip
 
 
 METHODS: dict[str, Fit] = {"cp_als": _als, "cp_apr": _apr, "gcp": _gcp}

@@ -43,6 +43,7 @@ NAMES = [
     "forecast",
     "ranks",
     "pages",
+    "slices",
     "cores",
     "cluster",
     "gpu",

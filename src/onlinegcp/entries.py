@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +23,29 @@ _LARGEST_DIM = np.iinfo(np.int32).max
 _LARGEST_SIZE = np.iinfo(np.int64).max
 # Entries handled at a time when coordinates are rebuilt: the working set stays in the cache.
 _CHUNK = 1 << 16
+# Entries from which compiled code puts them in order: where Numba is loaded, or worth loading.
+_MANY, _WORTH_LOADING = 1 << 18, 1 << 22
+
+
+def in_order(
+    index: Any, value: Any, shape: tuple[int, ...], *, keep_zeros: bool
+) -> tuple[npt.NDArray[np.int32], Numbers]:
+    """Return index and values of the cells in C order, one entry per cell, in their own memory."""
+    rows = _positions(index, shape)
+    if len(rows) >= (_MANY if "numba" in sys.modules else _WORTH_LOADING):
+        from onlinegcp.kernels import sorting
+
+        numbers = _one_per_row(value, len(rows))
+        found = sorting.in_order(rows, numbers, shape, keep_zeros=keep_zeros)
+        if found is not None:
+            return found
+    rows = _inside(rows, shape)
+    numbers = checked_values(value, len(rows))
+    linear = linear_index(rows, shape)
+    linear, sums = sorted_sums(linear, numbers, shape, keep_zeros=keep_zeros)
+    if sums is numbers:  # nothing had to change, so that these may still be the caller's own
+        sums = numbers.copy()
+    return unravel(linear, shape), sums
 
 
 def checked_shape(shape: Iterable[Any]) -> tuple[int, ...]:
@@ -77,16 +101,21 @@ def real_numbers(values: Any, what: str) -> npt.NDArray[Any]:
     return array
 
 
-def checked_values(values: Any, n_rows: int) -> Numbers:
-    """Return finite float64 values, one per row of the index, not necessarily a copy."""
+def _one_per_row(values: Any, n_rows: int) -> Numbers:
+    """Return float64 values, one per row of the index, not necessarily a copy."""
     given = real_numbers(values, "value")
     if given.ndim != 1 or len(given) != n_rows:
         raise DataError(
             f"value must hold one number per row of index, shape ({n_rows},), but shape "
             f"{given.shape} was found. Pass as many values as index rows, in one dimension."
         )
-    with np.errstate(over="ignore"):  # long doubles may overflow here; the check below tells
-        numbers = given.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):  # long doubles may overflow here; whoever checks will tell
+        return given.astype(np.float64, copy=False)
+
+
+def checked_values(values: Any, n_rows: int) -> Numbers:
+    """Return finite float64 values, one per row of the index, not necessarily a copy."""
+    numbers = _one_per_row(values, n_rows)
     if not all_finite(numbers):
         entry = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise DataError(
@@ -102,8 +131,8 @@ def all_finite(numbers: Numbers) -> bool:
         return bool(np.isfinite(numbers.sum())) or bool(np.isfinite(numbers).all())
 
 
-def checked_index(index: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Return the index as (n, d) integers inside the shape, not necessarily a copy."""
+def _positions(index: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return the index as (n, d) integers, not necessarily a copy."""
     d = len(shape)
     if isinstance(index, tuple) and any(isinstance(part, np.ndarray) for part in index):
         raise DataError(
@@ -126,6 +155,13 @@ def checked_index(index: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
             f"index must hold integers, but dtype {rows.dtype} was found, entry 0 being "
             f"{rows[0].tolist()}. Use .astype(int) if these are whole numbers."
         )
+    return rows
+
+
+def _inside(rows: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Refuse positions outside the shape."""
+    if not len(rows):
+        return rows
     for k, dim in enumerate(shape):
         column = rows[:, k]
         if column.min() < 0 or column.max() >= dim:

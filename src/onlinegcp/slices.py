@@ -18,9 +18,8 @@ import numpy.typing as npt
 from onlinegcp.entries import (
     Numbers,
     all_finite,
-    checked_index,
     checked_shape,
-    checked_values,
+    in_order,
     linear_index,
     real_numbers,
     sorted_sums,
@@ -96,13 +95,8 @@ class Slice:
                 "Choose 'zero' when cells without an entry are zeros, else 'missing'."
             )
         dims = checked_shape(shape)
-        rows = checked_index(index, dims)
-        numbers = checked_values(value, len(rows))
-        linear = linear_index(rows, dims)
-        linear, sums = sorted_sums(linear, numbers, dims, keep_zeros=unlisted == "missing")
-        if sums is numbers:  # nothing had to change, so that these may still be the caller's own
-            sums = numbers.copy()
-        return _trusted(dims, sums, None, time, unlisted, unravel(linear, dims))
+        listed, sums = in_order(index, value, dims, keep_zeros=unlisted == "missing")
+        return _trusted(dims, sums, None, time, unlisted, listed)
 
     @staticmethod
     def dense(array: npt.ArrayLike, *, time: Any = None) -> Slice:

@@ -12,7 +12,7 @@ import onlinegcp
 from cli_tools import fit, write_events
 from onlinegcp import runlog
 from onlinegcp.cli import Exit, call
-from onlinegcp.cli.export import _moments
+from onlinegcp.cli.pieces import moments
 
 
 @pytest.fixture(scope="module")
@@ -101,5 +101,5 @@ def test_tables_have_timestamps_names_and_the_numbers_of_the_report(run, tmp_pat
     ],
 )
 def test_times_are_timestamps_where_they_are_times(times, first):
-    found = _moments(times)
+    found = moments(times)
     assert (found and found[0]) == first

@@ -23,6 +23,7 @@ from onlinegcp import dashboard, runlog
 from onlinegcp.dashboard import create_app, serve
 from onlinegcp.dashboard.follow import Follower
 from onlinegcp.dashboard.hub import Hub
+from onlinegcp.digest import read_digest
 from onlinegcp.errors import BackendError, StateError
 from onlinegcp.runlog.names import write_name
 
@@ -455,3 +456,129 @@ def test_something_odd_in_the_files_is_told_and_ends_nothing(writer, monkeypatch
     assert "cannot be shown" in dict(follower.look())["status"]["problem"]
     monkeypatch.undo()
     assert dict(follower.look())["status"]["problem"] is None
+
+
+# ---- long runs: the newest slices first, the others while the page is open
+
+
+@pytest.fixture
+def long(monkeypatch):
+    """Runs of more than a few lines are long ones."""
+    monkeypatch.setattr("onlinegcp.dashboard.follow.AT_ONCE", 20_000)
+    monkeypatch.setattr("onlinegcp.dashboard.follow.PREVIEW", 15_000)
+    monkeypatch.setattr("onlinegcp.dashboard.follow.FILL_LINES", 3)
+    monkeypatch.setattr("onlinegcp.dashboard.follow.FILL_SECONDS", 0.0001)
+
+
+def looks(follower):
+    """Looks until a run that was shown in part is shown whole; all events meanwhile."""
+    events = []
+    for _ in range(100):
+        events.append(follower.look())
+        if "snapshot" in names(events[-1]):
+            return events
+    raise AssertionError("never read to its end")
+
+
+@pytest.mark.usefixtures("long")
+def test_of_a_long_run_the_newest_slices_are_shown_first(writer):
+    writer.write(30)
+    follower = Follower(writer.path)
+    first = dict(follower.look())["snapshot"]
+    shown = [row["n"] for row in first["steps"]["rows"]]
+    assert shown == list(range(shown[0], 31))
+    assert 1 < shown[0] < 30
+    assert first["reading"] == {"share": 0.0}
+    assert len(first["model"]["components"]) == 2
+    *before, last = looks(follower)
+    shares = [dict(events)["reading"]["share"] for events in before]
+    assert shares == sorted(shares)
+    assert 0.0 < shares[-1] < 1.0
+    whole = dict(last)["snapshot"]
+    assert whole == read_whole(writer.path)
+    assert follower.share_read == 1.0
+    assert follower.look() == []
+    writer.write(2)
+    assert [row["n"] for row in dict(follower.look())["update"]["rows"]] == [31, 32]
+
+
+def read_whole(path):
+    """What a reader sees that has time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onlinegcp.dashboard.follow.AT_ONCE", 10**9)
+        return dict(Follower(path).look())["snapshot"]
+
+
+@pytest.mark.usefixtures("long")
+def test_slices_that_come_while_the_others_are_read_are_shown(writer):
+    writer.write(30)
+    follower = Follower(writer.path)
+    follower.look()
+    writer.write(1)
+    events = follower.look()
+    assert names(events) == ["update", "reading"]
+    assert [row["n"] for row in events[0][1]["rows"]] == [31]
+    writer.write(1)
+    whole = dict(looks(follower)[-1])["snapshot"]
+    assert whole["steps"]["count"] == 32
+    assert whole == read_whole(writer.path)
+
+
+@pytest.mark.usefixtures("long")
+def test_a_long_run_that_is_cut_while_it_is_read_is_read_anew(writer):
+    writer.write(30)
+    follower = Follower(writer.path)
+    follower.look()
+    with runlog.Lock(writer.path):
+        runlog.recover(writer.path, 28, writer.steps[27])
+    follower.look()
+    for _ in range(100):
+        follower.look()
+    assert follower.payload() == read_whole(writer.path)
+    assert follower.payload()["steps"]["count"] == 28
+
+
+@pytest.mark.usefixtures("long")
+def test_a_damaged_line_of_a_long_run_is_told_when_it_is_met(writer):
+    writer.write(30)
+    lines = (writer.path / runlog.STEPS).read_bytes().splitlines(keepends=True)
+    lines[3] = lines[3].replace(b"total", b"totem")
+    (writer.path / runlog.STEPS).write_bytes(b"".join(lines))
+    follower = Follower(writer.path)
+    assert dict(follower.look())["status"]["problem"] is None
+    told = [status for _ in range(9) for name, status in follower.look() if name == "status"]
+    assert len(told) == 1  # it stays
+    assert "line 4 is none of a run" in told[0]["problem"]
+    writer.write(1)
+    assert [row["n"] for row in dict(follower.look())["update"]["rows"]] == [31]
+
+
+def test_components_that_change_places_are_told_without_reading_all_again(writer, monkeypatch):
+    writer.write(12)
+    follower = Follower(writer.path)
+    follower.look()
+    monkeypatch.setattr("onlinegcp.dashboard.follow.Digest", None)
+    writer.steps = [dict(step) for step in writer.steps]
+    writer.steps[12]["order"] = [1, 0]
+    writer.write(2)
+    found = dict(follower.look())["snapshot"]
+    monkeypatch.undo()
+    assert found == read_whole(writer.path)
+    rows = {row["n"]: row["w"] for row in found["steps"]["rows"]}
+    assert rows[12] == pytest.approx(writer.steps[11]["weights"][::-1], rel=1e-3)
+    assert rows[13] == pytest.approx(writer.steps[12]["weights"], rel=1e-3)
+
+
+def test_a_stored_digest_spares_the_page_all_lines_before(writer, monkeypatch):
+    writer.write(30)
+    wanted = read_whole(writer.path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onlinegcp.digest.reading.EVERY", 10)
+        read_digest(writer.path)
+    monkeypatch.setattr("onlinegcp.dashboard.follow.AT_ONCE", 1)
+    assert dict(Follower(writer.path).look())["snapshot"] == wanted
+    before = {file.name: file.read_bytes() for file in writer.path.iterdir()}
+    assert runlog.DIGEST in before
+    writer.write(1)
+    Follower(writer.path).look()
+    assert (writer.path / runlog.DIGEST).read_bytes() == before[runlog.DIGEST]

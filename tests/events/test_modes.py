@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,6 @@ from onlinegcp.events.modes import (
     column,
     hour,
     month,
-    numbers_of,
     parse_mode,
     parse_share,
     weekday,
@@ -123,46 +121,6 @@ def test_sharing_is_spelt_with_equals():
     for wrong in ("pu", "pu=", "=do", ""):
         with pytest.raises(DataError, match="pu=do"):
             parse_share(wrong)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        pl.Series([1, None, 3]),
-        pl.Series([1.0, float("nan"), 3.0]),
-        pl.Series(["1", None, " 3.0 "]),
-        pl.Series(["1", "", "3e0"]),
-        pl.Series(["1", None, "3"], dtype=pl.Categorical),
-        pl.Series([1, None, 3], dtype=pl.UInt8),
-        pl.Series([1, None, 3], dtype=pl.Decimal(10, 2)),
-    ],
-)
-def test_numbers_are_read_from_whatever_holds_them(given):
-    np.testing.assert_array_equal(numbers_of(given, str, "x"), [1.0, np.nan, 3.0])
-
-
-def test_booleans_count_as_numbers():
-    assert numbers_of(pl.Series([True, False]), str, "x").tolist() == [1.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("given", "row", "found"),
-    [
-        (pl.Series("v", ["1", "2", "two"]), 2, "'two'"),
-        (pl.Series("v", [1.0, float("inf")]), 1, "inf"),
-        (pl.Series("v", ["1", "-inf"]), 1, "-inf"),
-    ],
-)
-def test_what_is_no_number_is_named_with_its_row(given, row, found):
-    with pytest.raises(DataError, match=found) as error:
-        numbers_of(given, lambda position: f"ROW {position}", "The value")
-    assert f"ROW {row} " in str(error.value)
-    assert "'v'" in str(error.value)
-
-
-def test_dates_are_no_numbers():
-    with pytest.raises(DataError, match="Date"):
-        numbers_of(pl.Series("v", [datetime.date(2018, 1, 1)]), str, "The value")
 
 
 def test_importing_modes_needs_no_polars():

@@ -48,6 +48,25 @@ def test_common_habits_of_csv_are_read(text, block_bytes):
     assert rows(text) == [("1", "x"), ("2", "y")]
 
 
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\tb\r\n1\tK\xf6ln\r\n2\t\U0001f600\r\n",
+        '[{"a": "1", "b": "K\xf6ln"}, {"a": "2", "b": "\U0001f600"}]',
+    ],
+)
+def test_text_of_two_bytes_is_read_as_spreadsheets_write_it(text, order, live, block_bytes):
+    found = rows(("\ufeff" + text).encode(order), live=live)
+    assert found == [("1", "K\xf6ln"), ("2", "\U0001f600")]
+
+
+def test_text_of_two_bytes_that_ends_within_a_character_is_refused():
+    with pytest.raises(DataError, match=r"begins as UTF-16.*as UTF-8"):
+        rows("\ufeffa,b\n1,2\n".encode("utf-16-le")[:-1])
+
+
 def test_fields_of_csv_are_text_and_empty_ones_null(block_bytes):
     assert rows('a,b\n007,1.50\n,""\ntrue,nan\n') == [
         ("007", "1.50"),
@@ -77,6 +96,22 @@ def test_csv_written_by_another_package_comes_back(table, block):
 def test_json_records_are_read_with_their_types(block_bytes):
     text = '{"a": 1, "b": "x", "c": []}\n\n{"b": null, "a": 2}\n'
     assert rows(text) == [(1, "x"), (2, None)]
+
+
+def test_records_in_records_are_columns_of_their_own(block_bytes):
+    text = (
+        '{"a": 1, "u": {"id": 3, "from": {"city": "Bonn"}}}\n'
+        '{"a": 2, "u": {"id": 4, "from": null}}\n{"a": 3, "u": null}\n{"a": 4, "u": {"id": "x"}}\n'
+    )
+    table = TextTable(io.BytesIO(text.encode()), "x.txt", None)
+    assert table.columns() == ["a", "u.id", "u.from.city"]
+    found = rows(text, ("a", "u.id", "u.from.city"))
+    assert [(a, str(b), c) for a, b, c in found] == [
+        (1, "3", "Bonn"),
+        (2, "4", None),
+        (3, "None", None),
+        (4, "x", None),
+    ]
 
 
 def test_json_of_mixed_types_becomes_text():
@@ -126,7 +161,7 @@ def test_rows_are_handed_on_as_they_arrive():
     [
         ("a,b\n1,x\n2,y,z\n", "row 2 of x.txt has 3"),
         (b"a,b\n1,x\n2,\xff\n", "x.txt is not"),
-        (b"\xff\xfea,b\n", "first line of x.txt is not"),
+        (b"\xffa,b\n", "first line of x.txt is not"),
         (b"a,b\n1,\x00\n", "x.txt holds binary"),
         ("a,a\n1,2\n", "'a' more than once"),
         ('{"a": 1, "b": 2}\n{"a": 1, "b": }\n', "row 2 of x.txt is not"),

@@ -9,6 +9,7 @@ import io
 import json
 import lzma
 import sys
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -285,9 +286,38 @@ def _zstandard(data):
     return zstandard.ZstdCompressor().compress(data)
 
 
+def _zip(files):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (_zip({"a.csv": "t,a\n", "b.csv": "t,a\n"}), "holds 2 files.*Unpack it"),
+        (_zip({"[Content_Types].xml": "<x/>", "xl/workbook.xml": "<x/>"}), "workbook.*as CSV"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "workbook.*as CSV"),
+    ],
+)
+def test_archives_of_several_files_and_workbooks_say_what_to_do(tmp_path, data, message):
+    path = tmp_path / "book.bin"
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=message):
+        open_tables(path).parts[0].columns()
+
+
 @pytest.mark.parametrize(
     ("suffix", "pack"),
-    [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress), ("zst", _zstandard)],
+    [
+        ("gz", gzip.compress),
+        ("bz2", bz2.compress),
+        ("xz", lzma.compress),
+        ("zst", _zstandard),
+        ("zip", lambda data: _zip({"table.json": data, "__MACOSX/._table.json": b"x"})),
+    ],
 )
 def test_packed_files_are_unpacked_and_damaged_ones_named(tmp_path, suffix, pack):
     records = [{"t": n, "a": str(n)} for n in range(5_000)]

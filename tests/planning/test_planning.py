@@ -233,3 +233,11 @@ def test_the_run_is_named_after_the_source_and_never_takes_a_name_twice(tmp_path
     assert make_plan("trips.v2.parquet").output == "trips.run"
     (tmp_path / "trips.run").mkdir()
     assert make_plan("trips.v2.parquet").output == "trips-2.run"
+
+
+def test_a_first_line_without_names_is_told():
+    table = pl.DataFrame(
+        {"2023-01-01 00:00:00": ["2023-01-01 05:00:00"] * 9, "a": list("abcabcabc")}
+    )
+    with pytest.raises(DataError, match=r"must name its columns.*'2023-01-01 00:00:00' is a time"):
+        make_plan(table)

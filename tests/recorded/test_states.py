@@ -10,6 +10,7 @@ import pytest
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.solvers.auto.state import from_dict
 from recorded import results
 
 # Written while histories not in use were stored as empty arrays, each with a trial running.
@@ -30,7 +31,7 @@ def test_a_state_stored_before_goes_on_as_it_did(name, case):
         found = {key.removeprefix(f"{case}/"): file[key] for key in file if key.startswith(case)}
         same_machine = str(recorded["machine"]) == results.machine()
     flat = {key.removeprefix("state/"): v for key, v in found.items() if key.startswith("state/")}
-    state, loss = auto.AutoState.from_dict(flat), get_loss(name)
+    state, loss = from_dict(flat), get_loss(name)
     for k in range(3):
         state, step = auto.step(state, Slice.dense(found[f"slice{k}"]), loss)
         told = np.array([step.prequential, step.local, *step.weights[:2]])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onlinegcp.digest import Digest
 from onlinegcp.report.changes import changes
-from onlinegcp.report.digest import Digest
 from onlinegcp.report.outlook import drawn, outlook
 from onlinegcp.report.payload import build
 from onlinegcp.report.words import Pattern

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import fake_run
+from onlinegcp.digest import Digest
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.report import write_report
-from onlinegcp.report.digest import Digest
 from onlinegcp.report.fit import judge
 from onlinegcp.report.page import render
 from onlinegcp.report.payload import _parameters, build

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from onlinegcp import OnlineGCP, Slice
 from onlinegcp.cli import Exit, call
+from onlinegcp.digest import Digest
 from onlinegcp.errors import DataError
 from onlinegcp.report.difference import difference
-from onlinegcp.report.periods import Period, part_of, read_part
+from onlinegcp.report.periods import Period, parse_part, read_parts
 from onlinegcp.run import Run
-from onlinegcp.runlog import read_run
+from onlinegcp.runlog import STEPS, read_run
 
 LABELS = [list("abcdef"), list("uvwxyz")]
 
@@ -36,10 +40,14 @@ def run(tmp_path_factory):
     return path
 
 
+def part_of(view, period):
+    """The lines of a period that are in memory."""
+    return replace(view, steps=[step for step in view.steps if period.holds(step)])
+
+
 def test_what_grew_and_what_is_gone(run):
-    view = read_run(run)
-    early, late = (part_of(view, p) for p in (Period("", "2013-01-31"), Period("2013-02-15", "")))
-    assert (len(early.steps), len(late.steps)) == (30, 15)
+    early, late = read_parts(run, [Period("", "2013-01-31"), Period("2013-02-15", "")])
+    assert (early.count, late.count) == (30, 15)
     pairs = {pair.kind: pair for pair in difference(early, late)}
     assert pairs["both"].held == pytest.approx(40, rel=0.2)
     assert pairs["both"].holds == pytest.approx(120, rel=0.2)
@@ -62,13 +70,36 @@ def test_a_pattern_that_turned_into_another_is_new(run):
     assert held == pytest.approx(wanted)
 
 
+@pytest.mark.parametrize("changes", [(), (4, 25, 40, 58)])
+def test_periods_are_told_as_by_the_lines_of_all(run, tmp_path, changes):
+    copy = Path(shutil.copytree(run, tmp_path / "copy.run"))
+    lines = [json.loads(line) for line in (copy / STEPS).read_bytes().splitlines()]
+    for at in changes:  # the two change places
+        lines[at]["order"] = [1, 0]
+    for line in lines:
+        del line["crc"]
+    (copy / STEPS).write_bytes(
+        b"".join(json.dumps(x, separators=(",", ":")).encode() + b"\n" for x in lines)
+    )
+    periods = [Period("", "2013-01-31"), Period("2013-01-20", "2013-02-15"), Period()]
+    view = read_run(copy)
+    for period, found in zip(periods, read_parts(copy, periods), strict=True):
+        wanted = Digest(part_of(view, period))
+        assert (found.count, found.events) == (wanted.count, pytest.approx(wanted.events))
+        for turn in (False, True):
+            means = [part.weights.mean(2, since_turn=turn) for part in (found, wanted)]
+            np.testing.assert_allclose(*means)
+        np.testing.assert_allclose(found.shares, wanted.shares)
+
+
 @pytest.mark.parametrize(
     ("text", "n"),
     [("@..2013-01-11", 10), ("@2013-01-11..", 50), ("@2013-01-11..2013-01-21", 10), ("", 60)],
 )
 def test_a_period_is_written_behind_the_run(run, text, n):
-    view, _ = read_part(f"{run}{text}")
-    assert len(view.steps) == n
+    path, period = parse_part(f"{run}{text}")
+    (found,) = read_parts(path, [period])
+    assert found.count == n
 
 
 @pytest.mark.parametrize(
@@ -80,8 +111,12 @@ def test_a_period_is_written_behind_the_run(run, text, n):
     ],
 )
 def test_a_period_that_is_none_is_refused(run, text, message):
+    def read():
+        path, period = parse_part(f"{run}{text}")
+        read_parts(path, [period])
+
     with pytest.raises(DataError, match=message):
-        read_part(f"{run}{text}")
+        read()
 
 
 def test_the_command_tells_text_json_and_a_page(run, tmp_path, capsys):

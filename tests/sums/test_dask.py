@@ -12,8 +12,9 @@ from onlinegcp.errors import BackendError
 from onlinegcp.kernels.machine import facts
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import newton, row_chunks
+from onlinegcp.solvers.auto import cells, newton
 from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.streaming import OnlineGCP
 from onlinegcp.sums import chunks, dask, verbs
 from onlinegcp.sums.dask import Cluster
@@ -39,7 +40,7 @@ def fine(monkeypatch):
     """Chunks of a few cells: small slices, all verbs."""
     monkeypatch.setattr(chunks, "LEAST_WORK", 64)
     monkeypatch.setattr(verbs, "LEAST_WORK", 64)
-    monkeypatch.setattr(row_chunks, "CELLS_PER_ROW", 0)
+    monkeypatch.setattr(cells, "CELLS_PER_ROW", 0)
     monkeypatch.setattr(chunks, "MOST_CHUNKS", 4)
     monkeypatch.setattr(newton, "SUBSET", 16)
 
@@ -53,7 +54,7 @@ def learned(engine, name, count=3, missing=0.0):
         state = auto.start(factors, 1.0 + rng.random((2, 2)), slices[:2], loss)
         for x in slices[2 : 2 + count]:
             state, _ = auto.step(state, x, loss)
-    return state.to_dict()
+    return to_dict(state)
 
 
 def same(one, other):

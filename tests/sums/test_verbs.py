@@ -8,11 +8,12 @@ import pytest
 from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.losses import LOSS_NAMES, get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import components, newton, odds_sums, row_chunks
+from onlinegcp.solvers.auto import cells, components, newton, odds_draws, odds_sums
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.cells import cells_of
 from onlinegcp.solvers.auto.odds_sums import OddsSums
 from onlinegcp.solvers.auto.slice_products import SliceProducts
+from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.sums import chunks, verbs
 from onlinegcp.sums.local import jobs
 from recorded.results import _growing, _stream
@@ -26,7 +27,7 @@ def fine(monkeypatch):
     monkeypatch.setattr(chunks, "LEAST_WORK", 8)
     monkeypatch.setattr(verbs, "LEAST_WORK", 0)
     monkeypatch.setattr(chunks, "BLOCK_ROWS", 2)
-    monkeypatch.setattr(row_chunks, "CELLS_PER_ROW", 0)
+    monkeypatch.setattr(cells, "CELLS_PER_ROW", 0)
     monkeypatch.setattr(newton, "SUBSET", 16)
     monkeypatch.setattr(components, "PAUSE", 2)
     monkeypatch.setattr(components, "SPLIT_PAUSE", 2)
@@ -47,7 +48,7 @@ def learned(state, slices, loss, count):
             state, step = auto.step(state, x, loss, seed=4)
             losses.append((step.prequential, step.local))
         weights = auto.solve_weights(state, slices[-1], loss)
-    return state.to_dict() | {"losses": np.array(losses), "solved": weights}
+    return to_dict(state) | {"losses": np.array(losses), "solved": weights}
 
 
 def check(name, slices, **options):
@@ -78,7 +79,7 @@ def test_threads_cannot_be_seen_under_a_bound(name, fine):
 @pytest.mark.parametrize("budget", [0.0, 3e7])
 def test_threads_cannot_be_seen_in_sampled_zeros(budget, fine, monkeypatch):
     monkeypatch.setattr(odds_sums, "EXACT_BUDGET", 0.0)
-    monkeypatch.setattr(odds_sums, "RATE_BUDGET", budget)
+    monkeypatch.setattr(odds_draws, "RATE_BUDGET", budget)
     check("bernoulli_odds", _stream("bernoulli_odds")[:7])
 
 
@@ -92,7 +93,7 @@ def test_fine_chunks_change_nothing_but_rounding(name, monkeypatch):
         whole = learned(state, slices[3:], loss, 1)
         patch.setattr(chunks, "LEAST_WORK", 8)
         patch.setattr(chunks, "BLOCK_ROWS", 2)
-        patch.setattr(row_chunks, "CELLS_PER_ROW", 0)
+        patch.setattr(cells, "CELLS_PER_ROW", 0)
         cut = learned(state, slices[3:], loss, 2)
     for key, value in whole.items():
         if np.asarray(value).dtype.kind == "f":
@@ -110,7 +111,7 @@ def test_cells_in_a_grid_have_the_row_sums_of_numpy(shape, fine):
     x, rng = sparse(shape=shape), np.random.default_rng(1)
     factors = [rng.random((n, 5)) for n in shape]
     blocks = stack_factors(factors)
-    cut = row_chunks.row_chunks(x.index, x.value, x.shape, blocks.width)
+    cut = cells.row_chunks(x.index, x.value, x.shape, blocks.width)
     assert cut.count > 8
     for c in range(cut.count):  # every cell lies in the rows its chunk knows of
         index, _ = cut.part(c, c + 1).arrays
@@ -137,7 +138,7 @@ def test_one_popular_row_does_not_spoil_the_grid(fine):
     index[:, 1] = np.arange(300)
     index[290:, 0] = np.arange(1, 11)
     x = Slice(index, np.ones(300), (20, 300))
-    cut = row_chunks.row_chunks(x.index, x.value, x.shape, 4)
+    cut = cells.row_chunks(x.index, x.value, x.shape, 4)
     sizes = np.diff(cut.cuts)
     assert sizes.sum() == 300
     assert sizes.max() < 300

@@ -26,7 +26,7 @@ from onlinegcp.anomaly.tails import LOWEST_LOG, normal_quantile
 from onlinegcp.anomaly.tracker import AnomalyTracker, Verdict
 from onlinegcp.anomaly.words import describe
 from onlinegcp.errors import DataError
-from onlinegcp.kernels.blas import blas_threads
+from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
 from onlinegcp.solvers.objective import slice_loss
@@ -216,7 +216,7 @@ def misfit_of(model: StreamingModel, x: Slice, usual: FloatArray) -> float:
             products = products * factor[known.index[:, k]]
         means = np.maximum(products @ usual, 1e-12 * expected)
         return math.log(expected) - float(known.value @ np.log(means)) / total
-    with blas_threads():  # small products, which threads would only slow down
+    with one_blas_thread():  # small products, which threads would only slow down
         weights = model.weigh(known, tolerance=TOLERANCE)
         mean = slice_loss(known, factors, weights, loss, seed=model._seed) / known.n_observed
     return math.log(mean) if mean > 0.0 and loss.traits.quadratic else mean

@@ -68,6 +68,9 @@ class Exit(enum.IntEnum):
 
 def main() -> None:
     """Run the command the shell asked for."""
+    from onlinegcp.cli.loading import lazily_swept
+
+    lazily_swept()
     raise SystemExit(int(call(sys.argv[1:])))
 
 

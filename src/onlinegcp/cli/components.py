@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onlinegcp.cli.options import Json, Whole
 
 if TYPE_CHECKING:
-    from onlinegcp.report.digest import Digest
+    from onlinegcp.digest import Digest
     from onlinegcp.runlog import RunView
 
 
@@ -23,11 +23,11 @@ def components(run: str, *, top: Whole = 4, json: Json = False) -> None:
     json
         As JSON.
     """
+    from onlinegcp.cli.reading import digest_of
     from onlinegcp.cli.terminal import say_json, say_table
     from onlinegcp.drawing.text import shown_modes
-    from onlinegcp.report.digest import read_digest
 
-    digest = read_digest(run)
+    digest = digest_of(run)
     view, found = digest.view, patterns_of(digest, top)
     if json:
         say_json(found)

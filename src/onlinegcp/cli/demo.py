@@ -12,7 +12,7 @@ from onlinegcp.cli import Exit
 from onlinegcp.cli.options import Flag, Quiet, Whole
 
 if TYPE_CHECKING:
-    from onlinegcp.report.digest import Digest
+    from onlinegcp.digest import Digest
 
 MODES = ("dest", "carrier", "hour")
 

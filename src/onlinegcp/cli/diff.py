@@ -9,8 +9,9 @@ from cyclopts import Parameter
 from onlinegcp.cli.options import Flag, Json
 
 if TYPE_CHECKING:
+    from onlinegcp.digest import Digest
+    from onlinegcp.digest.reading import Progress
     from onlinegcp.report.difference import Pair
-    from onlinegcp.runlog import RunView
 
 
 def diff(
@@ -50,18 +51,20 @@ def diff(
 
     from rich.markup import escape
 
+    from onlinegcp.cli.reading import Reading
     from onlinegcp.cli.terminal import note, say, say_json
     from onlinegcp.report.difference import difference
     from onlinegcp.storage.atomic import replacing
 
-    views, names = _parts(first, second, before)
-    pairs = difference(*views)
+    with Reading(quiet=json) as reading:
+        parts, names = _parts(first, second, before, reading)
+    pairs = difference(*parts)
     if output is not None or open:
         from onlinegcp.report.difference_page import render_difference
 
         target = Path(output or "diff.html")
         with replacing(target) as file:
-            file.write(render_difference(*views, pairs, names).encode())
+            file.write(render_difference(*parts, pairs, names).encode())
         (note if json else say)(str(target) if json else escape(str(target)))
         if open:
             import webbrowser
@@ -74,14 +77,14 @@ def diff(
 
 
 def _parts(
-    first: str, second: str | None, before: str | None
-) -> tuple[tuple[RunView, RunView], tuple[str, str]]:
+    first: str, second: str | None, before: str | None, progress: Progress
+) -> tuple[tuple[Digest, Digest], tuple[str, str]]:
     """What is compared, and what the two are called."""
     from pathlib import Path
 
     from onlinegcp.cli.components import check_learned
     from onlinegcp.errors import DataError
-    from onlinegcp.report.periods import Period, part_of, read_part
+    from onlinegcp.report.periods import Period, parse_part, read_parts
 
     if (second is None) == (before is None):
         raise DataError(
@@ -89,19 +92,26 @@ def _parts(
             f"{'neither a second run nor --before' if second is None else 'both'} was given. "
             "Write onlinegcp diff A B, or onlinegcp diff RUN --before 2018-06-01."
         )
-    one, early = read_part(first)
+    path, early = parse_part(first)
     if second is None:
         assert before is not None
-        early = Period(early.since, before)
-        late = Period(before, "")
-        check_learned(one)
-        return (part_of(one, early), part_of(one, late)), (early.named, late.named)
-    other, late = read_part(second)
-    for view in (one, other):
-        check_learned(view)
-    runs = [Path(view.path).resolve().name.removesuffix(".run") for view in (one, other)]
-    if one.path.resolve() == other.path.resolve() and early.named and late.named:
+        limits = Period(early.since, before), Period(before, early.until)
+        one, other = read_parts(path, limits, progress)
+        check_learned(one.view)
+        return (one, other), (limits[0].named, limits[1].named)
+    another, late = parse_part(second)
+    same = Path(path).resolve() == Path(another).resolve()
+    if same:
+        one, other = read_parts(path, (early, late), progress)
+    else:
+        (one,), (other,) = (
+            read_parts(of, (period,), progress) for of, period in ((path, early), (another, late))
+        )
+    for part in (one, other):
+        check_learned(part.view)
+    if same and early.named and late.named:
         return (one, other), (early.named, late.named)
+    runs = [Path(of).resolve().name.removesuffix(".run") for of in (path, another)]
     return (one, other), (
         " ".join(filter(None, [runs[0], early.named])),
         " ".join(filter(None, [runs[1], late.named])),

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from onlinegcp.cli.export import TABLES, What, export_one, factor_rows, step_rows, write_table
+from onlinegcp.cli.export import TABLES, What, export_one, factor_rows, step_rows
 from onlinegcp.cli.many import stream_rows
+from onlinegcp.cli.pieces import write_table
 from onlinegcp.errors import DataError
 
 
@@ -38,7 +39,7 @@ def export_many(run: str, what: What, target: Path, stream: str | None) -> None:
             f"the file must end in {' or '.join(TABLES)} to hold {what} of many streams, but is "
             f"called {target.name}. Choose another name."
         )
-    write_table(target, stream_rows(run) if what == "streams" else list(_rows(run, what)))
+    write_table(target, stream_rows(run) if what == "streams" else _rows(run, what))
 
 
 def _rows(run: str, what: What) -> Iterator[dict[str, Any]]:

@@ -36,13 +36,14 @@ def forecast(
     import numpy as np
 
     from onlinegcp.cli.components import check_learned
+    from onlinegcp.cli.reading import digest_of
     from onlinegcp.cli.terminal import say, say_json, say_table
+    from onlinegcp.digest import loss_of
     from onlinegcp.drawing.profiles import matrix
     from onlinegcp.drawing.text import number, say_time, shown_modes
     from onlinegcp.forecasting import forecast as carry_on
-    from onlinegcp.report.digest import loss_of, read_digest
 
-    digest = read_digest(run)
+    digest = digest_of(run, quiet=json)
     view, steps = digest.view, list(digest.newest)  # as many as a forecast looks at
     check_learned(view)
     if steps[-1].get("partial"):  # half a day says little; it is forecast

@@ -72,10 +72,10 @@ def _text(value: Any) -> str:
 
 def facts_of(run: str) -> dict[str, Any]:
     """What is worth knowing about a run."""
-    from onlinegcp.report.digest import read_digest
+    from onlinegcp.cli.reading import digest_of
     from onlinegcp.runlog import is_locked
 
-    digest = read_digest(run)
+    digest = digest_of(run)
     view = digest.view
     model = view.info.get("model") or {}
     given = model.get("parameters") or {}

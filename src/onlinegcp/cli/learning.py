@@ -10,6 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 from onlinegcp.cli import STANDARD_INPUT, Exit
+from onlinegcp.cli.loading import loaded
 from onlinegcp.cli.terminal import Bar, duration, note, say, say_json
 from onlinegcp.drawing.text import how_many
 from onlinegcp.storage.secrets import redacted
@@ -39,6 +40,7 @@ def learn(
     """Learn a stream into a run and say how it went; alarms are told as they happen."""
     from onlinegcp.run.delivery import Delivery, message_of
 
+    loaded()  # streams may be long, and their slices large
     alarms: list[Any] = []
     last: list[Progress] = []
 

@@ -18,12 +18,12 @@ def name(run: str, pattern: int, text: str = "", /) -> None:
         Its name; without one, the name it has is taken away.
     """
     from onlinegcp.cli.components import check_learned
+    from onlinegcp.cli.reading import digest_of
     from onlinegcp.cli.terminal import say_table
-    from onlinegcp.report.digest import read_digest
     from onlinegcp.report.words import patterns
     from onlinegcp.runlog.names import write_name
 
-    digest = read_digest(run)
+    digest = digest_of(run)
     check_learned(digest.view)
     write_name(run, pattern, text, digest.rank)
     found = sorted(patterns(digest), key=lambda one: one.component)

@@ -91,13 +91,17 @@ def _one(run: str, output: str | None, global_loss: bool, *, as_json: bool, quie
     from onlinegcp.report import make_report
     from onlinegcp.report.fit import say_means
 
-    with Bar(quiet=quiet or as_json, what="global loss") as bar:
+    silent = quiet or as_json
+    with Bar(quiet=silent, what="report") as bar:
 
         def tell(done: int, total: int) -> None:
             left = f"{bar.left(done, total)} left" if done > 1 else ""
-            bar.tell(f"{done:,} of {total:,} slices  {left}", done, total)
+            bar.tell(f"global loss: {done:,} of {total:,} slices  {left}", done, total)
 
-        made = make_report(run, global_loss=global_loss, progress=tell)
+        def read(done: int, total: int) -> None:
+            bar.tell(f"reading: {done / max(total, 1):.0%}", done, total)
+
+        made = make_report(run, global_loss=global_loss, progress=tell, reading=read)
     path = made.write(output)
     if as_json:
         losses = {"per": made.digest.unit, **made.mean_losses}

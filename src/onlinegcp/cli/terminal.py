@@ -132,10 +132,17 @@ class Bar:
         Show nothing.
     what
         What is going on.
+    begin
+        What to say until there is more.
     """
 
     def __init__(
-        self, n_events: float | None = None, *, quiet: bool = False, what: str = "learning"
+        self,
+        n_events: float | None = None,
+        *,
+        quiet: bool = False,
+        what: str = "learning",
+        begin: str = "starting; the first run compiles",
     ) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
@@ -150,7 +157,7 @@ class Bar:
             transient=True,
             disable=quiet or not sys.stderr.isatty(),
         )
-        self._task = self._bar.add_task("starting; the first run compiles", total=n_events)
+        self._task = self._bar.add_task(begin, total=n_events)
 
     def __enter__(self) -> Self:
         if not self._bar.disable:

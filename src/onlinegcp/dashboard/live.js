@@ -4,7 +4,14 @@ import { byId, percent, say } from "../report/static/charts.js";
 import { renderAll, show } from "../report/static/page.js";
 import { page } from "../report/static/state.js";
 
-const pulse = { running: false, times: [], connected: false, before: false, share: 0 };
+const pulse = {
+  running: false,
+  times: [],
+  connected: false,
+  before: false,
+  share: 0,
+  filling: false,
+};
 
 function renderStatus() {
   const node = byId("status");
@@ -21,6 +28,10 @@ function renderStatus() {
   } else if (!page) {
     node.className = "status running";
     node.textContent = pulse.share ? `Reading the run: ${percent(pulse.share)}` : "Reading the run";
+  } else if (pulse.filling) {
+    const shown = page.steps.count.toLocaleString("en-US");
+    node.className = "status running";
+    node.textContent = `The newest ${shown} slices · reading all before: ${percent(pulse.share)}`;
   } else if (pulse.running) {
     node.className = "status running";
     node.textContent = rate > 0 ? `Learning · ${say(rate, 2)} slices/s` : "Learning";
@@ -44,6 +55,9 @@ function follow() {
     });
   on("snapshot", (payload) => {
     document.body.classList.remove("waiting");
+    // Of a long run the newest slices come first, and all of them when they have been read.
+    pulse.filling = Boolean(payload.reading);
+    pulse.share = payload.reading?.share ?? 1;
     show(payload);
   });
   on("update", ({ all, rows, steps, fresh, model }) => {

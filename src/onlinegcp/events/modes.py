@@ -21,7 +21,7 @@ from onlinegcp.events.time_column import DAY, SECOND, Ticks
 from onlinegcp.events.vocabulary import number_text
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 Derive = Literal["column", "hour", "weekday", "month", "bins"]
 
@@ -203,45 +203,6 @@ def parse_share(given: str) -> tuple[str, ...]:
             "Write for example pu=do."
         )
     return names
-
-
-def numbers_of(
-    column: pl.Series, where: Callable[[int], str], purpose: str
-) -> npt.NDArray[np.float64]:
-    """A column as numbers, NaN where it is null; text is read as numbers, if it is some.
-
-    Parameters
-    ----------
-    column
-        Numbers, booleans, or text as it comes out of a CSV file.
-    where
-        Names a row, by its position, in errors.
-    purpose
-        What needs the numbers, for errors.
-    """
-    import polars as pl
-
-    dtype = column.dtype
-    given = column.cast(pl.String) if dtype in (pl.Categorical, pl.Enum) else column
-    if given.dtype == pl.String:
-        given = given.str.strip_chars()
-        given = given.set(given == "", None)
-        numbers = given.cast(pl.Float64, strict=False)
-    elif given.dtype.is_numeric() or given.dtype in (pl.Boolean, pl.Null):
-        numbers = given.cast(pl.Float64)
-    else:
-        raise DataError(
-            f"{purpose} needs a column of numbers, but {column.name!r} holds {dtype} in "
-            f"{where(0)}. Choose another column."
-        )
-    wrong = (numbers.is_null() & given.is_not_null()) | numbers.is_infinite().fill_null(value=False)
-    if wrong.any():
-        row = int(wrong.arg_max() or 0)
-        raise DataError(
-            f"{purpose} needs finite numbers in column {column.name!r}, but {where(row)} has "
-            f"{given[row]!r}. Correct it, or leave it empty where it is unknown."
-        )
-    return numbers.fill_null(float("nan")).to_numpy()
 
 
 def _named(source: Any) -> str:

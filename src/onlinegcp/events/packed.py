@@ -1,10 +1,11 @@
-"""Packed files: gzip, bzip2, xz and Zstandard, recognised by how they begin."""
+"""Packed files: gzip, bzip2, xz, Zstandard and zip, recognised by how they begin."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
 import lzma
+import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,11 @@ from typing import Any
 
 from onlinegcp.errors import DataError
 
-PACKED = (".gz", ".bz2", ".xz", ".zst")
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _ZSTANDARD = b"\x28\xb5\x2f\xfd"
+_ZIP = b"PK\x03\x04"
+_BROKEN = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"
 
 
 def unpacker(start: bytes, name: str) -> Callable[[Path], Any]:
@@ -34,12 +38,20 @@ def unpacker(start: bytes, name: str) -> Callable[[Path], Any]:
         return lzma.LZMAFile
     if start[:4] == _ZSTANDARD:
         return _zstandard(name)
+    if start[:4] == _ZIP:
+        return lambda path: _zipped(path, name)
+    if start[:4] == _OLD_WORKBOOK:
+        raise _workbook(name)
     return lambda path: path.open("rb")
 
 
 def is_packed(start: bytes) -> bool:
     """Whether a file that begins so is packed."""
-    return start[:2] == b"\x1f\x8b" or start[:3] == b"BZh" or start[:4] in (b"\xfd7zX", _ZSTANDARD)
+    return (
+        start[:2] == b"\x1f\x8b"
+        or start[:3] == b"BZh"
+        or start[:4] in (b"\xfd7zX", _ZSTANDARD, _ZIP)
+    )
 
 
 def is_damage(error: BaseException) -> bool:
@@ -48,7 +60,35 @@ def is_damage(error: BaseException) -> bool:
         return True
     # bzip2 has no error of its own.
     plain = isinstance(error, OSError) and error.errno is None
-    return isinstance(error, (gzip.BadGzipFile, zlib.error, lzma.LZMAError)) or plain
+    return isinstance(error, _BROKEN) or plain
+
+
+def _zipped(path: Path, name: str) -> Any:
+    """The one table in an archive."""
+    archive = zipfile.ZipFile(path)
+    members = [member for member in archive.infolist() if not member.is_dir()]
+    if any(member.filename == "[Content_Types].xml" for member in members):
+        raise _workbook(name)
+    # macOS adds a folder of its own to archives.
+    members = [member for member in members if not member.filename.startswith("__MACOSX/")]
+    if len(members) != 1:
+        raise DataError(
+            f"An archive must hold one table, but {name} holds {len(members)} files. Unpack it, "
+            "and give the files, or a pattern such as 'folder/*.csv'."
+        )
+    if members[0].flag_bits & 1:
+        raise DataError(
+            f"An archive that anybody can open is needed, but {name} asks for a password. Unpack "
+            "it first."
+        )
+    return archive.open(members[0])
+
+
+def _workbook(name: str) -> DataError:
+    return DataError(
+        f"A table of rows is needed, but {name} is a workbook. Save its sheet as CSV, or read it "
+        "with polars (`pl.read_excel`) and give the table from Python."
+    )
 
 
 def _zstandard(name: str) -> Callable[[Path], Any]:

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from onlinegcp.errors import DataError
 from onlinegcp.events.cut_off import Edges
 from onlinegcp.events.label_ids import Ids
-from onlinegcp.events.modes import Mode, numbers_of
+from onlinegcp.events.modes import Mode
+from onlinegcp.events.numbers import numbers_of
 from onlinegcp.events.tables import Block
 from onlinegcp.events.time_bins import TimeBins
 from onlinegcp.events.time_column import Ticks, TimeColumn

@@ -7,10 +7,11 @@ not by the first rows of the file.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 1 << 23
 _LONGEST_ROW = 1 << 26
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = codecs.BOM_UTF8
+_TWO_BYTES = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # text as spreadsheets export it
 _SEPARATORS = (",", ";", "\t", "|")
 
 
@@ -57,7 +59,7 @@ class TextTable:
             if self._format == "csv":
                 return self._header()[0]
             line = self._rest.split(b"\n", 1)[0]
-            return [*self._record(line, 1)]
+            return [*_flat(self._record(line, 1))]
         finally:
             self._file.close()
 
@@ -72,26 +74,37 @@ class TextTable:
             if not self._live:
                 self._file.close()
 
+    def _read(self) -> bytes:
+        # read1 returns what a pipe holds at the moment; read waits for all of it.
+        read = getattr(self._file, "read1", None) if self._live else None
+        found: bytes | str = (read or self._file.read)(_BLOCK_BYTES)
+        return found.encode() if isinstance(found, str) else found
+
     def _more(self) -> bool:
         """Read on; False at the end."""
         if self._ended:
             return False
-        # read1 returns what a pipe holds at the moment; read waits for all of it.
-        read = getattr(self._file, "read1", None) if self._live else None
-        found = (read or self._file.read)(_BLOCK_BYTES)
-        if isinstance(found, str):
-            found = found.encode()
+        found = self._read()
         self._ended = not found
+        self._take(found)
+        return bool(found)
+
+    def _take(self, found: bytes) -> None:
         if b"\0" in found:
             raise DataError(
                 f"A table of text is needed, but {self._name} holds binary data. Give the file its "
                 "proper name (.parquet?), or say what it is with format=..."
             )
         self._rest += found
-        return bool(found)
 
     def _recognise(self) -> bool:
         """Settle the format; False if there is nothing but white space."""
+        first = b""
+        while len(first) < 2 and (found := self._read()):
+            first += found
+        if first[:2] in _TWO_BYTES:
+            self._file, first = _TwoBytes(self._file, first, self._name), b""
+        self._take(first)
         while len(self._rest) < len(_BYTE_ORDER_MARK) and self._more():
             pass
         self._rest = self._rest.removeprefix(_BYTE_ORDER_MARK)
@@ -143,7 +156,7 @@ class TextTable:
         if "\ufffd" in text:
             raise DataError(
                 f"A table of text must be UTF-8, but the first line of {self._name} is not. "
-                "Convert it, or is it a binary file?"
+                "Convert it (iconv -f windows-1252 -t utf-8), or is it a binary file?"
             )
         separator = max(_SEPARATORS, key=text.count)
         try:
@@ -207,7 +220,8 @@ class TextTable:
         except (UnicodeError, csv.Error) as found:
             raise DataError(
                 f"A table of text must be UTF-8, but {self._name} is not, at or after row "
-                f"{row + 1:,}: {found}. Convert it, or is it a binary file?"
+                f"{row + 1:,}: {found}. Convert it (iconv -f windows-1252 -t utf-8), or is it a "
+                "binary file?"
             ) from error
         if error is not None:
             raise DataError(
@@ -226,6 +240,7 @@ class TextTable:
                 frame = pl.read_ndjson(io.BytesIO(chunk), infer_schema_length=None)
             except (pl.exceptions.PolarsError, OSError):  # it unpacks what looks packed
                 frame = self._one_by_one(chunk, wanted)
+            frame = self._flat_frame(frame, chunk, wanted)
             if any(_inexact(frame[name]) for name in wanted if name in frame.columns):
                 frame = self._one_by_one(chunk, wanted)
             if not seen:
@@ -236,6 +251,14 @@ class TextTable:
             absent = [pl.lit(None).alias(name) for name in wanted if name not in frame.columns]
             yield frame.with_columns(absent).select(list(wanted))
 
+    def _flat_frame(self, frame: pl.DataFrame, chunk: bytes, wanted: Sequence[str]) -> pl.DataFrame:
+        """Rows whose inner records are columns of their own."""
+        flat = _unnested(frame)
+        # polars loses rows of some inner records, those without a field.
+        if flat is frame or flat.height == sum(bool(line.strip()) for line in chunk.split(b"\n")):
+            return flat
+        return self._one_by_one(chunk, wanted)
+
     def _one_by_one(self, chunk: bytes, wanted: Sequence[str]) -> pl.DataFrame:
         """Records whose types differ from row to row, or one of which is wrong."""
         import polars as pl
@@ -243,7 +266,7 @@ class TextTable:
         records: list[dict[str, Any]] = []
         for line in chunk.split(b"\n"):
             if line.strip():
-                records.append(self._record(line, self._n_rows + len(records) + 1))
+                records.append(_flat(self._record(line, self._n_rows + len(records) + 1)))
         columns = {}
         for name in dict.fromkeys(key for record in records for key in record):
             # Columns nobody asked for still say that they exist, and how many records there are.
@@ -269,6 +292,39 @@ class TextTable:
             f"Every line must be a JSON record, but row {row:,} of {self._name} holds a "
             f'{type(record).__name__}. Write {{"column": value, ...}}.'
         )
+
+
+class _TwoBytes:
+    """A file of UTF-16, of which the beginning has been read, as one of UTF-8."""
+
+    def __init__(self, file: Any, beginning: bytes, name: str) -> None:
+        self._file, self._beginning, self._name = file, beginning, name
+        self._decode = codecs.getincrementaldecoder("utf-16")().decode
+
+    def read(self, size: int) -> bytes:
+        """About so much of it; nothing at the end only."""
+        return self._through(self._file.read, size)
+
+    def read1(self, size: int) -> bytes:
+        """What a pipe holds at the moment."""
+        return self._through(getattr(self._file, "read1", self._file.read), size)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _through(self, read: Callable[[int], bytes], size: int) -> bytes:
+        while True:
+            found, self._beginning = self._beginning or read(size), b""
+            try:
+                text = self._decode(found, not found)
+            except UnicodeError as error:
+                raise DataError(
+                    f"{self._name} begins as UTF-16, but does not go on so: {error}. Save it "
+                    "again, as UTF-8."
+                ) from error
+            if text or not found:
+                return text.encode("utf-8", errors="replace")
 
 
 def _outside_quotes(text: bytes, cut: int) -> int:
@@ -321,6 +377,39 @@ def check_columns(wanted: Iterable[str], known: Sequence[str], name: str) -> Non
                 f"Column {column!r} is needed, but {name} has only {listed or 'no columns'}."
                 f"{closest(column, known)} Name one of its columns."
             )
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """A record whose inner records are columns of their own.
+
+    Examples
+    --------
+    >>> _flat({"at": 7, "user": {"id": 3, "from": {"city": "Bonn"}}})
+    {'at': 7, 'user.id': 3, 'user.from.city': 'Bonn'}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{inner}": part for inner, part in _flat(value).items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _unnested(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same for all rows at once."""
+    import polars as pl
+
+    while any(isinstance(dtype, pl.Struct) for dtype in frame.schema.values()):
+        columns: dict[str, pl.Series] = {}
+        for column in frame:
+            if isinstance(column.dtype, pl.Struct):
+                inner = column.struct.unnest()
+                columns |= {f"{column.name}.{part.name}": part for part in inner}
+            else:
+                columns[column.name] = column
+        frame = pl.DataFrame(columns)
+    return frame
 
 
 def _text(value: Any) -> str | None:

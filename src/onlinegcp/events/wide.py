@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onlinegcp.errors import DataError
-from onlinegcp.events.modes import numbers_of
+from onlinegcp.events.numbers import numbers_of
 from onlinegcp.events.tables import Block, Part, Tables
 
 if TYPE_CHECKING:

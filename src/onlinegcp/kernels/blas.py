@@ -1,22 +1,33 @@
-"""How many threads matrix products may use: as many as the caller asked for, by default one.
+"""Matrix products on one thread, for the time of a block.
 
 A threaded BLAS spins at its barriers. On a machine with other work a product of 1 ms then takes
-30 ms, and sums may come out in another order.
+30 ms, and sums may come out in another order. A block within a block of the same thread costs
+nothing: the outer one has made the setting.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+_here = threading.local()  # whether this thread is in such a block
+
 
 @contextmanager
-def blas_threads(count: int = 1) -> Iterator[None]:
-    """Limit BLAS to `count` threads for the time of a block (about 30 microseconds)."""
-    with _controller().limit(limits=max(1, int(count)), user_api="blas"):
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread (about 30 microseconds, within another such block one)."""
+    if getattr(_here, "limited", False):
         yield
+        return
+    with _controller().limit(limits=1, user_api="blas"):
+        _here.limited = True
+        try:
+            yield
+        finally:
+            _here.limited = False
 
 
 @lru_cache(maxsize=1)

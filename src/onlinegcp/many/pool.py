@@ -18,7 +18,7 @@ from typing import Any, final
 import onlinegcp
 from onlinegcp import errors
 from onlinegcp.errors import StateError
-from onlinegcp.kernels.blas import blas_threads
+from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.losses import Loss
 from onlinegcp.many.learning import Job, Task, Tell, learn_shard
 
@@ -66,7 +66,7 @@ def learn_shards(
         The caller's own loss, with one process only.
     """
     if processes <= 1 or len(tasks) <= 1:
-        with blas_threads(1):
+        with one_blas_thread():
             for task in tasks:
                 if stop():
                     return

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
+from onlinegcp.events.numbers import read_numbers
 from onlinegcp.events.time_column import Ticks, TimeColumn
 from onlinegcp.planning import words
 
@@ -133,9 +134,7 @@ def _column_of(values: pl.Series) -> Column:
     if dtype in (pl.Categorical, pl.Enum):
         values = values.cast(pl.String)
     if values.dtype == pl.String:
-        values = values.str.strip_chars()
-        values = values.set(values == "", None)
-        numbers = values.cast(pl.Float64, strict=False)
+        values, numbers = read_numbers(values)
         # Eight digits may be a day: 20240131.
         days = values.drop_nulls().str.contains(r"^(19|20)\d{6}$").all()
         if numbers.null_count() > values.null_count() or days:

@@ -14,7 +14,7 @@ from onlinegcp.events.table_text import check_columns
 from onlinegcp.events.time_bins import TimeBins
 from onlinegcp.events.time_column import Ticks, TimeColumn
 from onlinegcp.planning import words
-from onlinegcp.planning.columns import Column
+from onlinegcp.planning.columns import Column, column_of
 
 # Bins people think in, short to long.
 LADDER = (
@@ -107,6 +107,7 @@ def choose_time(
         # Of two moments of one event, it happened at the earlier.
         chosen = min(times, key=lambda column: bool(words.LATER & set(column.words)))
         reason = "the only column of times" if len(times) == 1 else "the first column of times"
+        _refuse_data_as_names(chosen)
         return _as_time(chosen, reason)
     for names, reason in ((words.CLOCKS, "its numbers are times"), (words.COUNTERS, "")):
         for column in columns.values():
@@ -127,6 +128,18 @@ def choose_time(
         + " holds times, years or a count that goes on. Name it with time=..., and how it is "
         "written with time_format=... or time_unit=..."
     )
+
+
+def _refuse_data_as_names(column: Column) -> None:
+    """Refuse a column of times whose name is a time: the first line is no line of names."""
+    import polars as pl
+
+    if column_of(pl.Series(column.name, [column.name])).kind == "time":
+        raise DataError(
+            f"The first line of a table must name its columns, but {column.name!r} is a time, as "
+            "the lines below it. Put a line of names before it, for example with "
+            "`sed -i '1i time,from,to' FILE`; or name the column with time=... if it is called so."
+        )
 
 
 def _as_time(column: Column, reason: str, *, insist: bool = False) -> When:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from onlinegcp.report.digest import Digest, read_digest
+from onlinegcp.digest import Digest, read_digest
 from onlinegcp.report.fit import mean_losses
 from onlinegcp.report.global_loss import Progress, measure_global
 from onlinegcp.report.page import render
@@ -62,6 +62,7 @@ def make_report(
     slices: Iterable[Any] | None = None,
     loss: Loss | None = None,
     progress: Progress | None = None,
+    reading: Progress | None = None,
 ) -> Report:
     """Gather what the report of a run tells.
 
@@ -78,13 +79,15 @@ def make_report(
         The caller's own loss, where the run was made with one.
     progress
         Called after every slice with the number of slices done and of all.
+    reading
+        Called now and then with the bytes of the run read and those there are.
     """
     if not global_loss:
-        return Report(read_digest(run_path))
+        return Report(read_digest(run_path, progress=reading))
     found = measure_global(read_head(run_path), slices=slices, loss=loss, progress=progress)
     if found.missing:
-        return Report(read_digest(run_path), found.missing)
-    return Report(read_digest(run_path, found.losses))
+        return Report(read_digest(run_path, progress=reading), found.missing)
+    return Report(read_digest(run_path, found.losses, reading))
 
 
 def write_report(

@@ -8,9 +8,9 @@ from typing import final
 
 import numpy as np
 
+from onlinegcp.digest import Digest
 from onlinegcp.drawing.profiles import matrix
 from onlinegcp.drawing.text import number, parse_time, percent, plural, say_time
-from onlinegcp.report.digest import Digest
 from onlinegcp.report.words import Pattern
 
 # Slices that are compared with as many before them, and what they are called.

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from onlinegcp.drawing.profiles import FloatArray, matrix
+from onlinegcp.digest import Digest, as_digest
+from onlinegcp.digest.sums import TURNED
+from onlinegcp.drawing.profiles import FloatArray
 from onlinegcp.errors import DataError
-from onlinegcp.report.digest import Digest
 from onlinegcp.report.words import Pattern, patterns
 from onlinegcp.runlog import RunView
 
 # Two patterns are the same if the cosines of their columns, multiplied over modes, reach this.
-SAME = 0.6
+SAME = 1.0 - TURNED
 # A pattern that holds less than this part of what it holds elsewhere is not there.
 NOTHING = 0.05
 
@@ -59,33 +60,35 @@ class Pair:
         }
 
 
-def difference(first: RunView, second: RunView) -> list[Pair]:
+def difference(one: RunView | Digest, other: RunView | Digest) -> list[Pair]:
     """Patterns of two runs, matched by their labels; the largest change first.
 
     Parameters
     ----------
-    first, second
-        Two runs with the same modes, or two periods of one run (`periods.part_of`). Of one run only
-        the patterns it ended with are known: one that turned into what it is in the second period
-        is new there, and what was in its place before is not kept.
+    one, other
+        Two runs with the same modes, or two periods of one run (`periods`). Of one run only the
+        patterns it ended with are known: one that turned into what it is in the second period is
+        new there, and what was in its place before is not kept.
     """
+    parts = as_digest(one), as_digest(other)
+    first, second = (part.view for part in parts)
     if set(first.modes) != set(second.modes):
         raise DataError(
             f"Runs with the same modes are needed, but {first.path} has {', '.join(first.modes)} "
             f"and {second.path} has {', '.join(second.modes)}. Fit one of them again."
         )
     one_run = first.path.resolve() == second.path.resolve()
-    pairs = _of_one(first, second) if one_run else _of_two(first, second)
+    pairs = _of_one(*parts) if one_run else _of_two(*parts)
     return sorted(pairs, key=lambda pair: -abs(pair.holds - pair.held))
 
 
-def _of_two(first: RunView, second: RunView) -> list[Pair]:
-    alike = _similarity(first, second)
+def _of_two(first: Digest, second: Digest) -> list[Pair]:
+    alike = _similarity(first.view, second.view)
     rows, columns = linear_sum_assignment(-alike)
     matched = {int(r): int(c) for r, c in zip(rows, columns, strict=True) if alike[r, c] >= SAME}
     old = {pattern.component: pattern for pattern in patterns(first)}
     new = {pattern.component: pattern for pattern in patterns(second)}
-    held, holds = (means(view) for view in (first, second))
+    held, holds = (means(part) for part in (first, second))
     pairs = [
         Pair(old[r], new[c], float(alike[r, c]), float(held[r]), float(holds[c]))
         for r, c in matched.items()
@@ -96,12 +99,11 @@ def _of_two(first: RunView, second: RunView) -> list[Pair]:
     return pairs
 
 
-def _of_one(first: RunView, second: RunView) -> list[Pair]:
+def _of_one(first: Digest, second: Digest) -> list[Pair]:
     named = {pattern.component: pattern for pattern in patterns(second)}
     held, holds = means(first, since_turn=True), means(second)
-    itself = first.steps == second.steps
-    drift = np.nan_to_num(matrix(second.steps, "drift", second.rank)).max(axis=0, initial=0.0)
-    turned = [not itself and bool(far > 1.0 - SAME) for far in drift]
+    itself = (first.count, first.first_time) == (second.count, second.first_time)
+    turned = [not itself and second.furthest(r)[0] > TURNED for r in range(second.rank)]
     pairs = []
     for r, pattern in named.items():
         before, after = float(held[r]), float(holds[r])
@@ -114,25 +116,17 @@ def _of_one(first: RunView, second: RunView) -> list[Pair]:
     return pairs
 
 
-def means(view: RunView, *, since_turn: bool = False) -> FloatArray:
+def means(run: Digest, *, since_turn: bool = False) -> FloatArray:
     """What a slice holds of each pattern on average, (rank,).
 
     Parameters
     ----------
-    view
+    run
         The run; bins that were cut off do not count.
     since_turn
         Only from the slice on in which a pattern became what it is.
     """
-    steps = [step for step in view.steps if not step.get("partial")] or view.steps
-    size = np.abs(matrix(steps, "weights", view.rank)) * Digest(replace(view, steps=[])).scale
-    if since_turn:
-        drift = matrix(steps, "drift", view.rank)
-        for r in range(view.rank):
-            turns = np.flatnonzero(drift[:, r] > 1.0 - SAME)
-            size[: turns[-1] if len(turns) else 0, r] = np.nan
-    known = np.isfinite(size).sum(axis=0)
-    return np.asarray(np.nansum(size, axis=0) / np.maximum(known, 1))
+    return np.asarray(run.weights.mean(run.rank, since_turn=since_turn) * run.scale)
 
 
 def _similarity(first: RunView, second: RunView) -> FloatArray:

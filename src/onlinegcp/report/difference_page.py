@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from onlinegcp.digest import Digest, as_digest
 from onlinegcp.drawing.profiles import ModeProfile, mode_profiles
 from onlinegcp.drawing.text import number, plural, shown_modes
 from onlinegcp.report.difference import Pair
-from onlinegcp.report.digest import Digest
 from onlinegcp.report.page import render_sheet
 from onlinegcp.report.payload import columns_of, title_of
 from onlinegcp.report.summary import unit_of
@@ -18,20 +18,21 @@ from onlinegcp.storage.printable import all_short, short
 
 
 def render_difference(
-    first: RunView, second: RunView, pairs: Sequence[Pair], names: tuple[str, str]
+    one: RunView | Digest, other: RunView | Digest, pairs: Sequence[Pair], names: tuple[str, str]
 ) -> str:
     """The page as one HTML text.
 
     Parameters
     ----------
-    first, second
-        The runs, with the lines of the periods compared.
+    one, other
+        The runs, or the periods that are compared.
     pairs
         From `difference`.
     names
         What to call the two.
     """
-    digests = Digest(first), Digest(second)
+    digests = as_digest(one), as_digest(other)
+    first, second = (digest.view for digest in digests)
     modes = tuple(mode_profiles(_readable(view)) for view in (first, second))
     # Modes of the first in the order of the second.
     order = [first.modes.index(mode) for mode in second.modes]

@@ -7,9 +7,9 @@ from typing import final
 
 import numpy as np
 
+from onlinegcp.digest import Digest, as_digest
 from onlinegcp.drawing.profiles import FloatArray
 from onlinegcp.drawing.text import and_list, number, percent
-from onlinegcp.report.digest import Digest, as_digest
 from onlinegcp.runlog import RunView
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from onlinegcp.digest import Digest, loss_of
 from onlinegcp.drawing.profiles import matrix
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting import Forecast, forecast
-from onlinegcp.report.digest import Digest, loss_of
 
 # How far ahead a page looks, and its interval.
 _AHEAD = {"hourly": 48, "daily": 14, "weekly": 8, "monthly": 12, "quarterly": 8, "yearly": 5}

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from onlinegcp.digest import Digest, as_digest, loss_name
+from onlinegcp.digest.thinning import Point, point
 from onlinegcp.drawing.profiles import ModeProfile, mode_profiles
 from onlinegcp.drawing.text import shown_modes
 from onlinegcp.report.changes import changes
-from onlinegcp.report.digest import Digest, as_digest, loss_name
 from onlinegcp.report.fit import judge
 from onlinegcp.report.outlook import drawn, outlook
 from onlinegcp.report.sentences import said
 from onlinegcp.report.steady import SteadyNames
 from onlinegcp.report.summary import data, summarize, unit_of
-from onlinegcp.report.thinning import Point, point
 from onlinegcp.report.words import Pattern, called, described
 from onlinegcp.runlog import COUNTS, SMALLEST_P, RunView, Step, anomaly_of
 from onlinegcp.runlog.names import read_names

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
+from onlinegcp.digest import Digest, read_digest
+from onlinegcp.digest.reading import PathLike, Progress, read_some
 from onlinegcp.drawing.text import parse_time, say_time
 from onlinegcp.errors import DataError
-from onlinegcp.runlog import RunView, Step, read_run
+from onlinegcp.runlog import Step
 
 
 @final
@@ -41,20 +44,36 @@ class Period:
         return f"from {since} on" if self.since else f"before {until}" if self.until else ""
 
 
-def part_of(view: RunView, period: Period) -> RunView:
-    """The run with the lines of a period only."""
-    steps = [step for step in view.steps if period.holds(step)]
-    if not steps:
-        first, last = (view.steps[i].get("time") for i in (0, -1)) if view.steps else ("–", "–")
-        raise DataError(
-            f"A period with slices is needed, but {view.path} has none {period.named}: its slices "
-            f"run from {first} to {last}. Choose other limits."
-        )
-    return dataclasses.replace(view, steps=steps)
+def read_parts(
+    path: PathLike, periods: Sequence[Period], progress: Progress | None = None
+) -> list[Digest]:
+    """Periods of a run, each in bounded memory; the lines are read once.
+
+    Parameters
+    ----------
+    path
+        The run directory.
+    periods
+        Which slices.
+    progress
+        Called now and then with the bytes read and those there are.
+    """
+    if all(period == Period() for period in periods):
+        return [read_digest(path, progress=progress)] * len(periods)
+    found = read_some(path, [period.holds for period in periods], progress)
+    for period, part in zip(periods, found, strict=True):
+        if not part.count:
+            whole = read_digest(path)
+            first, last = (whole.first_time, whole.last_time) if whole.count else ("–", "–")
+            raise DataError(
+                f"A period with slices is needed, but {path} has none {period.named}: its slices "
+                f"run from {first} to {last}. Choose other limits."
+            )
+    return found
 
 
-def read_part(text: str) -> tuple[RunView, Period]:
-    """A run, or RUN@FROM..TO.
+def parse_part(text: str) -> tuple[str, Period]:
+    """The path of a run and a period of it: RUN, or RUN@FROM..TO.
 
     Parameters
     ----------
@@ -63,7 +82,7 @@ def read_part(text: str) -> tuple[RunView, Period]:
     """
     path, at, limits = text.rpartition("@")
     if not at or Path(text).exists():
-        return read_run(text), Period()
+        return text, Period()
     since, dots, until = limits.partition("..")
     if not dots:
         raise DataError(
@@ -76,9 +95,7 @@ def read_part(text: str) -> tuple[RunView, Period]:
                 f"A period has dates or numbers, but {limit!r} was found in {text!r}. Write them "
                 "as 2018-01-31."
             )
-    period = Period(since, until)
-    view = read_run(path)
-    return part_of(view, period), period
+    return path, Period(since, until)
 
 
 def _at_least(time: object, limit: str) -> bool:

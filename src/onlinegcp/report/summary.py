@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onlinegcp.digest import Digest, loss_name
 from onlinegcp.drawing.text import noun_for, number, percent, plural, say_time
 from onlinegcp.report.changes import Change
-from onlinegcp.report.digest import Digest, loss_name
 from onlinegcp.report.fit import Fit, say_means
 from onlinegcp.report.sentences import sentence
 from onlinegcp.report.words import Pattern

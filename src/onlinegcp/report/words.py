@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from onlinegcp.digest import Digest, as_digest
 from onlinegcp.drawing.profiles import (
     FloatArray,
     ModeProfile,
@@ -17,7 +18,6 @@ from onlinegcp.drawing.profiles import (
     time_profile,
 )
 from onlinegcp.drawing.text import MONTHS, WEEKDAYS, and_list, parse_time, percent
-from onlinegcp.report.digest import Digest, as_digest
 from onlinegcp.runlog import RunView
 from onlinegcp.runlog.names import read_names
 

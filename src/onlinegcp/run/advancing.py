@@ -9,6 +9,7 @@ from typing import Any
 from onlinegcp import runlog
 from onlinegcp.anomaly import held_back, is_counted, score_slice
 from onlinegcp.errors import DataError
+from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.run.checkpoint import Checkpoint
 from onlinegcp.run.lines import learned_line, unseen, warm_lines, written
 from onlinegcp.run.settings import spoken
@@ -36,7 +37,8 @@ def advance(
     """
     start = time.perf_counter()
     try:
-        lines = _lines(point, info, x, hold, partial)
+        with one_blas_thread():
+            lines = _lines(point, info, x, hold, partial)
     except DataError as error:
         cell, labels = getattr(error, "cell", None), point.labels
         named = "" if x.time is None else f"In the slice of {written(x.time)}: "

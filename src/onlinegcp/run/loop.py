@@ -18,6 +18,7 @@ from typing import Any, Self, final
 
 from onlinegcp import __version__, runlog
 from onlinegcp.anomaly import AnomalyTracker
+from onlinegcp.digest.reading import Keeper
 from onlinegcp.drawing.text import shown_modes
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events.stream import EventStream
@@ -89,7 +90,7 @@ class Run:
         self.path, self.info = path, info
         self.busy = False
         self._point = point
-        self._disk = DiskSync(path)
+        self._disk, self._digest = DiskSync(path), Keeper(path)
         self._source: Source | None = None  # of the stream at hand, until it is written down
         self._lock: runlog.Lock | None = None
         self._begun = self._broken = self._overwrite = False
@@ -419,6 +420,7 @@ class Run:
             self._overwrite = False
         self._disk.written()
         self._broken = False
+        self._digest.written(self.n_steps)
 
     def _write(self, lines: list[runlog.Step]) -> None:
         point = self._point

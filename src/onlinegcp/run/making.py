@@ -22,7 +22,16 @@ from onlinegcp.streaming.options import check_number, check_whole
 SHARDS = "shards"  # a folder: see `many`
 # In this order whatever is left when they are moved can be opened.
 FILES = (
-    *(NAMES, runlog.STEPS, SHARDS, SOURCES, runlog.SYNCED, runlog.CHECKPOINT, LABELS),
+    *(
+        NAMES,
+        runlog.DIGEST,
+        runlog.STEPS,
+        SHARDS,
+        SOURCES,
+        runlog.SYNCED,
+        runlog.CHECKPOINT,
+        LABELS,
+    ),
     *(runlog.RUN, STREAMS),
 )
 # Where the old run waits until the new one has its first slice.

@@ -9,6 +9,7 @@ A run is a directory with these files::
     checkpoint.npz          the model and the last lines, replaced all at once after every slice
     checkpoint.synced.npz   the last one that is surely on disk (`run.disk`)
     names.json              what people call the patterns (`names`)
+    digest.npz              long runs: what is known about most of the lines (`digest`)
     lock                    held by the process that writes
 
 The writer appends labels, then stores the checkpoint, which says how many of them count, then
@@ -18,11 +19,12 @@ checkpoint; `recover` puts it back.
 
 from __future__ import annotations
 
-from onlinegcp.runlog.aligning import Aligner
+from onlinegcp.runlog.aligning import Aligner, tell_in
 from onlinegcp.runlog.details import Details
 from onlinegcp.runlog.files import (
     CHECKPOINT,
     CHECKPOINT_KIND,
+    DIGEST,
     FORMAT,
     RUN,
     STEPS,
@@ -68,10 +70,10 @@ from onlinegcp.runlog.writing import (
 )
 
 __all__ = [
-    "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "FORMAT", "LOCK", "RUN", "SMALLEST_P", "STEPS",
-    "SYNCED", "Aligner", "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "Row",
+    "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "DIGEST", "FORMAT", "LOCK", "RUN", "SMALLEST_P",
+    "STEPS", "SYNCED", "Aligner", "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "Row",
     "RunView", "Step", "StoredSteps", "Tail", "Vector", "Verdict", "anomaly_of", "append_lines",
     "append_step", "check_new", "encode_step", "environment", "holds_run", "is_locked",
     "read_checkpoint", "read_head", "read_model", "read_run", "read_run_json", "recover", "sealed",
-    "smallest_p", "tail", "upgrade_run_json", "verify", "write_run_json",
+    "smallest_p", "tail", "tell_in", "upgrade_run_json", "verify", "write_run_json",
 ]  # fmt: skip

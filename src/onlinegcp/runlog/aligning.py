@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,21 @@ class Aligner:
         number = step.get("number", 0)
         for change, places in zip(self._numbers, self._places, strict=True):
             if number < change:
-                for name in _VECTORS:
-                    given = step.get(name)
-                    if given is not None:
-                        step[name] = [given[p] if 0 <= p < len(given) else 0.0 for p in places]
+                tell_in(step, places)
                 return
+
+
+def tell_in(step: Step, places: Sequence[int]) -> None:
+    """Rewrite weights and drift of a line in components that had these places in it, -1 for none.
+
+    Examples
+    --------
+    >>> step = {"weights": [1.0, 2.0]}
+    >>> tell_in(step, [1, -1])
+    >>> step["weights"]
+    [2.0, 0.0]
+    """
+    for name in _VECTORS:
+        given = step.get(name)
+        if given is not None:
+            step[name] = [given[p] if 0 <= p < len(given) else 0.0 for p in places]

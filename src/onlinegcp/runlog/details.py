@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
+from collections.abc import Iterable
 from typing import final
 
 from onlinegcp.runlog.line import Step, anomaly_of, smallest_p
@@ -43,6 +44,18 @@ class Details:
         self._alarms: deque[Step] = deque()
         self._held: Counter[int] = Counter()  # by how many of the three, by number
 
+    def state(self) -> dict[str, list[Step]]:
+        """The slices that have their details, by why."""
+        return {"odd": self.odd, "last": list(self._last), "alarms": list(self._alarms)}
+
+    def restore(self, odd: Iterable[Step], last: Iterable[Step], alarms: Iterable[Step]) -> None:
+        """Go on where another one was."""
+        self._odd = [(*_rank(step), step) for step in odd]
+        heapq.heapify(self._odd)
+        self._last, self._alarms = deque(last), deque(alarms)
+        kept = (*(item[-1] for item in self._odd), *self._last, *self._alarms)
+        self._held = Counter(step.get("number", 0) for step in kept)
+
     @property
     def odd(self) -> list[Step]:
         """The oddest slices, alarms before others, each with its details."""
@@ -58,9 +71,8 @@ class Details:
         anomaly = anomaly_of(step)
         if not anomaly:
             return
-        flagged = bool(anomaly.get("flagged"))
-        number = step.get("number", 0)
-        rank = (flagged, -smallest_p(step), -number)
+        number, rank = step.get("number", 0), _rank(step)
+        flagged = rank[0]
         self._last.append(step)
         self._held[number] += 1
         if flagged:
@@ -83,3 +95,9 @@ class Details:
             anomaly = anomaly_of(step)
             for name in _DETAILS:
                 anomaly.pop(name, None)  # type: ignore[misc]
+
+
+def _rank(step: Step) -> tuple[bool, float, int]:
+    """Sorts slices, the oddest last."""
+    flagged = bool(anomaly_of(step).get("flagged"))
+    return flagged, -smallest_p(step), -step.get("number", 0)

@@ -12,6 +12,8 @@ FORMAT = 2  # 1 had all labels in every checkpoint
 STEPS = "steps.jsonl"
 CHECKPOINT, SYNCED = "checkpoint.npz", "checkpoint.synced.npz"
 CHECKPOINT_KIND = "run checkpoint"
+# What is known about most of the lines, so that they need not be read again; made anew if lost.
+DIGEST, DIGEST_KIND = "digest.npz", "run digest"
 
 PathLike = str | os.PathLike[str]
 

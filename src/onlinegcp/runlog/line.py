@@ -14,7 +14,7 @@ import numpy as np
 from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import STEPS
 from onlinegcp.runlog.shapes import check_step
-from onlinegcp.storage.sealed import seal, unseal
+from onlinegcp.storage.sealed import fits, seal, unseal
 
 
 class Row(TypedDict):
@@ -158,7 +158,7 @@ def sealed(line: bytes) -> bytes:
 
 
 def parse_file(
-    stream: IO[bytes], folder: Path, *, many: bool = True
+    stream: IO[bytes], folder: Path, *, many: bool = True, first: int = 1
 ) -> Iterator[tuple[Step, bytes]]:
     """The records of a file from where it stands, with their lines; one is held at a time.
 
@@ -170,23 +170,46 @@ def parse_file(
         The run directory, for messages.
     many
         Whether the caller keeps many of them, which then share the names of their fields.
+    first
+        Number of the line it stands before.
     """
-    for number, line in enumerate(stream, start=1):
-        if not line.endswith(b"\n"):
+    for number, line in enumerate(stream, start=first):
+        step = _parsed(line, stream, folder, number)
+        if step is None:
             return
-        try:
-            step, own = unseal(line)
-            if not own:  # an older version's, which may have been edited since
-                check_step(step)
-        except ValueError as error:
-            # After a power cut the last block can be on disk by length only.
-            if not stream.readline().endswith(b"\n"):
-                return
-            raise StateError(
-                f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
-                f"none of a run ({error}). The file is damaged; restore it from a copy."
-            ) from error
         yield cast(Step, _shared(step) if many else step), line
+
+
+def number_lines(stream: IO[bytes], folder: Path) -> Iterator[tuple[Any, bytes]]:
+    """The lines of a file with the numbers they have; those with a checksum are not parsed."""
+    for at, line in enumerate(stream, start=1):
+        number: Any = at
+        whole = line.endswith(b"\n") and line.startswith(b'{"number":%d,' % at) and fits(line)
+        if not whole:
+            step = _parsed(line, stream, folder, at)
+            if step is None:
+                return
+            number = step.get("number")
+        yield number, line
+
+
+def _parsed(line: bytes, stream: IO[bytes], folder: Path, number: int) -> dict[str, Any] | None:
+    """The record of a line; None where it is the last one and not whole."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        step, own = unseal(line)
+        if not own:  # an older version's, which may have been edited since
+            check_step(step)
+    except ValueError as error:
+        # After a power cut the last block can be on disk by length only.
+        if not stream.readline().endswith(b"\n"):
+            return None
+        raise StateError(
+            f"{folder / STEPS} must hold one JSON record per line, but line {number} is "
+            f"none of a run ({error}). The file is damaged; restore it from a copy."
+        ) from error
+    return step
 
 
 def _shared(record: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, final
 
@@ -80,10 +81,11 @@ class RunView:
 
 @dataclass(frozen=True)
 class Position:
-    """How far a follower has read: bytes, and the last line, to notice a file that was cut."""
+    """How far a follower has read: bytes, lines, and the last of them, to notice a file cut."""
 
     offset: int = 0
     last: bytes = b""
+    n_lines: int = 0
 
 
 @dataclass(frozen=True)
@@ -275,6 +277,7 @@ def tail(
     each: Callable[[Step], object] | None = None,
     *,
     keep: bool = True,
+    most: int | None = None,
 ) -> Tail:
     """The records that came since `position`; no directory or file yet counts as none.
 
@@ -288,6 +291,8 @@ def tail(
         Called with every record as it is read, to take from it what need not be held.
     keep
         Whether to return the records; if not, only the position is told.
+    most
+        Records to read at most; all by default.
     """
     position = position or Position()
     file = Path(path) / STEPS
@@ -300,15 +305,16 @@ def tail(
             if restarted:
                 stream.seek(0)
             before = Position() if restarted else position
-            end, last = before.offset, before.last
-            for step, line in parse_file(stream, Path(path), many=keep):
+            end, last, n_lines = before.offset, before.last, before.n_lines
+            records = parse_file(stream, Path(path), many=keep, first=n_lines + 1)
+            for step, line in islice(records, most):
                 if each is not None:
                     each(step)
                 if keep:
                     steps.append(step)
-                end, last = end + len(line), line
+                end, last, n_lines = end + len(line), line, n_lines + 1
     except FileNotFoundError:
         return Tail([], Position(), restarted=position.offset > 0)
     except OSError as error:
         raise unreadable(file, error) from error
-    return Tail(steps, Position(end, last), restarted)
+    return Tail(steps, Position(end, last, n_lines), restarted)

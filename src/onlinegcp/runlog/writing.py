@@ -13,7 +13,7 @@ import numpy as np
 
 from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import FORMAT, RUN, STEPS, PathLike, holds_run
-from onlinegcp.runlog.line import encode_step, parse_file, plain, sealed
+from onlinegcp.runlog.line import encode_step, number_lines, plain, sealed
 from onlinegcp.storage.appending import append, unreadable, unwritable
 from onlinegcp.storage.archive import DamagedFile
 from onlinegcp.storage.atomic import replacing
@@ -134,13 +134,13 @@ def _count(file: Path, n_steps: int) -> tuple[int, int]:
     n_found = end = 0
     try:
         with file.open("rb") as stream:
-            for step, line in parse_file(stream, file.parent):
+            for number, line in number_lines(stream, file.parent):
                 if n_found == n_steps:
                     break
-                if step.get("number") != n_found + 1:
+                if number != n_found + 1:
                     raise StateError(
                         f"{file} must hold slices 1, 2, 3, ..., but line {n_found + 1} is number "
-                        f"{step.get('number')!r}. The file was edited; restore it from a copy."
+                        f"{number!r}. The file was edited; restore it from a copy."
                     )
                 n_found, end = n_found + 1, end + len(line)
     except FileNotFoundError:

@@ -13,16 +13,10 @@ import numpy.typing as npt
 import scipy.linalg
 
 from onlinegcp.errors import DataError
-from onlinegcp.kernels.blas import blas_threads
+from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.kernels.layout import Blocks, stack_factors
-from onlinegcp.kernels.static.mttkrp import (
-    RowGroups,
-    contract_half,
-    finish_half,
-    group_rows,
-    half_of,
-    mttkrp,
-)
+from onlinegcp.kernels.static.fibres import RowGroups, group_rows
+from onlinegcp.kernels.static.mttkrp import contract_half, finish_half, half_of, mttkrp
 from onlinegcp.kernels.static.row_systems import solve_least_squares_rows
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
@@ -121,7 +115,7 @@ def cp_als(
         problem = _problem(tensor, engine.jobs, device, rank)
 
     def solve(start: Sequence[FloatArray]) -> StaticFit:
-        with blas_threads():
+        with one_blas_thread():
             return _solve(problem, norm_squared, start, max_iterations, tolerance, ridge, progress)
 
     if init is not None:

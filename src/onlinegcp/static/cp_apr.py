@@ -12,15 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
-from onlinegcp.kernels.blas import blas_threads
+from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.kernels.layout import Blocks, aligned_zeros, stack_factors
-from onlinegcp.kernels.static.mttkrp import (
-    EXTRA_SHARE,
-    RowGroups,
-    group_rows,
-    mttkrp,
-    with_value,
-)
+from onlinegcp.kernels.static.fibres import EXTRA_SHARE, RowGroups, group_rows, with_value
+from onlinegcp.kernels.static.mttkrp import mttkrp
 from onlinegcp.kernels.static.poisson_phi import poisson_phi
 from onlinegcp.kernels.static.poisson_rows import newton_rows, poisson_log_sum, quasi_newton_rows
 from onlinegcp.ktensor import KTensor
@@ -168,7 +163,7 @@ def cp_apr(
     )  # fmt: skip
 
     def solve(start: Sequence[FloatArray], rescale: bool) -> StaticFit:
-        with blas_threads():
+        with one_blas_thread():
             return _solve(problem, tensor, start, rescale, options, progress)
 
     if init is not None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
-from onlinegcp.kernels.blas import blas_threads
+from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.kernels.exact import exact_gradient
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
@@ -305,7 +305,7 @@ def _solve_lbfgsb(
     if problem.lower > -np.inf:
         bounds = scipy.optimize.Bounds(np.full(vector.size, problem.lower / unit), np.inf)
     # Sums that BLAS splits among threads would depend on their number.
-    with blas_threads():
+    with one_blas_thread():
         found = scipy.optimize.minimize(
             _objective,
             vector / unit,

@@ -13,6 +13,9 @@ from onlinegcp.errors import DataError, StateError
 
 # The file that makes a directory a run, and the one that makes it a run of many streams.
 RUN, STREAMS = "run.json", "streams.json"
+# Bytes that go to the system together: an archive is hundreds of short pieces, and is written
+# after every slice.
+_AT_ONCE = 1 << 20
 
 
 @contextlib.contextmanager
@@ -52,7 +55,7 @@ def replacing(
         )
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with beside.open("xb") as file:
+        with beside.open("xb", buffering=_AT_ONCE) as file:
             yield file
             if durable:
                 file.flush()

@@ -30,6 +30,20 @@ def seal(record: bytes) -> bytes:
     return body + before + f"{zlib.crc32(body):08x}".encode() + after
 
 
+def fits(sealed: bytes) -> bool:
+    """Whether a record in one line has its checksum, without reading what it says.
+
+    Examples
+    --------
+    >>> fits(b'{"number":1,"crc":"fd3a2de7"}\\n'), fits(b'{"number":2,"crc":"fd3a2de7"}\\n')
+    (True, False)
+    """
+    text = sealed.rstrip(b"\n")
+    before, after = _FORMS[0]
+    marked = text[-18:-10] == before and text[-2:] == after and _HEX.issuperset(text[-10:-2])
+    return marked and int(text[-10:-2], 16) == zlib.crc32(text[:-18])
+
+
 def unseal(sealed: bytes) -> tuple[dict[str, Any], bool]:
     """The record, without its checksum, and whether there was one.
 

@@ -15,9 +15,8 @@ from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.components import transplant
 from onlinegcp.solvers.auto.fisher_rows import CURVATURE_BUDGET
 from onlinegcp.solvers.auto.held_out import Halves
-from onlinegcp.solvers.auto.model import Model
+from onlinegcp.solvers.auto.model import AutoState, Model, Trials
 from onlinegcp.solvers.auto.rank_state import RankTrials
-from onlinegcp.solvers.auto.state import AutoState, Trials
 from onlinegcp.solvers.objective import is_affordable
 from onlinegcp.streaming import regimes
 from onlinegcp.streaming.matching import SAME, match, places

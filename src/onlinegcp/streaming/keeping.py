@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError, OnlineGCPError
-from onlinegcp.kernels.blas import blas_threads
+from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import ModelState
@@ -69,7 +69,7 @@ def learned(
     slices = [data] if isinstance(data, Slice) else data
     try:
         # What NumPy would only warn of is refused below.
-        with blas_threads(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             found, record = learn(state, data, number, seed)
     except OnlineGCPError:
         raise

@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from onlinegcp.errors import DataError
-from onlinegcp.kernels.blas import blas_threads
+from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
@@ -419,7 +419,7 @@ class StreamingModel(
     @with_workers
     def _weigh_all(self, slices: Sequence[Slice], tolerance: float | None = None) -> FloatArray:
         state = self._ready()
-        with blas_threads():
+        with one_blas_thread():
             return np.array([self._weigh(state, x, self._seed, tolerance) for x in slices])
 
     def _check_slices(self, slices: Sequence[Slice], *, may_grow: bool) -> list[Slice]:

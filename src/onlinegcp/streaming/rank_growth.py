@@ -16,10 +16,9 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, stack
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.components import put
-from onlinegcp.solvers.auto.model import Model
+from onlinegcp.solvers.auto.model import AutoState, Model, Trials
 from onlinegcp.solvers.auto.redundancy import most_redundant, without
 from onlinegcp.solvers.auto.resizing import with_components
-from onlinegcp.solvers.auto.state import AutoState, Trials
 from onlinegcp.streaming.matching import places
 from onlinegcp.streaming.rank_study import grown
 from onlinegcp.streaming.warm_start import WarmStart, algebraic_model, most_components, short_fit

@@ -23,8 +23,8 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, widen
 from onlinegcp.solvers.auto import rank_trials
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.auto.model import Model, Step
-from onlinegcp.solvers.auto.state import AutoState
+from onlinegcp.solvers.auto import state as stored
+from onlinegcp.solvers.auto.model import AutoState, Model, Step
 from onlinegcp.streaming.matching import n_replaced, places
 from onlinegcp.streaming.misfit import Misfit
 from onlinegcp.streaming.surprise import Surprise
@@ -124,7 +124,7 @@ class Regimes:
         for name in _MODELS:
             model = getattr(self, name)
             if model is not None:
-                held = model.to_dict(own=own)
+                held = stored.to_dict(model, own=own)
                 flat |= {f"{name}.{part}": value for part, value in held.items()}
         return flat
 
@@ -142,7 +142,7 @@ class Regimes:
             return {n.removeprefix(found): v for n, v in flat.items() if n.startswith(found)}
 
         plain = {name: kind(flat[name]) for name, kind in _PLAIN.items()}
-        plain |= {name: AutoState.from_dict(part(name)) for name in _MODELS if part(name)}
+        plain |= {name: stored.from_dict(part(name)) for name in _MODELS if part(name)}
         plain["surprise"] = Surprise.from_dict(part("surprise"))
         plain["misfit"] = Misfit.from_dict(part("misfit"))
         return Regimes(buffer=slices[:first], recent=slices[first:], **plain)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.sums.chunks import LEAST_WORK, Chunks, RowChunks, add_tree, row_blocks
-from onlinegcp.sums.local import ONE, Steps, engine
+from onlinegcp.sums.local import Steps, engine
 
 Array = NDArray[Any]
 
@@ -139,8 +139,7 @@ def together(*passes: Steps[Any]) -> list[Any]:
             work, piece = pieces[i]
             work(piece)
 
-        # What is one piece each is too short for threads to wake.
-        (engine() if longest > 1 else ONE).run(do, len(pieces))
+        _share(do, len(pieces), pays=longest > 1)  # one piece each is too short to wake threads
     return found
 
 
@@ -163,13 +162,22 @@ def rows(
     def piece(i: int) -> None:
         found[i] = function(*blocks[i])
 
-    (engine() if work >= LEAST_WORK // 2 else ONE).run(piece, len(blocks))
+    _share(piece, len(blocks), pays=work >= LEAST_WORK // 2)
     if not found or found[0] is None:
         return np.empty(0)
     total = found[0]
     for part in found[1:]:
         total = total + part
     return np.asarray(total)
+
+
+def _share(work: Callable[[int], object], count: int, *, pays: bool) -> None:
+    """Do some pieces: whoever has been chosen for it, if that pays."""
+    if pays:
+        engine().run(work, count)
+        return
+    for piece in range(count):
+        work(piece)
 
 
 def copied(array: Array) -> Array:

@@ -20,14 +20,26 @@ from onlinegcp.kernels.auto import (
 )
 from onlinegcp.kernels.auto.arguments import Blend
 from onlinegcp.kernels.auto.weights_newton import reference_listed_sums
-from onlinegcp.kernels.cuda import cells, draws, every_cell, newton, parts, products, rows, shares
+from onlinegcp.kernels.cuda import (
+    cells,
+    draws,
+    every_cell,
+    newton,
+    parts,
+    products,
+    remembering,
+    rows,
+    shares,
+)
 from onlinegcp.kernels.cuda.lanes import LANES
 from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.losses.formulas import EPS
 from onlinegcp.losses.traits import OddsForm
+from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.cells import Cells
 from onlinegcp.solvers.auto.newton import solve_odds_form
 from onlinegcp.solvers.auto.odds_sums import OddsSums
+from onlinegcp.solvers.cuda.conjugate import rules_for
 
 RNG = np.random.default_rng(7)
 SHAPE, RANK = (3, 4, 2), 3
@@ -340,6 +352,29 @@ def check_least_squares():
     same(data.reshape(shape), scaled)
     same(after.reshape(shape), turned)
     same(sums.reshape(3, 2, WIDTH)[0], [(turned[:3] ** 2).sum(axis=0), scaled[:3].sum(axis=0)])
+
+
+def check_forgetting():
+    # Slopes of every size and sign, so that each bound is met; the schedule's factor small and one.
+    for scale, cap in ((0.1, 0.9), (1e4, 0.2), (30.0, 1.0)):
+        slopes = scale * RNG.standard_normal(2 * WIDTH + 2)
+        slopes[WIDTH:] = np.abs(slopes[WIDTH:])
+        exposed = scale * RNG.standard_normal(3 * WIDTH)
+        memory = forgetting.start("auto", WIDTH, 1.0)
+        memory.own, memory.lift = RNG.standard_normal(WIDTH), RNG.random(WIDTH)
+        memory.bends = memory.bends + RNG.random(WIDTH)
+        numbers = np.array([memory.memory, memory.bend, cap])
+        new_numbers, found = np.zeros(2), np.zeros((4, WIDTH))
+        launch(
+            remembering.remember_kernel(), WIDTH, 3, slopes, exposed, np.array(rules_for(cap)),
+            numbers, memory.own.copy(), memory.bends.copy(), memory.lift.copy(), new_numbers,
+            *found,
+        )  # fmt: skip
+        along = slopes[:WIDTH] + exposed.reshape(3, WIDTH).sum(axis=0)
+        forgetting.learn(memory, along, slopes[WIDTH : 2 * WIDTH], float(slopes[2 * WIDTH]), cap)
+        lam, lift = forgetting.factors(memory, cap)
+        same(new_numbers, [memory.memory, memory.bend])
+        same(found, [memory.own, memory.bends, lam, lift])
 
 
 def check_parts():

@@ -22,6 +22,7 @@ from onlinegcp.kernels.cuda import (
     newton,
     parts,
     products,
+    remembering,
     row_systems,
     rows,
     shares,
@@ -68,6 +69,7 @@ def kernels(lane, modes):
     yield rows.absorb_kernel(lane), (*past, I8, N, F8, F8, F8, F8, B, F8, F8, F8, F8, F8)
     yield rows.finish_kernel(lane), (F8, F8, B, N, I8, I8, N, F8, F8)
     yield rows.floors_kernel(), (N, N, N, F8, F8, F8, D, I8, F8)
+    yield remembering.remember_kernel(), (N, N, *([F8] * 12))
     yield parts.add_parts_kernel(), (F8, N, I8, I8, N, F8)
     yield every_cell.tangent_kernel(lane, modes, True), (*ODDS, I8, F8)
     yield every_cell.grid_rates_kernel(lane, modes), (F8, N, I8, N, F8, B, D, F8)

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 
 from onlinegcp.kernels.layout import stack_factors
-from onlinegcp.kernels.static import mttkrp as module
+from onlinegcp.kernels.static import fibres
+from onlinegcp.kernels.static.fibres import group_rows, run_chunks
 from onlinegcp.kernels.static.mttkrp import (
     contract_half,
     dense_mttkrp,
     finish_half,
-    group_rows,
     half_of,
     khatri_rao,
     mttkrp,
     mttkrp_reference,
-    run_chunks,
 )
 
 SHAPES = [(7,), (1,), (5, 3), (1, 11), (7, 1, 5), (6, 5, 4), (3, 4, 1, 5), (2, 3, 2, 3, 2)]
@@ -67,7 +66,7 @@ def test_sparse_product_equals_the_dense_contraction(shape, density, dtype):
 
 @pytest.mark.parametrize("share", [0.0, 0.7, 10.0])
 def test_positions_and_copies_give_the_same_product(monkeypatch, share):
-    monkeypatch.setattr(module, "EXTRA_SHARE", share)
+    monkeypatch.setattr(fibres, "EXTRA_SHARE", share)
     shape = (4, 5, 3, 6)
     array, index, value = sparse_tensor(shape, 0.4)
     factors = random_factors(shape, 7)
@@ -82,7 +81,7 @@ def test_grouping_stays_within_its_share_of_memory(d):
     _, index, value = sparse_tensor(shape, 1.0)
     groups = group_rows(index, value, shape)
     extra = sum(g.nbytes - g.starts.nbytes for g in groups)
-    assert extra <= module.EXTRA_SHARE * (index.nbytes + value.nbytes)
+    assert extra <= fibres.EXTRA_SHARE * (index.nbytes + value.nbytes)
 
 
 def test_groups_list_every_cell_of_a_row_in_c_order():
@@ -104,7 +103,7 @@ def test_threads_and_rows_longer_than_a_chunk_do_not_change_a_bit(shape):
     blocks = stack_factors(factors)
     # A compiled kernel keeps the constant it was compiled with, so the tensor is repeated until
     # it holds several chunks of that size.
-    copies = 3 * module.CHUNK // len(value) + 1
+    copies = 3 * fibres.CHUNK // len(value) + 1
     index = np.repeat(index, copies, axis=0)
     value = np.repeat(value, copies)
     for mode, groups in enumerate(group_rows(index, value, shape)):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onlinegcp.kernels.layout import stack_factors
-from onlinegcp.kernels.static.mttkrp import CHUNK, group_rows
+from onlinegcp.kernels.static.fibres import CHUNK, group_rows
 from onlinegcp.kernels.static.poisson_phi import poisson_phi, poisson_phi_reference
 
 SHAPES = [(5, 3), (1, 11), (7, 1, 5), (6, 5, 4), (3, 4, 1, 5), (2, 3, 2, 3, 2)]

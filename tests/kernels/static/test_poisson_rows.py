@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.kernels.static import poisson_rows as module
-from onlinegcp.kernels.static.mttkrp import group_rows
+from onlinegcp.kernels.static.fibres import group_rows
 from onlinegcp.kernels.static.poisson_phi import poisson_phi_reference
 from onlinegcp.kernels.static.poisson_rows import newton_rows, poisson_log_sum, quasi_newton_rows
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onlinegcp.kernels.layout import stack_factors
-from onlinegcp.kernels.static.mttkrp import group_rows
+from onlinegcp.kernels.static.fibres import group_rows
 from onlinegcp.kernels.static.row_systems import (
     ROW_CHUNK,
     cholesky,

@@ -131,7 +131,7 @@ def test_samples_of_a_hundred_million_cells_agree_with_their_sum(scattered, monk
     assert value == pytest.approx(total, rel=0.01)
     np.testing.assert_allclose(slope, pull, rtol=0.03)
     if scattered:
-        monkeypatch.setattr("onlinegcp.solvers.auto.odds_sums.RATE_BUDGET", 4e5)
+        monkeypatch.setattr("onlinegcp.solvers.auto.odds_draws.RATE_BUDGET", 4e5)
     found = np.empty_like(rate)
     zeros.rates(padded, ALL_MODES, found)
     error = found / rate - 1.0

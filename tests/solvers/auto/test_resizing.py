@@ -8,9 +8,10 @@ import pytest
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.solvers.auto.model import AutoState, Trials
 from onlinegcp.solvers.auto.redundancy import most_redundant, without
 from onlinegcp.solvers.auto.resizing import taken, with_components
-from onlinegcp.solvers.auto.state import AutoState, Trials
+from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.testing import planted_stream
 
 
@@ -53,7 +54,7 @@ def test_room_for_more_changes_nothing_of_the_others(name, lower):
     wider = with_components(state.model, order)
     assert wider.factors.rank == 5
     back = with_components(wider, [0, 1, 2])
-    first, second = (AutoState(m, Trials()).to_dict() for m in (state.model, back))
+    first, second = (to_dict(AutoState(m, Trials())) for m in (state.model, back))
     assert first.keys() == second.keys()
     for key, value in first.items():
         other = second[key]

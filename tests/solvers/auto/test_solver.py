@@ -7,7 +7,7 @@ import pytest
 
 from auto_steps import learn
 from onlinegcp.errors import DataError
-from onlinegcp.kernels.blas import blas_threads
+from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.losses import LOSS_NAMES, Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import cells, components
@@ -15,6 +15,7 @@ from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.conjugate import Conjugate
 from onlinegcp.solvers.auto.fisher_rows import FisherRows
 from onlinegcp.solvers.auto.quadratic import Square
+from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.sums.local import jobs
 
 RANK = 3
@@ -23,7 +24,7 @@ RANK = 3
 @pytest.fixture(autouse=True)
 def one_thread():
     """As in the models: threaded BLAS spins for seconds where other work is running."""
-    with blas_threads():
+    with one_blas_thread():
         yield
 
 
@@ -220,7 +221,7 @@ def test_one_and_two_threads_give_the_same_bits(name, monkeypatch):
             trials += state.trials.twin is not None
             with jobs(count):
                 state, _ = auto.step(state, x, loss)
-        ends.append(state.to_dict())
+        ends.append(to_dict(state))
     assert trials
     for key, value in ends[0].items():
         np.testing.assert_array_equal(value, ends[1][key], key)
@@ -241,10 +242,10 @@ def test_an_error_in_the_second_thread_reaches_the_caller(monkeypatch):
 def test_solving_the_weights_changes_nothing_and_beats_other_weights(name):
     loss, factors, rows, slices = stream(name)
     state, _ = run(loss, factors, rows, slices)
-    before = state.to_dict()
+    before = to_dict(state)
     found = auto.solve(state, slices[0], loss)
     np.testing.assert_array_equal(auto.solve_weights(state, slices[0], loss), found.weights[:RANK])
-    for key, value in state.to_dict().items():
+    for key, value in to_dict(state).items():
         np.testing.assert_array_equal(value, before[key])
     full = slices[0].to_dense()
 
@@ -409,7 +410,7 @@ def test_the_state_does_not_grow_with_the_stream(monkeypatch):
     state = auto.start(factors, rows[:4], slices[:4], loss)
 
     def size():
-        return sum(np.asarray(v).nbytes for v in state.to_dict().values())
+        return sum(np.asarray(v).nbytes for v in to_dict(state).values())
 
     state, _ = auto.step(state, slices[4], loss)
     early = size()

@@ -8,7 +8,7 @@ from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import components
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.auto.state import AutoState
+from onlinegcp.solvers.auto.state import from_dict, to_dict
 
 
 def slices_of(name, count, missing=False):
@@ -41,10 +41,10 @@ def test_a_resumed_state_continues_bit_for_bit(name, lower, missing, monkeypatch
     )
     state, _ = learn(state, slices[3:8], loss)
     assert state.trials.twin is not None
-    flat = state.to_dict()
+    flat = to_dict(state)
     for value in flat.values():
         assert isinstance(value, (np.ndarray, float, int, str, bool, np.generic))
-    again = AutoState.from_dict({key: np.asarray(value) for key, value in flat.items()})
+    again = from_dict({key: np.asarray(value) for key, value in flat.items()})
     assert again.model.bounded == (name not in ("gaussian", "huber") or lower == 0.0)
     for x in slices[8:]:
         (state, one), (again, other) = auto.step(state, x, loss), auto.step(again, x, loss)
@@ -65,10 +65,10 @@ def test_a_step_leaves_the_state_it_was_given_alone(name, missing, monkeypatch):
     )
     trials = 0
     for x in slices[3:]:
-        before = state.to_dict()
+        before = to_dict(state)
         after, _ = auto.step(state, x, loss)
         auto.grow(state, (7, 5))
-        now = state.to_dict()
+        now = to_dict(state)
         assert now.keys() == before.keys()
         for key, value in now.items():
             np.testing.assert_array_equal(value, before[key], key)

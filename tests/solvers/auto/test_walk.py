@@ -68,6 +68,5 @@ def test_a_poisson_slice_meets_the_files_of_the_page_and_no_others(met, monkeypa
     assert max(listed.count(name) for name in listed) <= 3
 
 
-@pytest.mark.xfail(strict=True, reason="twenty since passes are shared out: sums/ is on the way")
 def test_the_walk_is_short():
     assert len(set(listed_files())) <= 15

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onlinegcp import OnlineGCP, Slice, get_loss
-from onlinegcp.solvers.auto import forgetting, odds_sums, solver
+from onlinegcp.solvers.auto import forgetting, odds_draws, odds_sums, solver
 from onlinegcp.solvers.cuda.engine import Engine, device_problem
 
 pytestmark = [
@@ -63,7 +63,7 @@ def test_a_step_gives_what_the_cpu_gives(loss, missing, forget):
 @pytest.mark.parametrize("rate_budget", [3e7, 1e5])
 def test_drawn_zeros_are_the_same_cells(monkeypatch, rate_budget):
     monkeypatch.setattr(odds_sums, "EXACT_BUDGET", 10.0)
-    monkeypatch.setattr(odds_sums, "RATE_BUDGET", rate_budget)
+    monkeypatch.setattr(odds_draws, "RATE_BUDGET", rate_budget)
     test_a_step_gives_what_the_cpu_gives("bernoulli_odds", False, "auto")
 
 

@@ -13,6 +13,7 @@ from onlinegcp.kernels.layout import Blocks
 from onlinegcp.solvers.auto import solver
 from onlinegcp.solvers.auto.conjugate import Conjugate
 from onlinegcp.solvers.auto.model import Model
+from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.solvers.cuda.conjugate import CardConjugate
 from onlinegcp.solvers.cuda.residence import CardBlocks, CardModel
 from onlinegcp.streaming.keeping import is_finite
@@ -127,8 +128,8 @@ def test_rates_that_were_fetched_cannot_be_changed_by_mistake(state):
 def test_a_state_on_the_card_is_stored_as_one_on_the_cpu(state):
     _, there = _on_card(state.model)
     there.n_slices, there.unit = state.model.n_slices, state.model.unit
-    flat = solver.AutoState(there, state.trials).to_dict()
-    expected = state.to_dict()
+    flat = to_dict(solver.AutoState(there, state.trials))
+    expected = to_dict(state)
     assert flat.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(flat[name], value, name)

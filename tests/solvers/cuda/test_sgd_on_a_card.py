@@ -131,7 +131,11 @@ def test_rare_zeros_are_the_same_cells():
 @pytest.mark.parametrize("sampler", ["stratified", "uniform"])
 def test_slices_too_large_for_a_bitmap_give_the_same_cells(sampler):
     x, factors, weights = _problem(shape=(70_000, 60_000, 300), rank=4, density=1e-8)
-    settings = SgdSettings(rate=1e-3, epochs=1, iterations=12, sampler=Sampler(sampler, 3000, 3000))
+    # A tenth of all cells, the default of uniform objectives, would be 10^11 of them.
+    drawn = Sampler(sampler, 3000, 3000)
+    settings = SgdSettings(
+        rate=1e-3, epochs=1, iterations=12, sampler=drawn, objective_sampler=drawn
+    )
     _same(*_both(x, factors, weights, "poisson", settings, update=("factors",)))
 
 

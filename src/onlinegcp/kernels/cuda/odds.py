@@ -9,6 +9,7 @@ cell counts, sums of log(1 + m) are exact up to a budget, and made from drawn ce
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, THREADS
 from onlinegcp.kernels.cuda.matrices import Place
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import MOST_BLOCKS, WARPS, Plan, batch_for, blocks_for, size_class
-from onlinegcp.kernels.cuda.poisson import ROUNDS, fixed_scale
-from onlinegcp.kernels.cuda.questions import Answer, Evaluation, Form, Question
+from onlinegcp.kernels.cuda.poisson import ROUNDS, fixed_scale, health_of
+from onlinegcp.kernels.cuda.questions import Answer, Evaluation, Form, Learned, Lesson, Question
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 
 Array = NDArray[Any]
@@ -36,8 +37,7 @@ class OddsStep(DrawnSums):
     def __init__(self, card: Card, plan: Plan) -> None:
         super().__init__(card, plan)
         width, modes = plan.width, plan.modes
-        self._asked = Box(card, weights=width, scale=1, largest=1, lam=width, lift=width,
-                          mass=width, events=1)  # fmt: skip
+        self._asked = Box(card, weights=width, scale=1, largest=1, mass=width, events=1)
         self._told = Box(
             card, push=width + 1, more=width + 1, curved=width + 1,
             slopes=2 * width + 2, exposed=modes * width,
@@ -69,64 +69,38 @@ class OddsStep(DrawnSums):
         curved = told["curved"]
         return Evaluation(value, push, float(curved[width]))
 
-    def solve_tangent(
-        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, asked: Question
-    ) -> Answer:
-        """Weights where the other part of the loss is not linear in them, and its sums exact.
+    def step_tangent(
+        self,
+        at: Place,
+        to: Place,
+        cells: SliceCells,
+        seen: SliceCells,
+        form: Form,
+        asked: Question,
+        lesson: Lesson,
+    ) -> tuple[Answer, Learned]:
+        """Solve for weights where sums over every cell are exact, and learn the slice.
 
         Newton's steps are decided on the card: see `newton.judge_kernel`.
         """
-        inbox, width = self._inbox, self.plan.width
-        inbox["start"][:] = asked.start
-        inbox["given"][:] = 0.0, asked.tolerance, asked.max_steps  # 0: the start is not scaled
-        inbox["sums"][:] = 1.0
-        self._count(cells, seen)
-        sizes = (*self._sizes(cells, seen), form.shape, asked.em_steps)
-        key = ("solve tangent", at.serial, *sizes)
-        self._tape(key, lambda: self._solve_tangent(at, cells, seen, form, asked.em_steps)).play()
-        self.card.wait()
+        how = self._ask_tangent(at, cells, seen, form, asked)
+        how = (*how, *self._ask_lesson(to, cells, form, lesson))
+        found = self._vector(newton.WEIGHTS)
+
+        def then() -> None:
+            self._learn_modes(at, to, cells, seen, form, lesson, found)
+
+        def whole() -> None:
+            self._mail()
+            self._memory.send()
+            self._solve_tangent(at, cells, seen, form, asked.em_steps, then)
+
+        self._play(("odds step", *how), whole)
         while not self._controls[STOPPED]:
-            key = ("more tangent", at.serial, *sizes)
-            self._tape(key, lambda: self._tangent_rounds(at, cells, seen, form)).play()
-            self.card.wait()
-        numbers = self._board["numbers"]
-        vectors = self._board["vectors"].reshape(newton.VECTORS, width)
-        nothing = np.zeros(0)
-        return Answer(
-            weights=vectors[newton.WEIGHTS].copy(),
-            column_sums=nothing,
-            objective=float(numbers[newton.OBJECTIVE]),
-            steps=int(self._controls[newton.STEPS]),
-            optimality=float(numbers[newton.WORST]),
-            slopes=nothing,
-            bends=nothing,
-            bend=0.0,
-            logs=0.0,
-        )
+            self._play(("odds rest", *how), lambda: self._rounds(at, cells, seen, form, then))
+        return self._answer(asked), self._learned(form, lesson)
 
-    def slopes(
-        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, weights: Array
-    ) -> tuple[Array, Array, float, float]:
-        """Slopes and bends per component, the common bend and the sum of x log m.
-
-        Responsibilities and exposure of all modes stay on the card, for `learn`.
-        """
-        self._begin_sums()
-        self._asked["weights"][:] = weights
-        self._asked["scale"][0], self._asked["largest"][0] = fixed_scale(cells.total), form.largest
-        self._keyed[0] = form.key
-        self._count(cells, seen)
-        key = ("odds slopes", at.serial, *self._sizes(cells, seen), form.shape)
-        self._tape(key, lambda: self._all_slopes(at, cells, seen, form)).play()
-        self.card.wait()
-        self.card.unsettled = False
-        width = self.plan.width
-        told, found = self._told, self._told["slopes"]
-        exposed = told["exposed"].reshape(self.plan.modes, width).sum(axis=0)
-        common, logs = float(found[2 * width]), float(found[2 * width + 1])
-        return found[:width] + exposed, found[width : 2 * width].copy(), common, logs
-
-    def learn_modes(
+    def learn(
         self,
         at: Place,
         to: Place,
@@ -134,40 +108,55 @@ class OddsStep(DrawnSums):
         seen: SliceCells,
         form: Form,
         weights: Array,
-        *,
-        lam: Array,
-        lift: Array,
-        mass: Array,
-        events: float,
-        share: float,
-        sweeps: int,
-        learned: bool,
-    ) -> tuple[Array, Array, Array, Array, float]:
-        """Learn a slice, one mode after the other; arguments as `PoissonStep.learn`.
+        lesson: Lesson,
+    ) -> Learned:
+        """Learn a slice whose weights are known, one mode after the other."""
+        self._asked["weights"][:] = weights
+        self._count(cells, seen)
+        how = (at.serial, *self._sizes(cells, seen), form.shape)
+        how = (*how, *self._ask_lesson(to, cells, form, lesson))
 
-        Returns the weights, the counts of the past and of the slice per component, numbers
-        that are finite if the new matrices are, and the loss afterwards.
-        """
+        def whole() -> None:
+            self._mail()
+            self._memory.send()
+            given = self._asked.card("weights")
+            self._learn_modes(at, to, cells, seen, form, lesson, given)
+            self._told.receive()
+
+        self._play(("odds learn", *how), whole)
+        return self._learned(form, lesson)
+
+    def _ask_tangent(
+        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, asked: Question
+    ) -> tuple[Any, ...]:
+        inbox = self._inbox
+        inbox["start"][:] = asked.start
+        inbox["given"][:] = 0.0, asked.tolerance, asked.max_steps  # 0: the start is not scaled
+        inbox["sums"][:] = 1.0
+        self._count(cells, seen)
+        return (at.serial, *self._sizes(cells, seen), form.shape, asked.em_steps)
+
+    def _ask_lesson(
+        self, to: Place, cells: SliceCells, form: Form, lesson: Lesson
+    ) -> tuple[Any, ...]:
         asked = self._asked
-        self._begin_sums()
-        asked["weights"][:], asked["lam"][:], asked["lift"][:] = weights, lam, lift
-        asked["mass"][:], asked["events"][0] = mass, events
+        asked["mass"][:], asked["events"][0] = lesson.mass, lesson.events
         asked["scale"][0], asked["largest"][0] = fixed_scale(cells.total), form.largest
         self._keyed[0] = form.key
-        self._count(cells, seen)
-        key = ("odds learn", at.serial, to.serial, *self._sizes(cells, seen), form.shape)
-        self._tape(
-            (*key, learned, share, sweeps),
-            lambda: self._learn_modes(at, to, cells, seen, form, share, sweeps, learned),
-        ).play()
-        self.card.wait()
-        self.card.unsettled = False
+        self._memory.ask(lesson.kept)
+        return (to.serial, lesson.learned, lesson.share, lesson.sweeps)
+
+    def _learned(self, form: Form, lesson: Lesson) -> Learned:
         told, width, modes = self._told, self.plan.width, self.plan.modes
         absorbed = told["absorbed"].reshape(modes, rows.ABSORB_SUMS, width)
-        health = absorbed[:, [rows.DRIFT, rows.TOTAL, rows.RATES]].sum(axis=(0, 2))
-        counts = told["blended"].reshape(modes, 2, width)[0, 1].copy()
-        prior = absorbed[0, rows.PRIOR].copy()
-        return told["weights"].copy(), prior, counts, health, self._loss_told(form)
+        return Learned(
+            weights=told["weights"].copy(),
+            prior=absorbed[0, rows.PRIOR].copy(),
+            counts=told["blended"].reshape(modes, 2, width)[0, 1].copy(),
+            local=self._loss_told(form),
+            health=health_of(absorbed),
+            kept=self._memory.decided(lesson.kept),
+        )
 
     def _loss_told(self, form: Form) -> float:
         told, width = self._told, self.plan.width
@@ -212,7 +201,13 @@ class OddsStep(DrawnSums):
         self._add(self._blocks(made), self.plan.width + 1, self._told.card("curved"))
 
     def _solve_tangent(
-        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, em_steps: int
+        self,
+        at: Place,
+        cells: SliceCells,
+        seen: SliceCells,
+        form: Form,
+        em_steps: int,
+        then: Callable[[], None],
     ) -> None:
         plan, board, inbox, stream = self.plan, self._board, self._inbox, self.card.stream
         self._send()
@@ -226,14 +221,23 @@ class OddsStep(DrawnSums):
             self._listed(at, cells, made, self._counts[:2], trial, self._control)
             self._add(self._blocks(made), plan.width + 1, self._found, self._control, STOPPED)
             self._judge(self._told.card("push"), self._more(form))
-        self._tangent_rounds(at, cells, seen, form)
+        self._rounds(at, cells, seen, form, then)
 
-    def _tangent_rounds(self, at: Place, cells: SliceCells, seen: SliceCells, form: Form) -> None:
+    def _rounds(
+        self,
+        at: Place,
+        cells: SliceCells,
+        seen: SliceCells,
+        form: Form,
+        then: Callable[[], None],
+    ) -> None:
         trial, made = self._vector(newton.TRIAL), size_class(cells.n)
         for _ in range(ROUNDS):
             self._value(at, cells, seen, form, trial, self._control)
             self._curved(at, cells, made, trial, self._control, self._found)
             self._judge(self._told.card("push"), self._more(form))
+        then()
+        self._told.receive()
         self._receive()
 
     def _more(self, form: Form) -> Any:
@@ -260,10 +264,12 @@ class OddsStep(DrawnSums):
         if form.full and form.slope:
             self._tangent(at, cells, 0.0, form, weights, "more", control)
 
-    def _all_slopes(self, at: Place, cells: SliceCells, seen: SliceCells, form: Form) -> None:
+    def _all_slopes(
+        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, weights: Any
+    ) -> None:
+        """Slopes in the log-memories; responsibilities and exposure of all modes stay."""
         plan, stream, made = self.plan, self.card.stream, size_class(cells.n)
-        self._mail()
-        weights, size = self._asked.card("weights"), plan.rows * plan.width
+        size = plan.rows * plan.width
         grid = int(max(1, min(MOST_BLOCKS, -(-size // THREADS))))
         rows.ratios_kernel()[grid, THREADS, stream](
             at.sensitivity[:size], at.factors[:size], self._room("ratio")
@@ -286,7 +292,6 @@ class OddsStep(DrawnSums):
             self._room("exposure"), at.sensitivity, plan.width, plan.chunks, self._parts
         )
         self._add_modes(plan.width, self._told.card("exposed"))
-        self._told.receive()
 
     def _learn_modes(
         self,
@@ -295,18 +300,21 @@ class OddsStep(DrawnSums):
         cells: SliceCells,
         seen: SliceCells,
         form: Form,
-        share: float,
-        sweeps: int,
-        learned: bool,
+        lesson: Lesson,
+        given: Any,
     ) -> None:
         plan, told, asked, stream = self.plan, self._told, self._asked, self.card.stream
         width, phi, exposure = plan.width, self._room("phi"), self._room("exposure")
         size, made = plan.rows * width, size_class(cells.n)
-        weights = told.card("weights")
-        self._mail()
-        weights.copy_to_device(asked.card("weights"), stream=stream)
+        weights, learned = told.card("weights"), lesson.learned
+        if learned:
+            self._all_slopes(at, cells, seen, form, given)
+            self._memory.decide(told.card("slopes"), told.card("exposed"), plan.modes)
+            self._memory.receive()
+        lam, lift = self._memory.factors(learned)
+        weights.copy_to_device(given, stream=stream)
         to.factors[:size].copy_to_device(at.factors[:size], stream=stream)
-        for sweep in range(sweeps):
+        for sweep in range(lesson.sweeps):
             for k in range(plan.modes):
                 fresh = sweep > 0 or k > 0 or not learned
                 if fresh:
@@ -316,20 +324,20 @@ class OddsStep(DrawnSums):
                         to, cells, made, weights, only=k, control=self._always,
                         scale=asked.card("scale"),
                     )  # fmt: skip
-                self._blend(k, at, to, settled=not fresh)
+                self._blend(k, at, to, lam, settled=not fresh)
                 rows.scale_kernel(plan.per_lane)[self._chunks(k), THREADS, stream](
                     self._blended(k)[:width], width, plan.chunks, plan.first_chunk[k], to.factors,
                     told.card("scales")[k * width : (k + 1) * width], weights,
                 )  # fmt: skip
         counts, floors = self._blended(0)[width:], told.card("floors")
         rows.floors_kernel()[1, THREADS, stream](
-            plan.rank, width, plan.modes, asked.card("mass"), counts, asked.card("events"), share,
-            plan.lengths, floors,
+            plan.rank, width, plan.modes, asked.card("mass"), counts, asked.card("events"),
+            lesson.share, plan.lengths, floors,
         )  # fmt: skip
         absorb_bytes = rows.ABSORB_SUMS * plan.row_bytes
         rows.absorb_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, absorb_bytes](
-            at.factors, phi, at.rate, asked.card("lam"), exposure, False, width, plan.chunks,
-            plan.modes_of, 0, told.card("scales"), self._ones, asked.card("lift"), floors, learned,
+            at.factors, phi, at.rate, lam, exposure, False, width, plan.chunks,
+            plan.modes_of, 0, told.card("scales"), self._ones, lift, floors, learned,
             at.sensitivity, to.factors, to.rate, to.sensitivity, self._parts,
         )  # fmt: skip
         self._add_modes(rows.ABSORB_SUMS * width, told.card("absorbed"))
@@ -338,7 +346,6 @@ class OddsStep(DrawnSums):
             to.factors, to.sensitivity,
         )  # fmt: skip
         self._both_parts(to, cells, seen, form, weights)
-        self._told.receive()
 
     # ---- single launches
 
@@ -359,14 +366,14 @@ class OddsStep(DrawnSums):
             plan.offsets, plan.bases, plan.copies, scale, stride, out, self._parts,
         )  # fmt: skip
 
-    def _blend(self, mode: int, at: Place, to: Place, *, settled: bool) -> None:
+    def _blend(self, mode: int, at: Place, to: Place, lam: Any, *, settled: bool) -> None:
         plan, width, stream = self.plan, self.plan.width, self.card.stream
         rows.settle_blend_kernel(plan.per_lane)[
             self._chunks(mode), THREADS, stream, 2 * plan.row_bytes
         ](
             self._room("fixed"), width, plan.chunks, plan.first_chunk[mode],
             sum(plan.shape[:mode]), plan.shape[mode], plan.first_fixed[mode], plan.n_copies[mode],
-            self._asked.card("scale"), at.factors, at.rate, self._asked.card("lam"),
+            self._asked.card("scale"), at.factors, at.rate, lam,
             self._room("exposure"), settled, self._room("phi"), to.factors, self._parts,
         )  # fmt: skip
         add_parts_kernel()[(-(-2 * width // LANES), 1), ADDERS, stream, 8 * ADDERS](

@@ -1,8 +1,9 @@
-"""A step of the conjugate past for Poisson slices without missing cells, in two recorded phases.
+"""A step of the conjugate past for Poisson slices without missing cells, as one recording.
 
-`solve` finds the weights and what the slice says about the forgetting; the host decides how much
-to forget; `learn` moves the factors, absorbs the slice and evaluates the loss. Only short vectors
-travel, in an inbox and an outbox that are part of the recording.
+It finds the weights and what the slice says about the forgetting, decides how much to forget,
+moves the factors, absorbs the slice and evaluates the loss. Only short vectors travel, in inboxes
+and outboxes that are part of the recording. Where the weights need more looks at the cells than
+were recorded, the host sees it in the end and plays the rest again.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -10,6 +11,7 @@ travel, in an inbox and an outbox that are part of the recording.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,8 @@ from onlinegcp.kernels.cuda.plan import (
     blocks_for,
     size_class,
 )
-from onlinegcp.kernels.cuda.questions import Answer, Learned, Question
+from onlinegcp.kernels.cuda.questions import Answer, Learned, Lesson, Question
+from onlinegcp.kernels.cuda.remembering import Remembering
 from onlinegcp.kernels.cuda.shares import NO_MODE, SHARERS, shares_kernel
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 from onlinegcp.kernels.cuda.tape import Tape
@@ -59,15 +62,14 @@ class PoissonStep:
             scale=1,
             events=1,
             start=width,
-            lam=width,
-            lift=width,
             mass=width,
             sums=width,
         )
+        self._memory = Remembering(card, width)
         self._board = Box(
             card, numbers=newton.NUMBERS, vectors=newton.VECTORS * width, slopes=2 * width + 2,
             phi_sums=modes * width, column_sums=modes * width,
-            absorbed=modes * rows.ABSORB_SUMS * width, found=width + 1,
+            absorbed=modes * rows.ABSORB_SUMS * width, looked=width + 1, found=width + 1,
             floors=modes * width, unscaled=width,
         )  # fmt: skip
         self._control = card.zeros(newton.CONTROLS, np.int64)
@@ -83,9 +85,62 @@ class PoissonStep:
     # ---- the phases
 
     def solve(self, at: Place, cells: SliceCells, asked: Question) -> Answer:
-        """Weights of the loaded slice under the factors of `at`, and its slopes."""
-        inbox, width = self._inbox, self.plan.width
-        self._begin_sums()
+        """Weights of the loaded slice under the factors of `at`."""
+        how, made = self._ask_solve(at, cells, asked)
+        self._play(("solve", *how), lambda: self._solve(at, cells, asked, made))
+        while not self._controls[STOPPED]:
+            self._play(("more", *how), lambda: self._go_on(at, cells, asked, made))
+        return self._answer(asked)
+
+    def step(
+        self, at: Place, to: Place, cells: SliceCells, asked: Question, lesson: Lesson
+    ) -> tuple[Answer, Learned]:
+        """Solve for the weights of the loaded slice and learn it: `to` becomes `at` after it.
+
+        Parameters
+        ----------
+        at, to
+            Matrices before and after; `at` stays as it is.
+        cells
+            The slice.
+        asked, lesson
+            How it is solved and learned.
+        """
+        inbox, width, modes = self._inbox, self.plan.width, self.plan.modes
+        how, made = self._ask_solve(at, cells, asked)
+        inbox["mass"][:], inbox["events"][0] = lesson.mass, lesson.events
+        self._memory.ask(lesson.kept)
+        how = (*how, to.serial, lesson.share, lesson.sweeps)
+
+        def rest() -> None:
+            self._go_on(at, cells, asked, made, lambda: self._learn(at, to, cells, lesson))
+
+        def whole() -> None:
+            self._memory.send()
+            self._solve(at, cells, asked, made, lambda: self._learn(at, to, cells, lesson))
+
+        self._play(("step", *how), whole)
+        while not self._controls[STOPPED]:
+            self._play(("rest", *how), rest)
+        board = self._board
+        absorbed = board["absorbed"].reshape(modes, rows.ABSORB_SUMS, width)
+        weights = board["phi_sums"][:width].copy()
+        # Columns sum to one, so that the model's total is the sum of its weights.
+        total = float(weights[: self.plan.rank].sum())
+        return self._answer(asked), Learned(
+            weights=weights,
+            prior=absorbed[0, rows.PRIOR].copy(),
+            counts=weights,
+            local=total - float(board["found"][width]),
+            health=health_of(absorbed),
+            kept=self._memory.decided(lesson.kept),
+        )
+
+    def _ask_solve(
+        self, at: Place, cells: SliceCells, asked: Question
+    ) -> tuple[tuple[Any, ...], tuple[int, int]]:
+        """Fill the inbox; what a recording depends on, and the sizes it is made for."""
+        inbox = self._inbox
         inbox["start"][:] = asked.start
         inbox["given"][:] = asked.total, asked.tolerance, asked.max_steps
         given = asked.column_sums is not None
@@ -95,79 +150,28 @@ class PoissonStep:
         self._counted[:4] = asked.looked_at, asked.every, cells.n, 1
         made = (size_class(asked.looked_at), size_class(cells.n))
         how = (at.serial, *made, asked.em_steps, asked.learned, asked.every > 1, given)
-        self._tape(("solve", *how), lambda: self._solve(at, cells, asked, made)).play()
-        self.card.wait()
-        while not self._controls[STOPPED]:
-            self._tape(("more", *how), lambda: self._go_on(at, cells, asked, made)).play()
-            self.card.wait()
-        # Responsibilities wait in `fixed` for `learn`.
-        self.card.unsettled = asked.learned
-        board, numbers = self._board, self._board["numbers"]
+        return how, made
+
+    def _answer(self, asked: Question) -> Answer:
+        board, numbers, width = self._board, self._board["numbers"], self.plan.width
         vectors = board["vectors"].reshape(newton.VECTORS, width)
-        slopes = board["slopes"]
+        logs = board["slopes"][2 * width + 1] if asked.learned else board["looked"][width]
         return Answer(
             weights=vectors[newton.WEIGHTS].copy(),
             column_sums=vectors[newton.COLUMN_SUMS].copy(),
             objective=float(numbers[newton.OBJECTIVE]),
             steps=int(self._controls[newton.STEPS]),
-            optimality=float(numbers[newton.WORST]),
-            slopes=slopes[:width].copy(),
-            bends=slopes[width : 2 * width].copy(),
-            bend=float(slopes[2 * width]),
-            logs=float(slopes[2 * width + 1] if asked.learned else board["found"][width]),
-        )
-
-    def learn(
-        self,
-        at: Place,
-        to: Place,
-        cells: SliceCells,
-        *,
-        lam: Array,
-        lift: Array,
-        mass: Array,
-        events: float,
-        share: float,
-        sweeps: int,
-        learned: bool,
-    ) -> Learned:
-        """Learn the loaded slice: `to` becomes what `at` is after it.
-
-        Parameters
-        ----------
-        at, to
-            Matrices before and after; `at` stays as it is.
-        cells
-            The slice; its weights are those `solve` has left on the card.
-        lam, lift
-            Forgetting factor of every component, and d log(lam * rate) / d eta (width,).
-        mass
-            Counts of every component, forgotten, without the slice (width,).
-        events, share
-            The floor: so many events over the component's counts, and this share of a uniform
-            column at most.
-        sweeps
-            How often all modes are moved.
-        learned
-            Whether the forgetting is learned: then `solve` has made the first responsibilities.
-        """
-        inbox, width, modes = self._inbox, self.plan.width, self.plan.modes
-        inbox["lam"][:], inbox["lift"][:], inbox["mass"][:] = lam, lift, mass
-        inbox["events"][0] = events
-        key = ("learn", at.serial, to.serial, size_class(cells.n), learned, share, sweeps)
-        self.card.unsettled = True
-        self._tape(key, lambda: self._learn(at, to, cells, share, sweeps, learned)).play()
-        self.card.wait()
-        self.card.unsettled = False
-        absorbed = self._board["absorbed"].reshape(modes, rows.ABSORB_SUMS, width)
-        return Learned(
-            weights=self._board["phi_sums"][:width].copy(),
-            prior=absorbed[0, rows.PRIOR].copy(),
-            logs=float(self._board["found"][width]),
-            health=absorbed[:, [rows.DRIFT, rows.TOTAL, rows.RATES]].sum(axis=(0, 2)),
+            logs=float(logs),
         )
 
     # ---- what they consist of
+
+    def _play(self, key: tuple[Any, ...], launches: Any) -> None:
+        """Play a phase that adds to sums, and wait for its end."""
+        self._begin_sums()
+        self._tape(key, launches).play()
+        self.card.wait()
+        self.card.unsettled = False
 
     def _begin_sums(self) -> None:
         """Before a phase that adds to sums: leave nothing of one that was broken off."""
@@ -217,7 +221,14 @@ class PoissonStep:
         width = self.plan.width
         return self._board.card("vectors")[which * width : (which + 1) * width]
 
-    def _solve(self, at: Place, cells: SliceCells, asked: Question, made: tuple[int, int]) -> None:
+    def _solve(
+        self,
+        at: Place,
+        cells: SliceCells,
+        asked: Question,
+        made: tuple[int, int],
+        then: Callable[[], None] | None = None,
+    ) -> None:
         plan, board, inbox, stream = self.plan, self._board, self._inbox, self.card.stream
         self._send()
         sums, modes = inbox.card("sums"), 1
@@ -234,9 +245,17 @@ class PoissonStep:
             )
             self._add(self._blocks(made[0]), plan.width + 1, self._found, self._control, STOPPED)
             self._judge()
-        self._go_on(at, cells, asked, made)
+        self._go_on(at, cells, asked, made, then)
 
-    def _go_on(self, at: Place, cells: SliceCells, asked: Question, made: tuple[int, int]) -> None:
+    def _go_on(
+        self,
+        at: Place,
+        cells: SliceCells,
+        asked: Question,
+        made: tuple[int, int],
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Look at the cells until the weights are found, and then do something else."""
         for _ in range(ROUNDS):
             trial = self._vector(newton.TRIAL)
             self._curved(at, cells, made[0], trial, self._control, self._found)
@@ -246,23 +265,21 @@ class PoissonStep:
         elif asked.every > 1 and asked.column_sums is None:
             weights = self._vector(newton.WEIGHTS)
             self._listed(at, cells, made[1], self._counts[2:4], weights, self._never)
-            self._add(self._blocks(made[1]), self.plan.width + 1, self._board.card("found"))
+            self._add(self._blocks(made[1]), self.plan.width + 1, self._board.card("looked"))
+        if then is not None:
+            then()
         self._receive()
 
-    def _learn(
-        self,
-        at: Place,
-        to: Place,
-        cells: SliceCells,
-        share: float,
-        sweeps: int,
-        learned: bool,
-    ) -> None:
+    def _learn(self, at: Place, to: Place, cells: SliceCells, lesson: Lesson) -> None:
+        """Learn the slice with the weights on the card; nothing is shared out before they are."""
         plan, board, inbox, stream = self.plan, self._board, self._inbox, self.card.stream
         width, phi, made = plan.width, self._room("phi"), size_class(cells.n)
-        counts = board.card("phi_sums")[:width]
-        self._send()
-        for sweep in range(sweeps):
+        counts, learned = board.card("phi_sums")[:width], lesson.learned
+        if learned:
+            self._memory.decide(board.card("slopes"), board.card("slopes"), 0)
+            self._memory.receive()
+        lam, lift = self._memory.factors(learned)
+        for sweep in range(lesson.sweeps):
             if sweep > 0:
                 rows.unscaled_kernel()[1, THREADS, stream](
                     counts, board.card("column_sums"), width, plan.modes, board.card("unscaled")
@@ -276,20 +293,20 @@ class PoissonStep:
             )  # fmt: skip
             self._add_modes(width, board.card("phi_sums"))
             rows.blend_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
-                at.factors, phi, at.rate, inbox.card("lam"), counts, True, width, plan.chunks, 0,
+                at.factors, phi, at.rate, lam, counts, True, width, plan.chunks, 0,
                 to.factors, self._parts,
             )  # fmt: skip
             # The columns are divided by their sums when they are written next.
             self._add_modes(width, board.card("column_sums"))
         floors = board.card("floors")
         rows.floors_kernel()[1, THREADS, stream](
-            plan.rank, width, plan.modes, inbox.card("mass"), counts, inbox.card("events"), share,
-            plan.lengths, floors,
+            plan.rank, width, plan.modes, inbox.card("mass"), counts, inbox.card("events"),
+            lesson.share, plan.lengths, floors,
         )  # fmt: skip
         absorb_bytes = rows.ABSORB_SUMS * plan.row_bytes
         rows.absorb_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, absorb_bytes](
-            at.factors, phi, at.rate, inbox.card("lam"), counts, True, width, plan.chunks,
-            plan.modes_of, 0, self._ones, board.card("column_sums"), inbox.card("lift"), floors,
+            at.factors, phi, at.rate, lam, counts, True, width, plan.chunks,
+            plan.modes_of, 0, self._ones, board.card("column_sums"), lift, floors,
             learned, at.sensitivity, to.factors, to.rate, to.sensitivity, self._parts,
         )  # fmt: skip
         self._add_modes(rows.ABSORB_SUMS * width, board.card("absorbed"))
@@ -299,7 +316,6 @@ class PoissonStep:
         )  # fmt: skip
         self._listed(to, cells, made, self._counts[2:4], counts, self._never)
         self._add(self._blocks(made), width + 1, board.card("found"))
-        self._receive()
 
     # ---- single launches
 
@@ -435,6 +451,11 @@ class PoissonStep:
     def _receive(self) -> None:
         self._board.receive()
         self._control.copy_to_host(self._controls, stream=self.card.stream)
+
+
+def health_of(absorbed: Array) -> Array:
+    """Numbers that are finite if all of the new matrices are."""
+    return np.asarray(absorbed[:, rows.HEALTH].sum(axis=(0, 2)))
 
 
 def fixed_scale(total: float) -> float:

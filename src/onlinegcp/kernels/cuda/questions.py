@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -44,34 +44,127 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What `solve` found: weights, their loss over the cells looked at, and the slopes.
+    """What `solve` found: weights, and their loss over the cells looked at.
 
-    `logs` is the sum of x log m over all cells. Without a learned forgetting the slopes mean
-    nothing.
+    `logs` is the sum of x log m over all cells.
     """
 
     weights: Array
     column_sums: Array
     objective: float
     steps: int
-    optimality: float
-    slopes: Array
-    bends: Array
-    bend: float
     logs: float
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What `learn` leaves: the new weights, what the past stood for, and the new sum of x log m.
+    """What a step leaves.
 
-    `health` is not finite if any number of the new matrices is not.
+    Attributes
+    ----------
+    weights
+        Of the new factors (width,).
+    prior, counts
+        Counts of the past and of the slice per component (width,).
+    local
+        Loss of the slice afterwards.
+    health
+        Not finite if any number of the new matrices is not.
+    kept
+        The forgetting.
     """
 
     weights: Array
     prior: Array
-    logs: float
+    counts: Array
+    local: float
     health: Array
+    kept: Recalled
+
+
+class Rules(NamedTuple):
+    """How a memory is learned; see `solvers.auto.forgetting`, whose names these are.
+
+    `reach` is the longest memory that the schedule allows.
+    """
+
+    window: float
+    common_step: float
+    shortest: float
+    reach: float
+    down_step: float
+    up_step: float
+    back: float
+    own_low: float
+    own_high: float
+    longest: float
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is known of the forgetting before a slice.
+
+    Attributes
+    ----------
+    lam, lift
+        Forgetting factor of every component, and d log(lam * rate) / d eta (width,); where they
+        are learned, `lam` means nothing and `lift` is that of the rate alone.
+    own, bends, memory, bend
+        See `solvers.auto.forgetting.Forgetting`.
+    cap
+        The schedule's factor.
+    rules
+        How the memory is learned; None where it is not.
+    """
+
+    lam: Array
+    lift: Array
+    own: Array
+    bends: Array
+    memory: float
+    bend: float
+    cap: float
+    rules: Rules | None
+
+
+class Recalled(NamedTuple):
+    """What was decided about the forgetting."""
+
+    lam: Array
+    lift: Array
+    own: Array
+    bends: Array
+    memory: float
+    bend: float
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """How a slice is learned.
+
+    Attributes
+    ----------
+    kept
+        The forgetting.
+    mass
+        Counts of every component, forgotten, without the slice (width,).
+    events, share
+        The floor: so many events over the component's counts, and this share of a uniform
+        column at most.
+    sweeps
+        How often all modes are moved.
+    """
+
+    kept: Kept
+    mass: Array
+    events: float
+    share: float
+    sweeps: int
+
+    @property
+    def learned(self) -> bool:
+        """Whether the forgetting is learned."""
+        return self.kept.rules is not None
 
 
 @dataclass(frozen=True)

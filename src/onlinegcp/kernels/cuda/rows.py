@@ -242,6 +242,7 @@ def unscaled_kernel() -> Any:
 # What `absorb` leaves in its sums, one block of `width` numbers each.
 DRIFT, TOTAL, RATES, PRIOR = range(4)
 ABSORB_SUMS = 4
+HEALTH = slice(DRIFT, RATES + 1)  # sums that are finite if all new numbers are
 
 
 @cache

@@ -77,7 +77,7 @@ class SquareStep(OddsStep):
         """Products of the slice with the factors, and all sums that weights and memory need."""
         width, modes = self.plan.width, self.plan.modes
         self._begin_sums()
-        self._order["scales"][:] = HEADROOM / max(norm, 1e-300)
+        self._order["scales"][:] = HEADROOM / max(norm, LEAST)
         self._counted[2] = cells.n
         key = ("square begin", at.serial, class_of(cells.n), dense, learned)
         self._tape(key, lambda: self._begin(at, cells, dense, learned)).play()
@@ -110,7 +110,7 @@ class SquareStep(OddsStep):
         """New rows of a mode: see `products.rows_kernel`; `bound` limits the products (width,)."""
         width, order = self.plan.width, self._order
         self._begin_sums()
-        order["scales"][mode * width : (mode + 1) * width] = HEADROOM / np.maximum(bound, 1e-300)
+        order["scales"][mode * width : (mode + 1) * width] = HEADROOM / np.maximum(bound, LEAST)
         for name, matrix in (("towards", towards), ("kept", kept), ("follow", follow)):
             order[name][:] = matrix.reshape(-1)
         order["lift"][0] = lift
@@ -243,3 +243,4 @@ class SquareStep(OddsStep):
 
 
 HEADROOM = float(2**61)
+LEAST = 1e-280  # bound of products; HEADROOM over it is a number still

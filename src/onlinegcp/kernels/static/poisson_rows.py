@@ -14,14 +14,14 @@ consistent with the slope x / max(m, epsilon) that the published methods use.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.layout import Blocks
-from onlinegcp.kernels.static.mttkrp import RowGroups, run_chunks
+from onlinegcp.kernels.static.fibres import RowGroups, run_chunks
 from onlinegcp.kernels.static.poisson_steps import (
     RowCells,
     curvature,
@@ -32,13 +32,14 @@ from onlinegcp.kernels.static.poisson_steps import (
     longest_row,
     model_values,
     multiply_row,
+    newton_direction,
     rescale,
     safe_log,
     slopes,
     two_loops,
     violation_of,
 )
-from onlinegcp.kernels.static.row_systems import cholesky, row_cuts, solve_factored
+from onlinegcp.kernels.static.row_systems import row_cuts
 
 # Numbers of Khatri-Rao rows kept at a time, 512 KiB; longer rows of the tensor are laid out
 # again in every pass.
@@ -126,8 +127,8 @@ def newton_rows(
     S. Hansen, T. Plantenga and T. G. Kolda, Newton-based optimization for Kullback-Leibler
     nonnegative tensor factorizations, Optimization Methods and Software 2015.
     """
-    options = (float(tolerance), int(max_steps), float(epsilon), float(active), float(damping))
-    return _run_rows(_newton, groups, blocks, rows, cost, options, n_jobs)
+    options = (float(tolerance), int(max_steps), float(epsilon), float(active))
+    return _run_rows(groups, blocks, rows, cost, (True, 0, float(damping), *options), n_jobs)
 
 
 def quasi_newton_rows(
@@ -148,12 +149,11 @@ def quasi_newton_rows(
     Parameters are those of `newton_rows`, with the number of remembered steps, `memory`, instead
     of the damping. The first step of a row is multiplicative, which needs no step length.
     """
-    options = (float(tolerance), int(max_steps), float(epsilon), float(active), int(memory))
-    return _run_rows(_quasi_newton, groups, blocks, rows, cost, options, n_jobs)
+    options = (float(tolerance), int(max_steps), float(epsilon), float(active))
+    return _run_rows(groups, blocks, rows, cost, (False, int(memory), 0.0, *options), n_jobs)
 
 
 def _run_rows(
-    solver: Any,
     groups: RowGroups,
     blocks: Blocks,
     rows: NDArray[np.float64],
@@ -167,7 +167,7 @@ def _run_rows(
     cells = _cells(groups, blocks)
 
     def work(first: int, last: int) -> None:
-        solver(
+        _descend(
             cells,
             groups.value,
             groups.starts,
@@ -215,19 +215,22 @@ def _log_sums(cells, value, starts, rows, epsilon, out, first, last):
 
 
 @kernel
-def _newton(
-    cells, value, starts, rows, costs, tolerance, max_steps, epsilon, active, damping,
-    violations, steps, first, last,
+def _descend(
+    cells, value, starts, rows, costs, second, memory, damping, tolerance, max_steps, epsilon,
+    active, violations, steps, first, last,
 ):  # fmt: skip
-    # Rows `first` to `last` of `rows`, `violations` and `steps` are written here only.
+    # Newton steps, or quasi-Newton ones from the last `memory` moves where not `second`. Rows
+    # `first` to `last` of `rows`, `violations` and `steps` are written here only.
     order, rank, width = cells.order, cells.rank, rows.shape[1]
     longest = longest_row(starts, first, last)
     capacity = min((longest + 3) // 4 * 4, max(64, BASIS_NUMBERS // width // 4 * 4))
     basis, weight = np.zeros((capacity, width)), np.zeros(capacity)
     values, trial_values, x = np.zeros(longest), np.zeros(longest), np.zeros(longest)
     b, trial, step, phi = np.zeros(width), np.zeros(width), np.zeros(width), np.zeros(width)
-    slope, direction, right = np.zeros(width), np.zeros(width), np.zeros(width)
-    system, factor = np.zeros((width, width)), np.zeros((width, width))
+    slope, direction = np.zeros(width), np.zeros(width)
+    side = width if second else 0
+    system, factor, right = np.zeros((side, side)), np.zeros((side, side)), np.zeros(side)
+    moves, bends = np.zeros((memory, width)), np.zeros((memory, width))
     free = np.zeros(width, np.int64)
     for row in range(first, last):
         begin, end = starts[row], starts[row + 1]
@@ -243,89 +246,7 @@ def _newton(
         if end - begin <= capacity:
             lay_out(cells, basis, begin, end)
         model_values(cells, basis, begin, end, b, values)
-        mu = damping
-        for iteration in range(max_steps):
-            slopes(cells, basis, begin, end, x, values, epsilon, phi)
-            violation = violation_of(b, cost, phi, rank)
-            if iteration == 0:
-                violations[row] = violation
-            if violation <= tolerance:
-                break
-            if iteration == 0:
-                rescale(b, values, phi, cost, rank, end - begin, total)
-            steps[row] += 1
-            for r in range(rank):
-                slope[r] = cost[r] - phi[r]
-                # Components in the band move down the slope, those at the bound stay.
-                direction[r] = -slope[r] if b[r] > 0.0 else 0.0
-            n_free = free_components(b, slope, active, rank, free)
-            curvature(cells, basis, begin, end, x, values, epsilon, weight, system)
-            solved, largest = n_free == 0, 0.0
-            for a in range(n_free):
-                largest = max(largest, system[free[a], free[a]])
-            extra = mu
-            while not solved and extra <= 1e3 * (largest + mu):
-                for a in range(n_free):
-                    for c in range(a + 1):
-                        factor[a, c] = system[free[a], free[c]]
-                    factor[a, a] += extra
-                    right[a] = -slope[free[a]]
-                solved = cholesky(factor, n_free)
-                extra = max(10.0 * extra, 1e-14 * largest)
-            predicted = 0.0
-            if solved and n_free > 0:
-                solve_factored(factor, right, n_free)
-                for a in range(n_free):
-                    direction[free[a]] = right[a]
-                    predicted -= 0.5 * slope[free[a]] * right[a]
-            unit, found = line_search(
-                cells, basis, begin, end, x, values, trial_values, b, slope, direction, cost,
-                epsilon, trial, step,
-            )  # fmt: skip
-            if not found:
-                multiply_row(cells, basis, begin, end, b, phi, cost, trial, trial_values)
-                mu *= 10.0
-            elif unit > 0.0:
-                mu *= 10.0
-            elif -unit < 0.25 * predicted:
-                mu *= 3.5
-            elif -unit > 0.75 * predicted:
-                mu /= 3.5
-            b, trial = trial, b
-            values, trial_values = trial_values, values
-        for r in range(rank):
-            rows[row, r] = b[r]
-
-
-@kernel
-def _quasi_newton(
-    cells, value, starts, rows, costs, tolerance, max_steps, epsilon, active, memory,
-    violations, steps, first, last,
-):  # fmt: skip
-    # Rows `first` to `last` of `rows`, `violations` and `steps` are written here only.
-    order, rank, width = cells.order, cells.rank, rows.shape[1]
-    longest = longest_row(starts, first, last)
-    basis = np.zeros((min(longest, max(64, BASIS_NUMBERS // width)), width))
-    values, trial_values, x = np.zeros(longest), np.zeros(longest), np.zeros(longest)
-    b, trial, step, phi = np.zeros(width), np.zeros(width), np.zeros(width), np.zeros(width)
-    slope, direction = np.zeros(width), np.zeros(width)
-    moves, bends = np.zeros((memory, width)), np.zeros((memory, width))
-    free = np.zeros(width, np.int64)
-    for row in range(first, last):
-        begin, end = starts[row], starts[row + 1]
-        cost = costs[row] if costs.shape[0] > 1 else costs[0]
-        total = gather(value, order, begin, end, x)
-        if total == 0.0:
-            for r in range(rank):
-                violations[row] = max(violations[row], min(rows[row, r], cost[r]))
-                rows[row, r] = 0.0
-            continue
-        for r in range(width):
-            b[r] = rows[row, r]
-        if end - begin <= basis.shape[0]:
-            lay_out(cells, basis, begin, end)
-        model_values(cells, basis, begin, end, b, values)
-        remembered = 0
+        mu, remembered = damping, 0
         for iteration in range(max_steps):
             slopes(cells, basis, begin, end, x, values, epsilon, phi)
             violation = violation_of(b, cost, phi, rank)
@@ -334,6 +255,7 @@ def _quasi_newton(
             if violation <= tolerance:
                 break
             if iteration > 0 and memory > 0:
+                # `trial` has kept the point that was left.
                 newest = remembered % memory
                 for r in range(rank):
                     moves[newest, r] = b[r] - trial[r]
@@ -344,18 +266,30 @@ def _quasi_newton(
                 rescale(b, values, phi, cost, rank, end - begin, total)
             for r in range(rank):
                 slope[r] = cost[r] - phi[r]
+                # Components in the band move down the slope, those at the bound stay.
                 direction[r] = -slope[r] if b[r] > 0.0 else 0.0
-            found = False
-            if iteration > 0:
+            unit, predicted, found = 0.0, 0.0, False
+            if second or iteration > 0:
                 n_free = free_components(b, slope, active, rank, free)
-                two_loops(moves, bends, remembered, slope, free, n_free, direction)
-                _, found = line_search(
+                if second:
+                    curvature(cells, basis, begin, end, x, values, epsilon, weight, system)
+                    predicted = newton_direction(
+                        system, slope, free, n_free, mu, factor, right, direction
+                    )
+                else:
+                    two_loops(moves, bends, remembered, slope, free, n_free, direction)
+                unit, found = line_search(
                     cells, basis, begin, end, x, values, trial_values, b, slope, direction, cost,
                     epsilon, trial, step,
                 )  # fmt: skip
             if not found:
                 multiply_row(cells, basis, begin, end, b, phi, cost, trial, trial_values)
-            # `trial` keeps the point just left, from which the next pair is made.
+            if not found or unit > 0.0:
+                mu *= 10.0
+            elif -unit < 0.25 * predicted:
+                mu *= 3.5
+            elif -unit > 0.75 * predicted:
+                mu /= 3.5
             b, trial = trial, b
             values, trial_values = trial_values, values
         for r in range(rank):

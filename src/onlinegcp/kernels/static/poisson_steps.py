@@ -17,7 +17,12 @@ import numpy as np
 
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.simd import fill, lane_sum, lanes_of, load, multiply_add, store
-from onlinegcp.kernels.static.row_systems import add_outer_products, fill_tile
+from onlinegcp.kernels.static.row_systems import (
+    add_outer_products,
+    cholesky,
+    fill_tile,
+    solve_factored,
+)
 
 # Sufficient decrease of the line search and the number of halvings it may make.
 DECREASE = 1e-4
@@ -237,6 +242,30 @@ def rescale(b, values, phi, cost, rank, count, total):
             phi[r] /= scale
         for j in range(count):
             values[j] *= scale
+
+
+@kernel
+def newton_direction(system, slope, free, n_free, damping, factor, right, direction):
+    """Write the damped Newton step over the free components; return the decrease it promises."""
+    solved, largest = n_free == 0, 0.0
+    for a in range(n_free):
+        largest = max(largest, system[free[a], free[a]])
+    extra = damping
+    while not solved and extra <= 1e3 * (largest + damping):
+        for a in range(n_free):
+            for c in range(a + 1):
+                factor[a, c] = system[free[a], free[c]]
+            factor[a, a] += extra
+            right[a] = -slope[free[a]]
+        solved = cholesky(factor, n_free)
+        extra = max(10.0 * extra, 1e-14 * largest)
+    predicted = 0.0
+    if solved and n_free > 0:
+        solve_factored(factor, right, n_free)
+        for a in range(n_free):
+            direction[free[a]] = right[a]
+            predicted -= 0.5 * slope[free[a]] * right[a]
+    return predicted
 
 
 @kernel

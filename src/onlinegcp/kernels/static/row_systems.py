@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.layout import Blocks, aligned_zeros
 from onlinegcp.kernels.simd import fill, lanes_of, load, multiply, multiply_add, peek, store
-from onlinegcp.kernels.static.mttkrp import RowGroups, run_chunks
+from onlinegcp.kernels.static.fibres import RowGroups, run_chunks
 
 # Cells of a row that are laid out at a time: 64 rows of 64 doubles fill a first-level cache.
 TILE = 64

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, splits
-from onlinegcp.solvers.auto.model import Model, Step
-from onlinegcp.solvers.auto.state import AutoState, Trials
+from onlinegcp.solvers.auto.model import AutoState, Model, Step, Trials
 
 Array = NDArray[Any]
 

@@ -8,15 +8,13 @@ is no learning rate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError
-from onlinegcp.solvers.auto.stored import Stored
+from onlinegcp.solvers.auto.model import Forgetting
 
 Array = NDArray[Any]
 
@@ -35,49 +33,6 @@ DOWN_STEP, UP_STEP = -0.3, 0.1
 RETURN = 0.98  # a component falls back to the common memory within about 50 slices
 OWN_LOW, OWN_HIGH = -3.0, 2.0  # 1/20 to 7 times the common memory
 FIRST_BEND = 10.0  # events: what a component must have seen before its slope means anything
-
-
-@dataclass
-class Forgetting(Stored):
-    """State of the forgetting.
-
-    Attributes
-    ----------
-    fixed
-        Forgetting factor per slice; None when it is learned.
-    memory
-        eta, the common log-memory.
-    own
-        Correction of eta per component (width,).
-    bend, bends
-        Running curvature of the loss in eta and in every correction.
-    lift
-        d log(rate) / d eta per component (width,).
-    """
-
-    fixed: float | None
-    memory: float
-    own: Array
-    bend: float
-    bends: Array
-    lift: Array
-
-    @property
-    def learned(self) -> bool:
-        """Whether the forgetting adapts to the stream."""
-        return self.fixed is None
-
-    def to_arrays(self, *, own: bool = True) -> dict[str, Any]:
-        """Everything by name; files say NaN for a forgetting that is learned."""
-        return super().to_arrays(own=own) | {"fixed": np.nan if self.fixed is None else self.fixed}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
-        """What `to_arrays` gave."""
-        state = super().from_arrays(arrays)
-        if np.isnan(float(arrays["fixed"])):
-            state.fixed = None
-        return state
 
 
 def start(forget: float | str, width: int, unit: float) -> Forgetting:
@@ -152,13 +107,18 @@ def learn(state: Forgetting, slopes: Array, bends: Array, bend: float, cap: floa
     state.bend = WINDOW * state.bend + bend
     state.bends = WINDOW * state.bends + bends
     step = -float(slopes.sum()) / state.bend
-    # Within a factor of two of the schedule's memory, eta could not come back in time otherwise.
-    reach = -np.log1p(-cap) + np.log(2.0) if cap < 1.0 else LONGEST
     # Not np.clip, which takes ten times as long for so few numbers; NaN passes through either.
     moved = state.memory + _between(step, -COMMON_STEP, COMMON_STEP)
-    state.memory = _between(moved, float(SHORTEST), float(max(SHORTEST, min(LONGEST, reach))))
+    state.memory = _between(moved, float(SHORTEST), reach(cap))
     own = np.minimum(np.maximum(-slopes / state.bends, DOWN_STEP), UP_STEP)
     state.own = np.minimum(np.maximum(RETURN * (state.own + own), OWN_LOW), OWN_HIGH)
+
+
+def reach(cap: float) -> float:
+    """The longest log-memory that the schedule's factor allows."""
+    # Within a factor of two of the schedule's memory, eta could not come back in time otherwise.
+    longest = -np.log1p(-cap) + np.log(2.0) if cap < 1.0 else LONGEST
+    return float(max(SHORTEST, min(LONGEST, longest)))
 
 
 def _between(value: float, least: float, most: float) -> float:

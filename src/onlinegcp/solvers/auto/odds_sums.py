@@ -2,40 +2,38 @@
 
 Listed cells are summed one by one. The cells nobody lists cost v h(m): linear h needs column sums
 only; log(1 + m) is summed exactly while cells times rank stay below a budget, and from component
-samples above it. Results are short vectors, or one row of numbers per row of the factors.
+samples above it (`odds_draws.py`). Results are short vectors, or one row of numbers per row of the
+factors.
+
+What one share of the cells adds is a function at the end of this file, which runs wherever the
+verbs of `onlinegcp.sums` take it, another process included. `part` is some of the chunks; results
+have one line per chunk. Functions for `spread` get one chunk, and add to rows of `target`, where
+row i of mode k is row ``places[k] + i``.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.auto import component_draws, conjugate_rows, tangent
+from onlinegcp.kernels.auto import conjugate_rows, responsibilities, tangent, weights_newton
+from onlinegcp.kernels.auto.arguments import Listed
 from onlinegcp.kernels.layout import ALL_MODES, Blocks
-from onlinegcp.kernels.random import COMPONENT_ZEROS, stream_key
 from onlinegcp.losses import OddsForm
-from onlinegcp.solvers.auto import odds_passes
-from onlinegcp.solvers.auto.cells import Cells
-from onlinegcp.solvers.auto.row_chunks import row_chunks
+from onlinegcp.solvers.auto.cells import Cells, row_chunks
+from onlinegcp.solvers.auto.odds_draws import ComponentDraws
 from onlinegcp.sums import verbs
-from onlinegcp.sums.chunks import Chunks, RowChunks, chunk_count, even_cuts, row_blocks
+from onlinegcp.sums.chunks import Chunks, RowChunks, even_cuts, row_blocks
 from onlinegcp.sums.local import Steps
 
 Array = NDArray[Any]
 
 # Multiply-adds an exact sum over all cells may take; above, cells are drawn from the components.
 EXACT_BUDGET = 5e7
-# Draws per component. 100 left an error of 1e-4 in the streamed loss of the 24 x 77 x 32 problem.
-DRAWS = 128
-# Multiply-adds for the rates of one mode from draws; above, each draw informs its own row only, and
-# as many draws are made as the budget allows.
-RATE_BUDGET = 3e7
-MOST_DRAWS = 8192
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class OddsSums:
     def __init__(
         self, factors: Blocks, cells: Cells, form: OddsForm, seed: int = 0, number: int = 0
     ) -> None:
-        self.factors, self.cells, self.form, self._draw = factors, cells, form, (seed, number)
+        self.factors, self.cells, self.form = factors, cells, form
         self.empty = cells.value.size == 0
         # Poisson with every cell observed: all rows of a component have the same exposure.
         self.shares_exposure = form.linear and cells.full
@@ -89,13 +87,15 @@ class OddsSums:
         self._split = 0 if form.linear else tangent.split_modes(shape)
         work = math.prod(shape) * factors.width
         self.sampled = not form.linear and cells.full and work > EXACT_BUDGET
-        self._draws: dict[int, Array] = {}
+        self._draws = ComponentDraws(factors, seed, number) if self.sampled else None
         self._column_sums: list[Array] = []
         self._cut: dict[str, Chunks] = {}
 
     def refresh(self) -> None:
         """Forget what was made from factors that have changed since."""
-        self._draws, self._column_sums = {}, []
+        self._column_sums = []
+        if self._draws is not None:
+            self._draws.refresh()
 
     def loss(self, weights: Array) -> float:
         """Loss of the slice."""
@@ -140,7 +140,7 @@ class OddsSums:
         With `exposure`, set that to the slopes of `rates` in the same go.
         """
         arguments = (self.factors, weights, mode)
-        shares = self._spread(odds_passes.shares, self._by_row("listed"), mode, phi, *arguments)
+        shares = self._spread(shares_pass, self._by_row("listed"), mode, phi, *arguments)
         rates = [] if exposure is None else [self._rates_steps(weights, mode, exposure)]
         verbs.together(shares, *rates)
 
@@ -156,7 +156,7 @@ class OddsSums:
         verbs.rows(divide, row_blocks(0, len(data)), data.size)
         passes: list[Steps[Any]] = [
             self._spread(
-                odds_passes.shares_and_slopes, self._by_row("listed"), ALL_MODES, phi,
+                slopes_pass, self._by_row("listed"), ALL_MODES, phi,
                 self.factors, ratio, weights,
             )
         ]  # fmt: skip
@@ -194,7 +194,7 @@ class OddsSums:
         self, weights: Array, *, curved: bool = False, cells: Chunks | None = None
     ) -> Steps[tuple[Array, ...]]:
         chunks = self.listed_cells if cells is None else cells
-        return verbs.cells_steps(odds_passes.listed, chunks, self.factors, weights, curved)
+        return verbs.cells_steps(listed_pass, chunks, self.factors, weights, curved)
 
     def _value_steps(self, weights: Array) -> Steps[float]:
         form = self.form
@@ -210,8 +210,8 @@ class OddsSums:
             return float(sums @ weights), sums
         if not self.cells.full:
             return (yield from self._listed(weights, form.base))
-        if self.sampled:
-            value, pull = self._sampled_tangent(weights)
+        if self._draws is not None:
+            value, pull = self._draws.tangent(weights, self._products())
         else:
             value, pull = yield from self._by_tiles(weights, tangent.VALUE_AND_SLOPE)
         value *= form.base
@@ -233,14 +233,14 @@ class OddsSums:
                 rows = slice(factors.offsets[k], factors.offsets[k + 1])
                 out[rows] = weights * self._products(without=k)
             return
-        if self.sampled:
+        if self._draws is not None:
             out[first:last] = 0.0
             for k in modes:
-                self._sampled_rates(weights, k, out)
+                self._draws.rates(weights, k, self._products(without=k), out)
         else:
             arguments = (factors, self._split, weights, mode)
             tiles = self._tiles()
-            yield from self._spread(odds_passes.rates_of_tiles, tiles, mode, out, *arguments)
+            yield from self._spread(tile_rates_pass, tiles, mode, out, *arguments)
         if form.base != 1.0:
             out[first:last] *= form.base
         if form.slope:
@@ -302,7 +302,7 @@ class OddsSums:
     def _by_tiles(self, weights: Array, wanted: int) -> Steps[tuple[float, Array]]:
         arguments = (self.factors, self._split, weights, wanted)
         tiles = self._tiles()
-        value, pull = yield from verbs.cells_steps(odds_passes.tangent_of_tiles, tiles, *arguments)
+        value, pull = yield from verbs.cells_steps(tile_tangent_pass, tiles, *arguments)
         return float(value), pull
 
     def _products(self, without: int = -1) -> Array:
@@ -322,7 +322,7 @@ class OddsSums:
     def _listed(self, weights: Array, base: float) -> Steps[tuple[float, Array]]:
         arguments = (self.factors, weights, self.form, base)
         seen = self._chunks("seen")
-        value, pull = yield from verbs.cells_steps(odds_passes.listed_tangent, seen, *arguments)
+        value, pull = yield from verbs.cells_steps(listed_tangent_pass, seen, *arguments)
         return float(value), pull
 
     def _listed_rates(
@@ -330,81 +330,7 @@ class OddsSums:
     ) -> Steps[tuple[Array, ...]]:
         arguments = (self.factors, weights, self.form, base, mode)
         chunks = self._by_row("seen")
-        return self._spread(odds_passes.listed_rates, chunks, mode, out, *arguments, fresh=fresh)
-
-    def _cells(self, draws: int) -> Array:
-        if draws not in self._draws:
-            factors = self.factors
-            cumulative = np.empty_like(factors.data)
-
-            def add_up(first: int, last: int) -> None:
-                for k in range(factors.ndim):
-                    rows = slice(factors.offsets[k], factors.offsets[k + 1])
-                    columns = factors.data[rows, first:last]
-                    np.cumsum(columns, axis=0, out=cumulative[rows, first:last])
-
-            verbs.rows(add_up, self._components(), factors.data.size)
-            cells = np.empty((factors.rank * draws, factors.ndim), dtype=np.int64)
-            key = np.uint64(stream_key(*self._draw, COMPONENT_ZEROS))
-
-            def draw(first: int, last: int) -> None:
-                component_draws.draw_cells(
-                    cumulative, factors.offsets, first, last, draws, key, cells
-                )
-
-            verbs.rows(draw, self._components(2), 64 * cells.size)
-            self._draws[draws] = cells
-        return self._draws[draws]
-
-    def _components(self, some: int = 8) -> list[tuple[int, int]]:
-        """Some components each, whose draws are their own affair; eight columns share a line."""
-        rank = self.factors.rank
-        return [(first, min(first + some, rank)) for first in range(0, rank, some)]
-
-    def _sampled_tangent(self, weights: Array) -> tuple[float, Array]:
-        factors = self.factors
-        pull, logs = np.zeros(factors.width), np.zeros(factors.width)
-        cells, sums = self._cells(DRAWS), self._products()
-
-        def estimate(first: int, last: int) -> None:
-            component_draws.sampled_tangent(
-                factors.data, factors.offsets, weights, cells, DRAWS, first, last, sums, pull, logs
-            )
-
-        verbs.rows(estimate, self._components(), cells.size * factors.width)
-        return float(weights @ logs), pull
-
-    def _sampled_rates(self, weights: Array, mode: int, out: Array) -> None:
-        factors, sums = self.factors, self._products(without=mode)
-        data, offsets, rank = factors.data, factors.offsets, factors.rank
-        work = rank * factors.width
-        if factors.shape[mode] * work * DRAWS <= RATE_BUDGET:
-            cells = self._cells(DRAWS)
-
-            def replace(first: int, last: int) -> None:
-                component_draws.sampled_rates(
-                    data, offsets, weights, cells, DRAWS, rank, sums, mode, first, last, out
-                )
-
-            parts = chunk_count(factors.shape[mode], work * DRAWS)
-            edges = np.linspace(offsets[mode], offsets[mode + 1], parts + 1).astype(int).tolist()
-            verbs.rows(replace, list(pairwise(edges)), work * DRAWS * parts)
-            return
-        # A row is met by few draws, so that what it lacks is lent by its component's mean: many
-        # draws are needed before a popular row is known by its own.
-        draws = int(min(MOST_DRAWS, max(DRAWS, RATE_BUDGET / (work * factors.ndim))))
-        cells = self._cells(draws)
-        chance, mean = np.empty(len(cells)), np.empty(rank)
-
-        def scatter(first: int, last: int) -> None:
-            component_draws.draw_chances(
-                data, offsets, weights, cells, draws, first, last, chance, mean
-            )
-            component_draws.scattered_rates(
-                offsets, weights, cells, draws, sums, mode, 2.0, chance, mean, first, last, out
-            )
-
-        verbs.rows(scatter, self._components(), cells.size * factors.width)
+        return self._spread(listed_rates_pass, chunks, mode, out, *arguments, fresh=fresh)
 
 
 def sum_columns(matrix: Array, first: int, last: int) -> Array:
@@ -415,3 +341,98 @@ def sum_columns(matrix: Array, first: int, last: int) -> Array:
 
 def _modes(factors: Blocks, mode: int) -> range:
     return range(factors.ndim) if mode == ALL_MODES else range(mode, mode + 1)
+
+
+def listed_pass(
+    part: Chunks, factors: Blocks, weights: Array, curved: bool
+) -> tuple[Array, Array, Array]:
+    """The sum of x log m, its slope in the weights and, where asked, minus its curvature."""
+    count, width = part.count, factors.width
+    logs, pulls = np.empty(count), np.empty((count, width))
+    hessians = np.empty((count, width, width) if curved else (count, 0, 0))
+    weights_newton.listed_sums_by_chunk(
+        _listed(part, factors), part.cuts, weights, curved, logs, pulls, hessians
+    )
+    return logs, pulls, hessians
+
+
+def listed_tangent_pass(
+    part: Chunks, factors: Blocks, weights: Array, form: OddsForm, base: float
+) -> tuple[Array, Array]:
+    """The sum of v h(m) over listed cells, and its slope in the weights."""
+    values, pulls = np.empty(part.count), np.empty((part.count, factors.width))
+    weights_newton.listed_tangent_by_chunk(
+        _listed(part, factors), part.cuts, weights, form.linear, base, form.slope, values, pulls
+    )
+    return values, pulls
+
+
+def tile_tangent_pass(
+    part: Chunks, factors: Blocks, split: int, weights: Array, wanted: int
+) -> tuple[Array, Array]:
+    """The sum of log(1 + m) over all cells of some rows, and its slope where it is wanted."""
+    values, pulls = np.empty(part.count), np.empty((part.count, factors.width))
+    (rows,) = part.arrays
+    tangent.tangent_sums_by_chunk(
+        factors.data, factors.offsets, split, weights, wanted, rows[0], part.cuts, values, pulls
+    )
+    return values, pulls
+
+
+def tile_rates_pass(
+    part: Chunks,
+    places: Array,
+    target: Array,
+    factors: Blocks,
+    split: int,
+    weights: Array,
+    mode: int,
+) -> tuple[()]:
+    """Slopes of log(1 + m) over all cells in the rows of a mode, or of all."""
+    (rows,) = part.arrays
+    tangent.tangent_sums(
+        factors.data, factors.offsets, split, weights, mode, rows[0], rows[-1] + 1,
+        np.zeros(factors.width), places, target,
+    )  # fmt: skip
+    return ()
+
+
+def shares_pass(
+    part: Chunks, places: Array, target: Array, factors: Blocks, weights: Array, mode: int
+) -> tuple[()]:
+    """The components' shares of the counts, in a mode or in each."""
+    responsibilities.responsibilities(_listed(part, factors), weights, mode, places, target)
+    return ()
+
+
+def slopes_pass(
+    part: Chunks, places: Array, target: Array, factors: Blocks, ratio: Array, weights: Array
+) -> tuple[Array, Array, Array]:
+    """The same, with slopes and curvatures in the log-memories, and (common curvature, x log m)."""
+    slopes, bends = np.empty(factors.width), np.empty(factors.width)
+    both = responsibilities.with_sensitivity(
+        _listed(part, factors), ratio, weights, places, target, slopes, bends
+    )
+    return slopes, bends, np.array(both)
+
+
+def listed_rates_pass(
+    part: Chunks,
+    places: Array,
+    target: Array,
+    factors: Blocks,
+    weights: Array,
+    form: OddsForm,
+    base: float,
+    mode: int,
+) -> tuple[()]:
+    """Slopes of v h(m) over listed cells in the rows of a mode, or of all."""
+    responsibilities.listed_rates(
+        _listed(part, factors), weights, form.linear, base, form.slope, mode, places, target
+    )
+    return ()
+
+
+def _listed(part: Chunks, factors: Blocks) -> Listed:
+    index, value = part.arrays
+    return Listed(factors.data, factors.offsets, index, value)

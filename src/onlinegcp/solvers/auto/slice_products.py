@@ -12,7 +12,7 @@ from onlinegcp.kernels.auto.arguments import Listed
 from onlinegcp.kernels.auto.tangent import left_rows, split_modes
 from onlinegcp.kernels.layout import ALL_MODES, Blocks
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto.row_chunks import row_chunks
+from onlinegcp.solvers.auto.cells import row_chunks
 from onlinegcp.sums import verbs
 from onlinegcp.sums.chunks import Chunks, RowChunks, even_cuts
 

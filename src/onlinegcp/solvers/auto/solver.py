@@ -26,11 +26,10 @@ from onlinegcp.solvers.auto.conjugate import Conjugate
 from onlinegcp.solvers.auto.fisher_rows import FisherRows
 from onlinegcp.solvers.auto.held_out import predict_halves
 from onlinegcp.solvers.auto.loudness import first_volume
-from onlinegcp.solvers.auto.model import Model, Past, Step
+from onlinegcp.solvers.auto.model import AutoState, Model, Past, Step, Trials, altered
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.quadratic import Square
 from onlinegcp.solvers.auto.rank_state import RankTrials
-from onlinegcp.solvers.auto.state import AutoState, Trials
 from onlinegcp.sums.local import engine
 
 __all__ = [
@@ -229,7 +228,7 @@ def step(
     elif state.reseed and done.informative:
         done = components.supervise(state, x, loss, done, rival, seed)
     rank = state.factors.rank
-    return state, replace(done, weights=done.weights[:rank], forget=done.forget[:rank])
+    return state, altered(done, weights=done.weights[:rank], forget=done.forget[:rank])
 
 
 def _learn(model: Model, x: Slice, loss: Loss, seed: int) -> Step:

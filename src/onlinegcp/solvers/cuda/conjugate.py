@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.matrices import Matrices
-from onlinegcp.kernels.cuda.questions import Question
+from onlinegcp.kernels.cuda.questions import Kept, Learned, Lesson, Question, Rules
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, newton
@@ -93,99 +93,79 @@ class CardConjugate(Conjugate):
 
     def _step_at_once(self, model: Model, cells: Any, cap: float) -> Step:
         """Poisson without missing cells: all modes move at once."""
-        bench, memory, rank = self.bench, model.memory, model.factors.rank
-        with bench.card.turn:
-            found, before = self._solve(model, cells)
-            if memory.learned:
-                forgetting.learn(memory, found.slopes, found.bends, found.bend, cap)
-            lam, lift = forgetting.factors(memory, cap)
-            to = bench.shelf.take(after=self.matrices)
-            done = bench.poisson.learn(
-                self.matrices.place,
-                to.place,
-                cells,
-                lam=lam,
-                lift=lift,
-                mass=cap * self.mass,
-                events=FLOOR_EVENTS * model.unit,
-                share=FLOOR_SHARE,
-                sweeps=SWEEPS,
-                learned=memory.learned,
-            )
-        self._settled(model, to, done.health, cap, lift, done.prior, done.weights)
-        # Columns sum to one, so that the model's total is the sum of its weights.
-        after = float(done.weights[:rank].sum()) - done.logs
-        return Step(done.weights, before, after, found.steps, lam)
+        bench, lesson = self.bench, self._lesson(model, cap)
+        to = bench.shelf.take(after=self.matrices)
+        asked = _question(model, cells)
+        found, done = bench.poisson.step(self.matrices.place, to.place, cells, asked, lesson)
+        before = found.objective
+        if asked.every > 1:
+            before = float(found.column_sums @ found.weights) - found.logs
+        self._settled(model, to, done, cap)
+        return Step(done.weights, before, done.local, found.steps, done.kept.lam)
 
     def _step_by_modes(self, model: Model, sums: CardOdds, cap: float) -> Step:
         """Every other slice: one mode after the other."""
-        bench, memory, rank = self.bench, model.memory, model.factors.rank
+        bench, rank = self.bench, model.factors.rank
         cells, seen, form = sums.cells, sums.seen, sums.form
-        ones = np.ones(model.factors.width)
         start = newton.away_from_zero(model.mean_weights, rank)
-        total = sums.tangent(start)[1] if form.linear else ones
+        total = sums.tangent(start)[1] if form.linear else np.ones(model.factors.width)
         start = newton.start_weights(model.mean_weights, cells.total, total, rank)
-        weights, steps, before = sums.solve(start, STREAM_TOLERANCE, STREAM_STEPS)
-        if before is None:
+        place, to = self.matrices.place, bench.shelf.take(after=self.matrices)
+        lesson = self._lesson(model, cap)
+        if form.linear or form.sampled:
+            weights, steps = sums.solve(start, STREAM_TOLERANCE, STREAM_STEPS)
             before = sums.loss(weights)
-        if memory.learned:
-            place = self.matrices.place
-            slopes, bends, bend, _ = bench.odds.slopes(place, cells, seen, form, weights)
-            forgetting.learn(memory, slopes, bends, bend, cap)
-        lam, lift = forgetting.factors(memory, cap)
-        to = bench.shelf.take(after=self.matrices)
-        weights, prior, counts, health, after = bench.odds.learn_modes(
-            self.matrices.place,
-            to.place,
-            cells,
-            seen,
-            form,
-            weights,
-            lam=lam,
-            lift=lift,
-            mass=cap * self.mass,
-            events=FLOOR_EVENTS * model.unit,
-            share=FLOOR_SHARE,
-            sweeps=SWEEPS,
-            learned=memory.learned,
-        )
-        self._settled(model, to, health, cap, lift, prior, counts)
-        return Step(weights, before, after, steps, lam)
+            done = bench.odds.learn(place, to.place, cells, seen, form, weights, lesson)
+        else:
+            asked = sums.question(start, STREAM_TOLERANCE, STREAM_STEPS)
+            found, done = bench.odds.step_tangent(place, to.place, cells, seen, form, asked, lesson)
+            before, steps = found.objective, found.steps
+        self._settled(model, to, done, cap)
+        return Step(done.weights, before, done.local, steps, done.kept.lam)
 
-    def _settled(
-        self,
-        model: Model,
-        to: Matrices,
-        health: Array,
-        cap: float,
-        lift: Array,
-        prior: Array,
-        counts: Array,
-    ) -> None:
+    def _lesson(self, model: Model, cap: float) -> Lesson:
+        """How the next slice is learned."""
+        memory = model.memory
+        if memory.learned:
+            rules, lam, lift = rules_for(cap), memory.lift, memory.lift
+        else:
+            rules, (lam, lift) = None, forgetting.factors(memory, cap)
+        kept = Kept(lam, lift, memory.own, memory.bends, memory.memory, memory.bend, cap, rules)
+        return Lesson(kept, cap * self.mass, FLOOR_EVENTS * model.unit, FLOOR_SHARE, SWEEPS)
+
+    def _settled(self, model: Model, to: Matrices, done: Learned, cap: float) -> None:
         """Put the new matrices in the place of the old, and let the short vectors follow."""
-        self.matrices, self.health = to, health
-        factors, memory = model.factors, model.memory
+        self.matrices, self.health = to, done.health
+        factors, memory, kept = model.factors, model.memory, done.kept
         ones = np.ones(factors.rank)
         model.factors = CardBlocks(to, factors.offsets, factors.rank, factors.width, ones)
-        self.mass = cap * self.mass + counts
+        self.mass = cap * self.mass + done.counts
         if memory.learned:
-            memory.lift = prior * lift / np.maximum(prior + counts, 1e-300)
+            memory.own, memory.bends = kept.own, kept.bends
+            memory.memory, memory.bend = kept.memory, kept.bend
+            memory.lift = done.prior * kept.lift / np.maximum(done.prior + done.counts, 1e-300)
 
-    def _solve(self, model: Model, cells: Any) -> tuple[Any, float]:
-        """Weights and slopes before the update, and the loss there."""
-        abounds = cells.n > 2 * newton.SUBSET
-        every = min(cells.n // newton.SUBSET, newton.LARGEST_STRIDE) if abounds else 1
-        asked = Question(
-            start=newton.away_from_zero(model.mean_weights, model.factors.rank),
-            total=cells.total,
-            looked_at=cells.n // every,
-            every=every,
-            tolerance=STREAM_TOLERANCE,
-            max_steps=STREAM_STEPS,
-            em_steps=newton.EM_STEPS,
-            learned=model.memory.learned,
-        )
-        found = self.bench.poisson.solve(self.matrices.place, cells, asked)
-        if not abounds:
-            return found, found.objective
-        return found, float(found.column_sums @ found.weights) - found.logs
+
+def rules_for(cap: float) -> Rules:
+    """How a memory is learned under the schedule's factor."""
+    return Rules(
+        forgetting.WINDOW, forgetting.COMMON_STEP, forgetting.SHORTEST, forgetting.reach(cap),
+        forgetting.DOWN_STEP, forgetting.UP_STEP, forgetting.RETURN, forgetting.OWN_LOW,
+        forgetting.OWN_HIGH, forgetting.LONGEST,
+    )  # fmt: skip
+
+
+def _question(model: Model, cells: Any) -> Question:
+    """What a Poisson slice without missing cells is asked."""
+    abounds = cells.n > 2 * newton.SUBSET
+    every = min(cells.n // newton.SUBSET, newton.LARGEST_STRIDE) if abounds else 1
+    return Question(
+        start=newton.away_from_zero(model.mean_weights, model.factors.rank),
+        total=cells.total,
+        looked_at=cells.n // every,
+        every=every,
+        tolerance=STREAM_TOLERANCE,
+        max_steps=STREAM_STEPS,
+        em_steps=newton.EM_STEPS,
+        learned=model.memory.learned,
+    )

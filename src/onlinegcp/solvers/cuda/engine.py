@@ -16,9 +16,8 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto.cells import CELL_BUDGET, cells_of, weighted_cells
 from onlinegcp.solvers.auto.conjugate import Conjugate
 from onlinegcp.solvers.auto.fisher_rows import FisherRows
-from onlinegcp.solvers.auto.model import Model, Past
+from onlinegcp.solvers.auto.model import AutoState, Model, Past, altered
 from onlinegcp.solvers.auto.quadratic import Square
-from onlinegcp.solvers.auto.state import AutoState
 
 LAYOUTS = 3  # of models whose benches are kept: ranks are on trial, modes may grow
 # Nonzeros times components from which a card gains anything (benchmarks/gpu.py).
@@ -58,7 +57,7 @@ class Engine:
     def take(self, state: AutoState, x: Slice, loss: Loss) -> AutoState:
         """A state of which a step may change everything, on the card where that can make it."""
         twin, ranks = state.trials.twin, state.ranks
-        trials = replace(
+        trials = altered(
             state.trials,
             twin=None if twin is None else self._take(twin, x, loss),
             gains=state.trials.gains.copy(),
@@ -66,7 +65,7 @@ class Engine:
         if ranks is not None:
             rival, ranks = ranks.twin, replace(ranks, twin=None).copy()
             ranks.twin = None if rival is None else self._take(rival, x, loss)
-        return replace(state, model=self._take(state.model, x, loss), trials=trials, ranks=ranks)
+        return altered(state, model=self._take(state.model, x, loss), trials=trials, ranks=ranks)
 
     def _take(self, model: Model, x: Slice, loss: Loss) -> Model:
         if not self._suits(model, x, loss):

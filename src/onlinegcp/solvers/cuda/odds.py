@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.cuda.questions import Evaluation, Form, Question
 from onlinegcp.kernels.random import COMPONENT_ZEROS, stream_key
 from onlinegcp.losses import OddsForm
-from onlinegcp.solvers.auto import newton, odds_sums
+from onlinegcp.solvers.auto import newton, odds_draws, odds_sums
 from onlinegcp.solvers.auto.model import Model
 
 Array = NDArray[Any]
@@ -56,8 +56,8 @@ class CardOdds:
             sampled=is_sampled(form, shape, width) and full,
             largest=form.base + form.slope * max(seen.largest, cells.largest, 0.0),
             key=stream_key(seed, number, COMPONENT_ZEROS),
-            draws=odds_sums.DRAWS,
-            row_draws=tuple(_row_draws(n, rank, width, len(shape)) for n in shape),
+            draws=odds_draws.DRAWS,
+            row_draws=tuple(odds_draws.row_draws(n, rank, width, len(shape)) for n in shape),
         )
         bench.odds.reserve()
         bench.odds.reserve_draws(self.form)
@@ -81,22 +81,19 @@ class CardOdds:
         found = self.evaluation(weights)
         return found.value - found.logs
 
-    def solve(
-        self, start: Array, tolerance: float, max_steps: int
-    ) -> tuple[Array, int, float | None]:
-        """As `newton.solve_roughly`: weights, steps, and the loss where it came with them."""
+    def solve(self, start: Array, tolerance: float, max_steps: int) -> tuple[Array, int]:
+        """Weights and steps where the other part of the loss is linear, or made of drawn cells."""
         if self.form.linear:
             column_sums = self.tangent(start)[1]
-            return *self._inner(column_sums, start, tolerance, max_steps, newton.EM_STEPS), None
-        if self.form.sampled:
-            return *self._outer(start, tolerance, max_steps), None
-        asked = Question(
+            return self._inner(column_sums, start, tolerance, max_steps, newton.EM_STEPS)
+        return self._outer(start, tolerance, max_steps)
+
+    def question(self, start: Array, tolerance: float, max_steps: int) -> Question:
+        """What is asked where every cell is looked at: that is solved and learned in one."""
+        return Question(
             start=start, total=0.0, looked_at=self.cells.n, every=1, tolerance=tolerance,
             max_steps=max_steps, em_steps=newton.EM_STEPS, learned=False,
         )  # fmt: skip
-        odds = self.bench.odds
-        found = odds.solve_tangent(self.place, self.cells, self.seen, self.form, asked)
-        return found.weights, found.steps, found.objective
 
     @property
     def abounds(self) -> bool:
@@ -133,12 +130,3 @@ class CardOdds:
 def is_sampled(form: OddsForm, shape: tuple[int, ...], width: int) -> bool:
     """Whether sums over every cell are made from draws."""
     return not form.linear and math.prod(shape) * width > odds_sums.EXACT_BUDGET
-
-
-def _row_draws(length: int, rank: int, width: int, modes: int) -> tuple[int, bool]:
-    """Draws per component for the rates of a mode, and whether they inform their rows only."""
-    work = rank * width
-    if length * work * odds_sums.DRAWS <= odds_sums.RATE_BUDGET:
-        return odds_sums.DRAWS, False
-    most = odds_sums.RATE_BUDGET / (work * modes)
-    return int(min(odds_sums.MOST_DRAWS, max(odds_sums.DRAWS, most))), True

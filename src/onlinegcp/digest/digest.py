@@ -7,7 +7,6 @@ that keep their details, of the newest in full, and of sums. A line is taken onc
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, final
@@ -15,22 +14,16 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.drawing.profiles import TimeProfile, matrix, scale
-from onlinegcp.drawing.text import parse_time, say_interval
+from onlinegcp.digest.batch import Batch
+from onlinegcp.digest.by_component import padded, stacked
+from onlinegcp.digest.sums import FitSums, WeightSums
+from onlinegcp.digest.thinning import Point, Thinned
+from onlinegcp.digest.which_loss import loss_name, loss_of
+from onlinegcp.drawing.profiles import TimeProfile, scale
+from onlinegcp.drawing.text import say_interval
 from onlinegcp.errors import DataError
-from onlinegcp.losses import LOSS_NAMES, Loss, Traits, get_loss
-from onlinegcp.losses.registry import from_dict
-from onlinegcp.report.thinning import LOSSES, Point, Thinned, numbers, padded, stacked
-from onlinegcp.runlog import (
-    COUNTS,
-    Details,
-    Number,
-    RunView,
-    Step,
-    StoredSteps,
-    anomaly_of,
-    read_head,
-)
+from onlinegcp.losses import LOSS_NAMES, Traits, get_loss
+from onlinegcp.runlog import COUNTS, Details, Number, RunView, Step, anomaly_of, tell_in
 
 FloatArray = NDArray[np.float64]
 
@@ -41,10 +34,9 @@ MOST_NUMBERS = 300_000
 MOST_DETAILS = 400
 NEWEST = 500
 NEWEST_DETAILS = 30
+MOST_REGIMES = 50
 _AT_ONCE = 128  # lines that are summed together
 _FIRST_TIMES = 2000  # enough to know how far apart slices are
-_MOST_REGIMES = 50
-_GROUPS = {"hour": 24, "weekday": 7, "month": 12}
 
 
 @final
@@ -74,6 +66,10 @@ class Digest:
         When many patterns changed at once: the slice that noticed, and the one it began with.
     n_regimes : int
         How often that was.
+    weights : WeightSums
+        What each component held, and how far it moved.
+    fit : FitSums
+        How well slices were predicted.
     """
 
     def __init__(self, view: RunView) -> None:
@@ -88,55 +84,74 @@ class Digest:
         self.births = self.deaths = self.merges = 0
         self.events = self.seconds = 0.0
         self.first_time: Any = None
-        self.regimes: deque[tuple[Step, Step]] = deque(maxlen=_MOST_REGIMES)
+        self.regimes: deque[tuple[Step, Step]] = deque(maxlen=MOST_REGIMES)
         self.n_regimes = 0
-        self._details = Details(MOST_DETAILS, NEWEST_DETAILS)
+        self.details = Details(MOST_DETAILS, NEWEST_DETAILS)
+        self.times: list[Any] = []  # of the first slices
         self._pending: list[Step] = []
-        self._times: list[Any] = []
-        self._span: list[Any] = [None, None]
-        self._dated = True
-        self._held = np.zeros(0)  # sum of absolute weights, by component
-        self._moved = np.zeros(0)  # sum of drifts
-        self._furthest: list[tuple[float, Any]] = []  # largest drift, and when
-        self._calendar = {name: (np.zeros((n, 0)), np.zeros(n)) for name, n in _GROUPS.items()}
+        self.weights = WeightSums()
         self.fit = FitSums()
         for step in view.steps:
             anomaly = step.get("anomaly")
-            # A copy: lines that are not odd lose their details.
-            self.add({**step, "anomaly": {**anomaly} if anomaly else None})
+            # A copy: lines that are not odd lose their details. All are told in the components
+            # of the last one already.
+            self.add({**step, "order": None, "anomaly": {**anomaly} if anomaly else None})
         self.settle()
 
     # ---- taking lines
 
     def add(self, step: Step) -> None:
         """One more line, in order, which is the digest's from now on."""
-        self._details.take(step)
+        if step.get("order"):
+            self.reorder(step["order"] or ())
+        self.details.take(step)
         self._pending.append(step)
         if len(self._pending) == _AT_ONCE:
             self.settle()
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Tell what came so far in the components there are after a change of the rank.
+
+        Parameters
+        ----------
+        order
+            As a line has it: place of each component before, -1 for a new one.
+        """
+        self.settle()
+        self.series.reorder(order)
+        self.weights.reorder(order)
+        kept = (
+            *self.newest,
+            *self.details.odd,
+            *self.alarms,
+            *(s for p in self.regimes for s in p),
+        )
+        for step in {id(step): step for step in kept}.values():  # each once
+            tell_in(step, order)
 
     def settle(self) -> None:
         """Sum up the lines added last; to be called before anything is asked."""
         steps, self._pending = self._pending, []
         if not steps:
             return
+        batch = Batch(steps, self.divisor)
         if not self.count:
             self.first_time = steps[0].get("time")
-            rank = max(len(step.get("weights") or ()) for step in steps)
-            self.series = Thinned(min(MOST_POINTS, MOST_NUMBERS // max(rank, 1)))
-        self._times += [step.get("time") for step in steps[: _FIRST_TIMES - len(self._times)]]
+            self.series = Thinned(min(MOST_POINTS, MOST_NUMBERS // max(batch.rank, 1)))
+        self.times += [step.get("time") for step in steps[: _FIRST_TIMES - len(self.times)]]
         self.count += len(steps)
-        self.series.add(steps, self.divisor)
+        self.series.add(batch)
         self.newest.extend(steps)
         self._add_counts(steps)
-        self._add_weights(steps)
-        self.fit.add(steps, self.divisor)
+        self.weights.add(batch)
+        self.fit.add(batch)
 
     def _add_counts(self, steps: Sequence[Step]) -> None:
         for step in steps:
             anomaly = anomaly_of(step)
-            self.scored += bool(anomaly)
-            self.flagged += bool(anomaly.get("flagged"))
+            if anomaly:
+                self.scored += 1
+                self.flagged += bool(anomaly.get("flagged"))
             self.warm += bool(step.get("warm"))
             self.held += bool(step.get("held"))
             self.events += step.get("total") or 0.0
@@ -149,39 +164,6 @@ class Digest:
                 since = step.get("regime_since")
                 began = (s for s in reversed(self.newest) if s.get("number") == since)
                 self.regimes.append((step, next(began, step)))
-
-    def _add_weights(self, steps: Sequence[Step]) -> None:
-        rank = max(len(step.get("weights") or ()) for step in steps)
-        size = np.nan_to_num(np.abs(matrix(steps, "weights", rank)))
-        self._held = _added(self._held, size.sum(axis=0))
-        drift = np.nan_to_num(matrix(steps, "drift", rank))
-        self._moved = _added(self._moved, drift.sum(axis=0))
-        self._furthest += [(0.0, None)] * (rank - len(self._furthest))
-        for r in np.flatnonzero(drift.max(axis=0, initial=0.0) > 0.0):
-            at = int(drift[:, r].argmax())
-            if drift[at, r] > self._furthest[r][0]:
-                self._furthest[r] = float(drift[at, r]), steps[at].get("time")
-        moments = [parse_time(step.get("time")) for step in steps] if self._dated else [None]
-        if None in moments:
-            self._dated = False
-            return
-        known = [moment for moment in moments if moment is not None]
-        first, last = self._span
-        self._span = [
-            min(known) if first is None else min(first, *known),
-            max(known) if last is None else max(last, *known),
-        ]
-        codes = {
-            "hour": [moment.hour for moment in known],
-            "weekday": [moment.weekday() for moment in known],
-            "month": [moment.month - 1 for moment in known],
-        }
-        for name, groups in codes.items():
-            sums, count = self._calendar[name]
-            if sums.shape[1] < rank:
-                sums = np.pad(sums, ((0, 0), (0, rank - sums.shape[1])))
-            np.add.at(sums[:, :rank], groups, size)
-            self._calendar[name] = sums, count + np.bincount(groups, minlength=len(count))
 
     # ---- what is known
 
@@ -203,22 +185,22 @@ class Digest:
     @property
     def interval(self) -> str:
         """How far apart slices are, as `say_interval` calls it."""
-        return say_interval(self._times)
+        return say_interval(self.times)
 
     @property
     def odd(self) -> list[Step]:
         """The oddest slices with their details, alarms before others."""
-        return self._details.odd
+        return self.details.odd
 
     @property
     def alarms(self) -> list[Step]:
         """The newest alarms with their details, the newest first."""
-        return self._details.alarms
+        return self.details.alarms
 
     @property
     def held_in_all(self) -> FloatArray:
         """What each component added to all slices together, (rank,)."""
-        return padded(self._held, max(self.rank, len(self._held)))[: self.rank] * self.scale
+        return padded(self.weights.held, self.rank)[: self.rank] * self.scale
 
     @property
     def shares(self) -> FloatArray:
@@ -230,18 +212,21 @@ class Digest:
     @property
     def moved(self) -> FloatArray:
         """Sum of the drifts of each component, (rank,)."""
-        return padded(self._moved, max(self.rank, len(self._moved)))[: self.rank]
+        return padded(self.weights.moved, self.rank)[: self.rank]
 
     def furthest(self, r: int) -> tuple[float, Any]:
         """The largest drift of a component, and when it was."""
-        return self._furthest[r] if r < len(self._furthest) else (0.0, None)
+        far = self.weights.furthest
+        return far[r] if r < len(far) else (0.0, None)
 
     @property
     def calendar(self) -> TimeProfile:
         """How strong each component is by weekday, month or hour, relative to its mean."""
-        if not self._dated or not self.count or self.interval in ("", "yearly"):
+        first, last = self.weights.span
+        unknown = not self.weights.dated or first is None or last is None
+        if unknown or self.interval in ("", "yearly"):
             return TimeProfile()
-        days = (self._span[1] - self._span[0]).days
+        days = (last - first).days  # type: ignore[operator]
         weekday = month = hour = None
         if self.interval in ("hourly", "daily") and days >= 14:
             weekday = self._profile("weekday")
@@ -274,7 +259,7 @@ class Digest:
         return float(mean[1]) if straight else 1.0
 
     def _profile(self, name: str) -> FloatArray:
-        sums, count = self._calendar[name]
+        sums, count = self.weights.calendar[name]
         mean = sums.sum(axis=0) / count.sum()
         found = (
             sums / np.where(count > 0, count, np.nan)[:, None] / np.where(mean > 0, mean, np.nan)
@@ -287,93 +272,6 @@ class Digest:
         self.view = dataclasses.replace(view, steps=[])
 
 
-@final
-class FitSums:
-    """Sums over the slices that were predicted before they were learned.
-
-    Attributes
-    ----------
-    count : int
-        How many they are.
-    loss, size, even_counts, even_binary : float
-        Their losses, what these are divided by, and what one rate for all cells would lose.
-    means : dict
-        By loss: the sum of its quotients, and how many are in it.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.loss = self.size = self.even_counts = self.even_binary = 0.0
-        self.means = {name: [0.0, 0] for name in LOSSES}
-
-    def add(self, steps: Sequence[Step], divisor: Number) -> None:
-        """More slices."""
-        size, before = numbers(steps, divisor), numbers(steps, "prequential")
-        good = np.isfinite(before) & np.isfinite(size) & (size > 0)
-        if not good.any():
-            return
-        n, cells = size[good], numbers(steps, "n_observed")[good]
-        self.count += int(good.sum())
-        self.loss += float(before[good].sum())
-        self.size += float(n.sum())
-        with np.errstate(invalid="ignore", divide="ignore"):
-            self.even_counts += float((n - n * np.log(n / cells)).sum())
-            rate = np.clip(n / cells, 1e-12, 1 - 1e-12)
-            self.even_binary -= float((n * np.log(rate) + (cells - n) * np.log1p(-rate)).sum())
-        for name, sums in self.means.items():
-            quotients = numbers(steps, name)[good] / n
-            known = np.isfinite(quotients)
-            sums[0] += float(quotients[known].sum())
-            sums[1] += int(known.sum())
-
-
-def read_digest(path: str | os.PathLike[str], final: FloatArray | None = None) -> Digest:
-    """A run directory without its lines; it may be written to meanwhile.
-
-    Parameters
-    ----------
-    path
-        The directory.
-    final
-        Loss of each slice under the factors the run ended with, if known; lines that came since
-        are left out.
-    """
-    found = Digest(read_head(path))
-    for number, step in enumerate(StoredSteps(path)):
-        if final is not None:
-            if number == len(final):
-                break
-            step["global"] = float(final[number])
-        found.add(step)
-    found.settle()
-    return found
-
-
 def as_digest(run: RunView | Digest) -> Digest:
     """The same without lines, if it has any."""
     return run if isinstance(run, Digest) else Digest(run)
-
-
-def loss_name(view: RunView) -> str:
-    """Name of the loss the run was fitted with."""
-    given = (view.info.get("model") or {}).get("parameters", {}).get("loss", "gaussian")
-    if isinstance(given, dict):
-        inner = given.get("loss", given)
-        given = inner.get("name", "own") if isinstance(inner, dict) else given.get("own_loss")
-    return str(given)
-
-
-def loss_of(view: RunView) -> Loss:
-    """The loss of a run; methods without one measure squares."""
-    stored = ((view.info.get("model") or {}).get("parameters") or {}).get("loss", "gaussian")
-    if isinstance(stored, dict) and "own_loss" in stored:
-        raise DataError(
-            "A loss of the package is needed to forecast a run from the command line, but this one "
-            f"has {stored['own_loss']!r}. Load its model in Python and use model.forecast."
-        )
-    return from_dict(stored["loss"]) if isinstance(stored, dict) else get_loss(stored)
-
-
-def _added(sums: FloatArray, more: FloatArray) -> FloatArray:
-    rank = max(len(sums), len(more))
-    return padded(sums, rank) + padded(more, rank)

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from onlinegcp import runlog
+from onlinegcp.digest import Digest, read_digest
+from onlinegcp.digest import digest as digests
+from onlinegcp.digest.batch import Batch
+from onlinegcp.digest.thinning import Thinned, point
 from onlinegcp.drawing.profiles import activations, mode_profiles, strengths, time_profile
-from onlinegcp.report import digest as digests
-from onlinegcp.report.digest import Digest, read_digest
 from onlinegcp.report.fit import mean_losses
 from onlinegcp.report.payload import build, build_steps
 from onlinegcp.report.steady import SteadyNames
-from onlinegcp.report.thinning import Thinned, point
 from onlinegcp.report.words import Pattern, describe, described
 from run_views import view
 
@@ -132,7 +133,7 @@ def test_joining_keeps_the_oddest_and_the_extremes():
         for n in range(1, 33)
     ]
     for at in range(0, 32, 3):
-        series.add(steps[at : at + 3], "total")
+        series.add(Batch(steps[at : at + 3], "total"))
     assert (series.stride, len(series)) == (8, 4)
     assert [p.odd["number"] for p in series] == [8, 9, 24, 32]
     assert [p.flagged for p in series] == [0, 1, 0, 0]

@@ -14,13 +14,12 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.drawing.profiles import matrix
+from onlinegcp.digest.batch import Batch
+from onlinegcp.digest.by_component import padded, reordered
 from onlinegcp.runlog import COUNTS, Number, Step, anomaly_of
 from onlinegcp.runlog.told import score
 
 FloatArray = NDArray[np.float64]
-
-LOSSES: tuple[Number, ...] = ("prequential", "local", "global")
 
 
 @dataclass(slots=True)
@@ -50,7 +49,7 @@ class Point:
     low, high : float
         Smallest and largest total.
     losses : (3, 2) array
-        Sum of each of `LOSSES`, and of what they are divided by.
+        Sum of each of `batch.LOSSES`, and of what they are divided by.
     weights, known : (rank,) arrays
         Sum of the weights, and how many are in it.
     drift : (rank,) array
@@ -84,9 +83,16 @@ class Point:
 
     @property
     def loss(self) -> list[float]:
-        """Each of `LOSSES` over what it is divided by, NaN where it is not known."""
+        """Each of `batch.LOSSES` over what it is divided by, NaN where it is not known."""
         size = self.losses[:, 1]
         return list(np.divide(self.losses[:, 0], size, out=np.full(3, np.nan), where=size > 0))
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Tell it in the components there are after a change of the rank."""
+        # One that was not there had no weight, in every slice that had any.
+        seen = float(self.known.max(initial=0.0))
+        self.weights, self.drift = reordered(self.weights, order), reordered(self.drift, order)
+        self.known = reordered(self.known, order, seen)
 
     def joined(self, other: Point) -> Point:
         """This and the one after it."""
@@ -122,20 +128,22 @@ class Thinned:
     ----------
     most
         Points at most.
+    stride, points
+        What another one had come to.
 
     Examples
     --------
     >>> series = Thinned(4)
     >>> for n in range(1, 11):
-    ...     series.add([{"number": n, "total": float(n)}], "total")
+    ...     series.add(Batch([{"number": n, "total": float(n)}], "total"))
     >>> series.stride, [(p.first, p.last, p.high) for p in series]
     (4, [(1, 4, 4.0), (5, 8, 8.0), (9, 10, 10.0)])
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, stride: int = 1, points: Sequence[Point] = ()) -> None:
         self.most = max(2, most - most % 2)
-        self.stride = 1
-        self._points: list[Point] = []
+        self.stride = stride
+        self._points = list(points)
 
     def __iter__(self) -> Iterator[Point]:
         return iter(self._points)
@@ -143,21 +151,26 @@ class Thinned:
     def __len__(self) -> int:
         return len(self._points)
 
-    def add(self, steps: Sequence[Step], divisor: Number) -> None:
-        """More slices; see `point`."""
-        points, at = self._points, 0
-        while at < len(steps):
+    def add(self, batch: Batch) -> None:
+        """More slices."""
+        points, at, end = self._points, 0, len(batch.steps)
+        while at < end:
             room = self.stride - points[-1].count if points else 0
             if room > 0:
-                new = point(steps[at : at + room], divisor)
+                new = _point(batch, at, min(at + room, end))
                 points[-1] = points[-1].joined(new)
                 at += new.count
                 continue
             if len(points) == self.most:
                 self.stride *= 2
                 points[:] = [a.joined(b) for a, b in zip(points[::2], points[1::2], strict=True)]
-            points.append(point(steps[at : at + self.stride], divisor))
+            points.append(_point(batch, at, min(at + self.stride, end)))
             at += points[-1].count
+
+    def reorder(self, order: Sequence[int]) -> None:
+        """Tell all points in the components there are after a change of the rank."""
+        for point in self._points:
+            point.reorder(order)
 
 
 def point(steps: Sequence[Step], divisor: Number) -> Point:
@@ -170,17 +183,21 @@ def point(steps: Sequence[Step], divisor: Number) -> Point:
     divisor
         What their losses are divided by.
     """
-    rank = max(max(len(s.get("weights") or ()), len(s.get("drift") or ())) for s in steps)
-    weights = matrix(steps, "weights", rank)
-    total, expected = numbers(steps, "total"), expectations(steps)
-    size = numbers(steps, divisor)
+    return _point(Batch(steps, divisor), 0, len(steps))
+
+
+def _point(batch: Batch, at: int, end: int) -> Point:
+    steps = batch.steps[at:end]
+    weights, total, size = batch.weights[at:end], batch.total[at:end], batch.size[at:end]
     losses = np.zeros((3, 2))
-    for k, name in enumerate(LOSSES):
-        loss = numbers(steps, name)
-        good = np.isfinite(loss) & (size > 0 if divisor == "norm_squared" else size != 0)
-        losses[k] = loss[good & np.isfinite(size)].sum(), size[good & np.isfinite(size)].sum()
-    seen = np.isfinite(total)
-    odd = min(steps, key=surprise)
+    whole = np.isfinite(size) & (size > 0 if batch.divisor == "norm_squared" else size != 0)
+    for k, loss in enumerate(batch.losses[:, at:end]):
+        good = np.isfinite(loss) & whole
+        losses[k] = loss[good].sum(), size[good].sum()
+    seen, known = np.isfinite(total), np.isfinite(weights)
+    expected = batch.expected[at:end]
+    foreseen = np.isfinite(expected)
+    odd = min(steps, key=surprise) if len(steps) > 1 else steps[0]
     return Point(
         steps[0].get("number", 0),
         steps[-1].get("number", 0),
@@ -190,44 +207,20 @@ def point(steps: Sequence[Step], divisor: Number) -> Point:
         bool(steps[-1].get("warm")),
         any(step.get("held") for step in steps),
         any(step.get("partial") for step in steps),
-        sum(1 for step in steps if anomaly_of(step).get("flagged")),
+        int(batch.flagged[at:end].sum()),
         next((step["regime"] for step in reversed(steps) if step.get("regime")), ""),
         np.array([sum(s.get(name) or 0 for s in steps) for name in COUNTS], dtype=np.float64),
         np.array([total[seen].sum(), seen.sum()]),
-        np.array([np.nansum(expected), np.isfinite(expected).sum()]),
+        np.array([expected[foreseen].sum(), foreseen.sum()]),
         float(total[seen].min(initial=np.inf)),
         float(total[seen].max(initial=-np.inf)),
         losses,
-        np.nansum(weights, axis=0),
-        np.isfinite(weights).sum(axis=0).astype(np.float64),
-        np.fmax.reduce(matrix(steps, "drift", rank), axis=0, initial=0.0),
+        np.where(known, weights, 0.0).sum(axis=0),
+        known.sum(axis=0).astype(np.float64),
+        np.fmax.reduce(batch.drift[at:end], axis=0, initial=0.0),
     )
-
-
-def numbers(steps: Sequence[Step], name: Number) -> FloatArray:
-    """A field of steps, NaN where there is none."""
-    found = [step.get(name) for step in steps]
-    return np.array([np.nan if v is None else v for v in found], dtype=np.float64)
-
-
-def expectations(steps: Sequence[Step]) -> FloatArray:
-    """Totals that were expected, NaN where none was."""
-    found = [anomaly_of(step).get("expected_total") for step in steps]
-    return np.array([np.nan if v is None else v for v in found], dtype=np.float64)
 
 
 def surprise(step: Step) -> tuple[bool, float]:
     """Sorts slices: alarms first, then the oddest."""
     return not anomaly_of(step).get("flagged"), -score(step)
-
-
-def padded(values: FloatArray, rank: int) -> FloatArray:
-    """A vector with zeros for components that came later."""
-    return values if len(values) == rank else np.pad(values, (0, rank - len(values)))
-
-
-def stacked(vectors: Sequence[FloatArray], rank: int) -> FloatArray:
-    """Vectors of components as a (n, rank) matrix."""
-    if not vectors:
-        return np.zeros((0, rank))
-    return np.stack([padded(v, max(rank, len(v)))[:rank] for v in vectors])

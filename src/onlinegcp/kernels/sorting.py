@@ -1,0 +1,359 @@
+"""The entries of a large slice in the order of their cells, compiled, on several threads.
+
+The positions of an entry are packed into one integer, whose order is that of the cells. Entries are
+dealt out into buckets by its leading bits, each thread its own stretch of them, so that equal cells
+keep their order; a bucket, which fits into a cache, is sorted by the remaining bits, digit by
+digit, and entries of one cell are added up. The result has the bits that `entries.sorted_sums`
+gives, on any number of threads.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator,assignment"
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.kernels.jit import kernel
+from onlinegcp.sums.local import Local, jobs
+
+Integers = NDArray[np.int64]
+Array = NDArray[Any]
+
+U = np.uint64  # of places: Numba then asks nobody whether they are counted from the end
+LEADING = 9  # bits that name a bucket: with more, dealing writes to too many places at a time
+DIGIT = 11  # bits of a digit within a bucket
+BUCKET = 2048  # entries that are worth a bucket
+FEW = 24  # entries that are sorted by insertion
+WORD = 63  # bits of a packed cell
+PIECES = 4  # per thread
+# What a look at the entries finds.
+ORDERED, UNORDERED, WRONG = 0, 1, 2
+
+
+def in_order(
+    rows: Array, value: NDArray[np.float64], shape: tuple[int, ...], *, keep_zeros: bool
+) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
+    """Index and values of the cells in C order, in memory of their own.
+
+    None where an entry is wrong, a sum is not finite, or cells are too many for this way: whoever
+    takes the long one then finds out what it is.
+
+    Parameters
+    ----------
+    rows
+        (n, d) positions, not checked.
+    value
+        (n,) numbers, not checked.
+    shape
+        Length of each mode.
+    keep_zeros
+        Whether cells that are zero stay.
+    """
+    widths = tuple((dim - 1).bit_length() for dim in shape)
+    total, n = sum(widths), len(rows)
+    if total > WORD or n == 0:
+        return None
+    if rows.dtype not in (np.int32, np.int64):
+        rows = rows.astype(np.int64)
+    rows, value = np.ascontiguousarray(rows), np.ascontiguousarray(value, dtype=np.float64)
+    leading = min(total, LEADING, max(1, (n // BUCKET).bit_length()))
+    with jobs(None) as chosen:
+        work = _Work(Local(chosen.jobs), rows, value, widths, total - leading, 1 << leading)
+        found = work.look(shape)
+        if found == WRONG:
+            return None
+        if found == ORDERED:
+            return work.as_they_are(keep_zeros)
+        return work.sort(keep_zeros)
+
+
+class _Work:
+    """Entries that are being sorted."""
+
+    def __init__(
+        self,
+        who: Local,
+        rows: Array,
+        value: Array,
+        widths: tuple[int, ...],
+        rest: int,
+        buckets: int,
+    ) -> None:
+        # `rest`: bits below those that name the bucket.
+        self.who, self.rows, self.value, self.widths, self.rest = who, rows, value, widths, rest
+        self.flat = rows.reshape(-1)
+        stretches = who.jobs
+        self.cuts = [len(rows) * i // stretches for i in range(stretches + 1)]
+        self.counts = np.zeros((stretches, buckets), dtype=np.int64)
+
+    def _stretches(self, function: Any) -> list[Any]:
+        """What a function gives for each stretch of the entries."""
+        found: list[Any] = [None] * (len(self.cuts) - 1)
+
+        def work(i: int) -> None:
+            found[i] = function(i, self.cuts[i], self.cuts[i + 1])
+
+        self.who.run(work, len(found))
+        return found
+
+    def look(self, shape: tuple[int, ...]) -> int:
+        """Check the entries, and count those of every bucket."""
+
+        def work(i: int, first: int, last: int) -> Any:
+            counts, rest = self.counts[i], self.rest
+            return survey(self.flat, self.value, shape, self.widths, rest, first, last, counts)
+
+        return int(max(self._stretches(work)))
+
+    def as_they_are(self, keep_zeros: bool) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Entries in order, each of another cell."""
+        if not keep_zeros and not self.value.all():
+            stay = self.value != 0.0
+            return self.rows[stay].astype(np.int32), self.value[stay]
+        index, value = np.empty(self.rows.shape, dtype=np.int32), np.empty(len(self.value))
+
+        def work(_: int, first: int, last: int) -> None:
+            index[first:last], value[first:last] = self.rows[first:last], self.value[first:last]
+
+        self._stretches(work)
+        return index, value
+
+    def sort(self, keep_zeros: bool) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
+        """Deal entries out into buckets, sort these, and write them down."""
+        n, buckets = len(self.rows), self.counts.shape[1]
+        sizes = self.counts.sum(axis=0)
+        if self.rest + (int(sizes.max()) - 1).bit_length() > WORD:
+            return None
+        bounds = np.concatenate(([0], np.cumsum(sizes)))
+        places = bounds[:-1] + np.cumsum(self.counts, axis=0) - self.counts
+        keys, values = np.empty(n, dtype=np.int64), np.empty(n)
+        self._stretches(
+            lambda i, first, last: deal(
+                self.flat, self.value, self.widths, self.rest, first, last, places[i], keys, values
+            )
+        )
+        # Runs of whole buckets with about as many entries each.
+        wanted = n * np.arange(1, PIECES * self.who.jobs) // (PIECES * self.who.jobs)
+        ends = np.unique(np.concatenate(([0], np.searchsorted(bounds, wanted), [buckets])))
+        runs = list(itertools.pairwise(ends.tolist()))
+        stay = np.zeros(buckets, dtype=np.int64)
+        finite = np.zeros(len(runs), dtype=bool)
+
+        def arranged(i: int) -> None:
+            finite[i] = arrange(keys, values, bounds, self.rest, *runs[i], keep_zeros, stay)
+
+        self.who.run(arranged, len(runs))
+        if not finite.all():
+            return None
+        to = np.concatenate(([0], np.cumsum(stay)))
+        index = np.empty(int(to[-1]) * len(self.widths), dtype=np.int32)
+        sums = np.empty(int(to[-1]))
+        self.who.run(
+            lambda i: write(keys, values, bounds, to, self.widths, *runs[i], index, sums), len(runs)
+        )
+        return index.reshape(-1, len(self.widths)), sums
+
+
+@kernel(fastmath=False)
+def survey(rows, value, shape, widths, rest, first, last, counts):
+    """Whether entries first to last are wrong or out of order; count them by bucket."""
+    modes, mask = len(shape), len(counts) - 1
+    wrong, unordered, before = False, False, np.int64(-1)
+    at = first * modes
+    if first > 0:
+        before = np.int64(0)
+        for k in range(len(shape)):
+            before = (before << widths[k]) | np.int64(rows[at - modes + k])
+    for i in range(first, last):
+        key = np.int64(0)
+        for k in range(len(shape)):
+            row = np.int64(rows[U(at + k)])
+            wrong |= U(row) >= U(shape[k])  # below zero is far above
+            key = (key << widths[k]) | row
+        at += modes
+        wrong |= value[i] - value[i] != 0.0  # not finite
+        unordered |= key <= before
+        before = key
+        counts[U((key >> rest) & mask)] += 1
+    if wrong:
+        return WRONG
+    return UNORDERED if unordered else ORDERED
+
+
+@kernel(fastmath=False)
+def deal(rows, value, widths, rest, first, last, places, keys, values):
+    """Write packed cells and values to the next places of their buckets."""
+    modes = len(widths)
+    at = first * modes
+    for i in range(first, last):
+        key = np.int64(0)
+        for k in range(len(widths)):
+            key = (key << widths[k]) | np.int64(rows[U(at + k)])
+        at += modes
+        bucket = U(key >> rest)
+        to = places[bucket]
+        places[bucket] = to + 1
+        keys[U(to)] = key
+        values[U(to)] = value[U(i)]
+
+
+@kernel(fastmath=False)
+def total_of(numbers, first, last):
+    """The sum of some numbers, added up in NumPy's order: in pairs of eight, and of halves."""
+    n = last - first
+    if n < 8:
+        total = -0.0
+        for i in range(first, last):
+            total += numbers[i]
+        return total
+    if n > 128:
+        half = n // 2
+        half -= half % 8
+        return total_of(numbers, first, first + half) + total_of(numbers, first + half, last)
+    a, b, c, d = numbers[first], numbers[first + 1], numbers[first + 2], numbers[first + 3]
+    e, f, g, h = numbers[first + 4], numbers[first + 5], numbers[first + 6], numbers[first + 7]
+    i = first + 8
+    while i + 8 <= last:
+        a += numbers[i]
+        b += numbers[i + 1]
+        c += numbers[i + 2]
+        d += numbers[i + 3]
+        e += numbers[i + 4]
+        f += numbers[i + 5]
+        g += numbers[i + 6]
+        h += numbers[i + 7]
+        i += 8
+    total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    while i < last:
+        total += numbers[i]
+        i += 1
+    return total
+
+
+@kernel(fastmath=False)
+def by_insertion(words, n):
+    """Sort a few words."""
+    for i in range(1, n):
+        word = words[i]
+        j = i
+        while j > 0 and words[U(j - 1)] > word:
+            words[U(j)] = words[U(j - 1)]
+            j -= 1
+        words[U(j)] = word
+
+
+@kernel(fastmath=False)
+def by_digits(words, other, n, low, high, counts):
+    """Sort words by their bits low to high; what lies below is in order. Where they are then."""
+    differ = np.int64(0)
+    for i in range(n):
+        differ |= words[i] ^ words[0]
+    digit = 4
+    while digit < DIGIT and (1 << (digit + 1)) <= n:
+        digit += 1
+    passes = max(1, (high - low + digit - 1) // digit)
+    digit = max(1, (high - low + passes - 1) // passes)
+    mask = (np.int64(1) << digit) - 1
+    for shift in range(low, high, digit):
+        if (differ >> shift) & mask == 0:
+            continue
+        counts[: mask + 1] = 0
+        for i in range(n):
+            counts[U((words[U(i)] >> shift) & mask)] += 1
+        begin = np.int64(0)
+        for c in range(mask + 1):
+            here = counts[U(c)]
+            counts[U(c)] = begin
+            begin += here
+        for i in range(n):
+            word = words[U(i)]
+            at = U((word >> shift) & mask)
+            to = counts[at]
+            counts[at] = to + 1
+            other[U(to)] = word
+        words, other = other, words
+    return words
+
+
+@kernel(fastmath=False)
+def arrange(keys, values, bounds, rest, first, last, keep_zeros, stay):
+    """Sort buckets first to last and add up entries of one cell; whether all sums are finite.
+
+    `stay` becomes the number of cells of every bucket, which stand at its beginning.
+    """
+    most = np.int64(0)
+    for b in range(first, last):
+        most = max(most, bounds[b + 1] - bounds[b])
+    here, there = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+    numbers = np.empty(most)
+    counts = np.zeros(1 << DIGIT, dtype=np.int64)
+    below = (np.int64(1) << rest) - 1
+    finite = True
+    for b in range(first, last):
+        begin, n = bounds[b], bounds[b + 1] - bounds[b]
+        if n == 0:
+            continue
+        # The rest of a cell and the place of its entry share one word.
+        low = np.int64(0)
+        while (np.int64(1) << low) < n:
+            low += 1
+        for i in range(n):
+            here[U(i)] = ((keys[U(begin + i)] & below) << low) | i
+        words = here
+        if n <= FEW:
+            by_insertion(words, n)
+        else:
+            words = by_digits(here, there, n, low, low + rest, counts)
+        place = (np.int64(1) << low) - 1
+        distinct = True
+        before = np.int64(-1)
+        for i in range(n):
+            word = words[U(i)]
+            numbers[U(i)] = values[U(begin + (word & place))]
+            cell = word >> low
+            distinct &= cell != before
+            before = cell
+        above = keys[begin] & ~below
+        kept, i = np.int64(0), np.int64(0)
+        if distinct:
+            for i in range(n):
+                total = numbers[U(i)]
+                keys[U(begin + kept)] = above | (words[U(i)] >> low)
+                values[U(begin + kept)] = total
+                kept += keep_zeros or total != 0.0
+        else:
+            while i < n:
+                cell = words[i] >> low
+                total = numbers[i]
+                end = i + 1
+                while end < n and words[end] >> low == cell:
+                    end += 1
+                if end > i + 1:
+                    total += total_of(numbers, i + 1, end)
+                    finite &= total - total == 0.0
+                keys[begin + kept] = above | cell
+                values[begin + kept] = total
+                kept += keep_zeros or total != 0.0
+                i = end
+        stay[b] = kept
+    return finite
+
+
+@kernel(fastmath=False)
+def write(keys, values, bounds, to, widths, first, last, index, sums):
+    """Unpack the cells of buckets first to last, and write them one after the other."""
+    modes = len(widths)
+    for b in range(first, last):
+        begin, out = bounds[b], to[b]
+        for i in range(to[b + 1] - out):
+            key = keys[U(begin + i)]
+            at = (out + i) * modes
+            for back in range(len(widths)):
+                k = modes - 1 - back
+                index[U(at + k)] = key & ((np.int64(1) << widths[k]) - 1)
+                key >>= widths[k]
+            sums[U(out + i)] = values[U(begin + i)]

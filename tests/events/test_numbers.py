@@ -1,0 +1,84 @@
+"""Columns of numbers, as numbers and as text."""
+
+import datetime
+
+import numpy as np
+import polars as pl
+import pytest
+
+from onlinegcp.errors import DataError
+from onlinegcp.events.numbers import numbers_of
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pl.Series([1, None, 3]),
+        pl.Series([1.0, float("nan"), 3.0]),
+        pl.Series(["1", None, " 3.0 "]),
+        pl.Series(["1", "", "3e0"]),
+        pl.Series(["1", None, "3"], dtype=pl.Categorical),
+        pl.Series([1, None, 3], dtype=pl.UInt8),
+        pl.Series([1, None, 3], dtype=pl.Decimal(10, 2)),
+    ],
+)
+def test_numbers_are_read_from_whatever_holds_them(given):
+    np.testing.assert_array_equal(numbers_of(given, str, "x"), [1.0, np.nan, 3.0])
+
+
+def test_booleans_count_as_numbers():
+    assert numbers_of(pl.Series([True, False]), str, "x").tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "row", "found"),
+    [
+        (pl.Series("v", ["1", "2", "two"]), 2, "'two'"),
+        (pl.Series("v", [1.0, float("inf")]), 1, "inf"),
+        (pl.Series("v", ["1", "-inf"]), 1, "-inf"),
+    ],
+)
+def test_what_is_no_number_is_named_with_its_row(given, row, found):
+    with pytest.raises(DataError, match=found) as error:
+        numbers_of(given, lambda position: f"ROW {position}", "The value")
+    assert f"ROW {row} " in str(error.value)
+    assert "'v'" in str(error.value)
+
+
+def test_dates_are_no_numbers():
+    with pytest.raises(DataError, match="Date"):
+        numbers_of(pl.Series("v", [datetime.date(2018, 1, 1)]), str, "The value")
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [
+        ("12,5", 12.5),
+        ("-12,50", -12.5),
+        ("0,125", 0.125),
+        (",5", 0.5),
+        ("40,7128", 40.7128),
+        ("1234,567", 1234.567),
+        ("1.234,5", 1234.5),
+        ("1.234.567,89", 1234567.89),
+        ("1,234.5", 1234.5),
+        ("1,234,567", 1234567.0),
+        ("+1,234,567.25", 1234567.25),
+    ],
+)
+def test_numbers_are_read_as_two_worlds_write_them(written, number):
+    found = numbers_of(pl.Series("v", ["7", written, None]), str, "x")
+    np.testing.assert_array_equal(found, [7.0, number, np.nan])
+
+
+@pytest.mark.parametrize(
+    "written", ["1,234", "-999,001", "1,23,4", "1,234,56", "12.34,5", "1.2345,6", "12,5e3", "0x1,5"]
+)
+def test_what_can_mean_two_numbers_or_none_is_refused(written):
+    with pytest.raises(DataError, match=f"'{written}'"):
+        numbers_of(pl.Series("v", ["12,5", written]), str, "The value")
+
+
+def test_two_meanings_are_told():
+    with pytest.raises(DataError, match=r"Write 1234 or 1\.234"):
+        numbers_of(pl.Series("v", ["1,234"]), str, "The value")
