@@ -26,6 +26,7 @@ NAMES = [
     "memory",
     "startup",
     "events",
+    "labels",
     "streaming",
     "auto",
     "auto_quality",
@@ -44,6 +45,7 @@ NAMES = [
     "pages",
     "slices",
     "cores",
+    "cluster",
     "gpu",
 ]
 

@@ -22,6 +22,7 @@ HEADINGS = {
     "memory": "Peak memory of a static solve, beyond the tensor",
     "startup": "Start-up",
     "events": "A parquet file to slices, on two cores",
+    "labels": "A million labels never seen before",
     "streaming": "The paper's streaming method, against its authors' code",
     "auto": "The default solver, against the authors' code at the paper's settings",
     "auto_quality": "The default solver, against static fits of everything and under drift",
@@ -34,6 +35,7 @@ HEADINGS = {
     "chicago_full": "The whole Chicago stream",
     "gpu": "The default solver on an NVIDIA card, against one core",
     "least_squares": "OnlineCP and CP-Stream, against pygenten's least-squares solvers",
+    "cluster": "One process against two workers on the same machine",
     "cores": "Two threads against one, and one against before there were two",
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import subprocess
+import sys
 
 import numpy as np
 import polars as pl
@@ -12,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinegcp.errors import DataError, closest
-from onlinegcp.events import vocabulary as module
-from onlinegcp.events.vocabulary import OTHER, Vocabulary, in_order, label_order, read_vocabulary
+from onlinegcp.events.label_order import label_order
+from onlinegcp.events.vocabulary import OTHER, Vocabulary, read_vocabulary
+from onlinegcp.storage.labels import Labels
 
 
 def coded(vocabulary, values, **options):
@@ -172,12 +175,6 @@ def test_a_million_labels_are_no_trouble():
     np.testing.assert_array_equal(vocabulary.codes(ids), numbers)
 
 
-def test_order_is_numbers_by_size_then_text():
-    labels = ["b", "10", "-2", "9", "a", "09", "é", "-", "1" * 40]
-    ordered = sorted(labels, key=label_order)
-    assert ordered == ["-2", "09", "9", "10", "-", "1" * 40, "a", "b", "é"]
-
-
 # Given vocabularies
 
 
@@ -199,6 +196,7 @@ def test_a_vocabulary_file_is_read(tmp_path):
         ('{"a": [""]}', "''"),
         ('{"a": ["x", "x"]}', "'x' twice"),
         ('{"a": [1, "1"]}', "'1' twice"),
+        ('{"a": ["\\ud800"]}', "halves of characters"),
     ],
 )
 def test_a_bad_vocabulary_file_is_named(tmp_path, text, message):
@@ -221,33 +219,73 @@ def test_suggestions_are_made_only_for_similar_names():
     assert closest("PRICE", ["cost", "Price"]) == " Did you mean 'Price'?"
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.one_of(
-            st.text(min_size=1, max_size=4),
-            st.text("-0123456789", min_size=1, max_size=3),
-            st.integers(-(10**31), 10**31).map(str),
-            st.integers(-(2**63), 2**63 - 1).map(str),
-        ),
-        unique=True,
-        max_size=30,
-    ),
-)
-def test_many_labels_have_the_order_that_few_have(labels):
-    before = module._MANY
-    few = in_order(labels)
-    module._MANY = 0
-    try:
-        many = in_order(labels)
-    finally:
-        module._MANY = before
-    assert many == few == sorted(range(len(labels)), key=lambda n: label_order(labels[n]))
-
-
 def test_more_labels_than_are_sorted_one_by_one_get_the_same_codes():
     rng = np.random.default_rng(0)
     texts = [f"user {n}" if n % 3 else str(n) for n in rng.permutation(6000).tolist()]
     vocabulary = Vocabulary()
     assert coded(vocabulary, texts) == texts
     assert list(vocabulary.labels) == sorted(texts, key=label_order)
+
+
+def test_many_labels_are_a_column_that_reads_like_a_tuple():
+    rng = np.random.default_rng(1)
+    batches = [[f"user {n}" for n in rng.integers(0, 9000, 3000).tolist()] for _ in range(4)]
+    vocabulary, expected = Vocabulary(), []
+    for batch in batches:
+        coded(vocabulary, [*batch, None, ""])
+        expected += sorted(set(batch) - set(expected))
+        before, n_before = vocabulary.labels, len(expected)
+        assert before == tuple(expected)
+    assert isinstance(before, Labels)
+    coded(vocabulary, ["one more"])
+    assert len(before) == n_before  # what was handed out does not grow
+    again = Vocabulary(vocabulary.labels)
+    assert again.labels == vocabulary.labels == (*expected, "one more")
+    assert Vocabulary(expected, on_new="other").labels == (*expected, OTHER)
+
+
+@pytest.mark.parametrize("kind", [pl.String, pl.Categorical])
+def test_spellings_of_one_number_are_one_label_among_many(kind):
+    texts = [f"{n}{'.0' * (n % 2)}" for n in range(3000)] + [f"{n}.00" for n in range(3000)]
+    vocabulary = Vocabulary()
+    assert coded(vocabulary, texts, dtype=kind) == [str(n) for n in [*range(3000)] * 2]
+    assert len(vocabulary) == 3000
+
+
+@pytest.mark.parametrize("on_new", ["other", "error"])
+def test_strangers_among_many_labels(on_new):
+    vocabulary = Vocabulary([f"user {n}" for n in range(3000)], on_new=on_new)
+    column = pl.Series("c", [*(f"user {n}" for n in range(2999, -1, -1)), "usher 7"])
+    if on_new == "error":
+        with pytest.raises(DataError, match=r"row 3,001 has 'usher 7'\. Did you mean 'user 7'"):
+            vocabulary.identify(column)
+        return
+    assert coded(vocabulary, column)[2998:] == ["user 1", "user 0", OTHER]
+
+
+def test_a_few_labels_do_not_keep_the_text_of_their_table(tmp_path):
+    """What is held after a hundred labels of a table of 40 MB of text, by what it weighs."""
+    code = """
+from pathlib import Path
+import polars as pl
+from onlinegcp.events.vocabulary import Vocabulary
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+def table(n):
+    return pl.select(pl.int_range(n).cast(pl.String) + pl.lit("x" * 100)).to_series()
+
+held = [Vocabulary() for _ in range(9)]
+held[0].settle([held[0].identify(table(3000))])
+before = resident()
+for vocabulary in held[1:]:
+    texts = table(400_000)
+    vocabulary.settle([vocabulary.identify(texts[:3000])])
+    del texts
+print((resident() - before) // 1_000_000)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert int(done.stdout) < 120  # eight tables would be 350

@@ -6,6 +6,7 @@ import datetime
 import os
 import subprocess
 import sys
+import tracemalloc
 from decimal import Decimal
 
 import numpy as np
@@ -339,3 +340,24 @@ def test_killed_at_any_instant_the_file_is_one_of_the_saved_states(tmp_path):
     assert in_the_midst >= 3
     assert states >= 5
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_storing_a_long_model_does_not_hold_it_twice(tmp_path, monkeypatch):
+    """What is written goes to the file as it lies in memory, a piece at a time."""
+    monkeypatch.setattr(archive, "_SMALL", 0)  # as for files of gigabytes
+    rng = np.random.default_rng(0)
+    shape, rank = (20_000, 20_000, 5), 8
+    factors = [a / a.sum(axis=0) for a in (rng.random((n, rank)) + 0.1 for n in shape)]
+    model = OnlineGCP(rank, "poisson", init=KTensor(np.full(rank, 100.0), factors), n_jobs=1)
+    index = np.stack([rng.integers(0, n, 3000) for n in shape], axis=1)
+    model.partial_fit(Slice(index, np.ones(3000), shape))
+    tracemalloc.start()
+    try:
+        model.save(tmp_path / "long.npz")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.4 * model.state_bytes_  # 1.3 of it when everything was copied first
+    again = OnlineGCP.load(tmp_path / "long.npz")
+    for one, other in zip(model.factors_, again.factors_, strict=True):
+        assert one.tobytes() == other.tobytes()

@@ -20,6 +20,7 @@ from onlinegcp.events import from_events
 from onlinegcp.events.stream import EventStream
 from onlinegcp.events.tables import open_tables
 from onlinegcp.slices import Slice
+from onlinegcp.storage.labels import chosen
 
 if TYPE_CHECKING:
     import polars as pl
@@ -182,10 +183,10 @@ def _cells(x: Slice, log_p: FloatArray, stream: EventStream) -> pl.DataFrame:
     """One line per listed cell."""
     import polars as pl
 
-    labels: dict[str, Any] = {
-        name: np.array(names, dtype=str)[x.index[:, k]] if len(names) else []
-        for k, (name, names) in enumerate(zip(stream.mode_names, stream.labels, strict=True))
-    }
+    labels: dict[str, Any] = {}
+    for k, (name, names) in enumerate(zip(stream.mode_names, stream.labels, strict=True)):
+        present, places = np.unique(x.index[:, k], return_inverse=True)
+        labels[name] = np.array(chosen(names, present), dtype=str)[places] if len(present) else []
     table = pl.DataFrame({"time": [str(x.time)] * len(log_p), **labels, "observed": x.value})
     return table.hstack(_columns(log_p))
 
@@ -205,7 +206,7 @@ def _rows(x: Slice, verdict: Verdict, stream: EventStream, past: AnomalyTracker)
         table = {
             "time": [str(x.time)] * n,
             "mode": [name] * n,
-            "label": [names[i] for i in told],
+            "label": chosen(names, told),
             "observed": seen.observed[told] * unit,
             "expected": seen.forecast[told] * unit,
         }

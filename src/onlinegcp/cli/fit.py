@@ -171,6 +171,7 @@ def fit(
         **settings,
         **table.of_the_source(),
         close_last=close_last,
+        cluster=model.cluster,
     )
     with (
         compiling_ahead(chosen.loss_.name),

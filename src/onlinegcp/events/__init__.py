@@ -14,6 +14,7 @@ from onlinegcp.errors import DataError, closest
 from onlinegcp.events.cells import Aggregation
 from onlinegcp.events.modes import Mode, column, parse_mode
 from onlinegcp.events.options import Empty, Groups, OnLate, Options
+from onlinegcp.events.reading import Workers
 from onlinegcp.events.remote import scheme_of
 from onlinegcp.events.rows import RowReader
 from onlinegcp.events.stream import EventStream
@@ -51,6 +52,7 @@ def from_events(
     close_last: bool = True,
     max_gap: int | None = None,
     format: str | None = None,
+    cluster: Any = None,
 ) -> EventStream:
     """Turn a table of events into slices, one per time bin.
 
@@ -113,6 +115,9 @@ def from_events(
         bins of a day or longer, else as many as there are in a week, and at least 100.
     format
         "parquet", "arrow", "csv" or "jsonl", should it not be recognised.
+    cluster
+        A `distributed.Client`, or an address as `OnlineGCP` takes it: its workers read the pieces
+        of parquet and Arrow files, which they must see under the same names. Slices are the same.
 
     Examples
     --------
@@ -172,6 +177,7 @@ def from_events(
         in_order=True if tables.live or tables.place is not None else in_order,
         close_last=close_last and not (tables.place is not None and tables.place.keeps_open),
         max_gap=max_gap if max_gap is not None else bins.usual_gap,
+        workers=None if cluster is None else _workers(cluster),
         known=_known(known, groups),
         top=_top(top, groups, known, tables),
     )
@@ -190,6 +196,12 @@ def from_events(
         **({} if tables.place is None else tables.place.described),
     }
     return stream
+
+
+def _workers(cluster: Any) -> Workers:
+    from onlinegcp.sums.dask import Crowd
+
+    return Crowd(cluster)
 
 
 def _kind(tables: Tables) -> str:
@@ -259,7 +271,7 @@ def _groups(modes: Sequence[Mode], share: Iterable[Sequence[str]]) -> Groups:
     return tuple(dict.fromkeys(groups))
 
 
-def _known(vocabulary: Mapping[str, list[str]], groups: Groups) -> dict[str, list[str]]:
+def _known(vocabulary: Mapping[str, Sequence[str]], groups: Groups) -> dict[str, Sequence[str]]:
     """Labels given for each group, by its first mode."""
     names = [name for group in groups for name in group]
     for mode in vocabulary:
@@ -269,16 +281,18 @@ def _known(vocabulary: Mapping[str, list[str]], groups: Groups) -> dict[str, lis
                 f"{', '.join(map(repr, names)) or 'none'}, but {mode!r} was found."
                 f"{closest(mode, names)} Correct it or leave it out."
             )
-    known: dict[str, list[str]] = {}
+    known: dict[str, Sequence[str]] = {}
     for group in groups:
         lists = [vocabulary[name] for name in group if name in vocabulary]
-        if lists:
+        if len(lists) == 1:
+            known[group[0]] = lists[0]
+        elif lists:
             known[group[0]] = list(dict.fromkeys(label for labels in lists for label in labels))
     return known
 
 
 def _top(
-    top: Any, groups: Groups, vocabulary: Mapping[str, list[str]], tables: Tables
+    top: Any, groups: Groups, vocabulary: Mapping[str, Sequence[str]], tables: Tables
 ) -> dict[str, int]:
     """How many labels to keep of each group, by its first mode."""
     if top is None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.entries import unravel
-from onlinegcp.events.vocabulary import Ids
+from onlinegcp.events.label_ids import Ids
 
 Aggregation = Literal["count", "sum", "any", "mean", "max"]
 Numbers = npt.NDArray[np.float64]

@@ -148,7 +148,7 @@ def group_rows(
                 "on_null='drop' to leave such rows out and count them."
             )
         _put_aside(block.frame.select(wanted), ids, folder, number, found)
-    found.labels = [names.name(k) for k in range(names.n_ids)]
+    found.labels = names.names(np.arange(names.n_ids, dtype=np.int32))
     found.keys, found.columns = sorted(keys), reader.state()
     if reader.edges is not None and found.keys:
         first, last = found.keys[0], found.keys[-1]

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError, closest
+from onlinegcp.events.label_ids import Ids
 from onlinegcp.events.time_column import DAY, SECOND, Ticks
-from onlinegcp.events.vocabulary import Ids, number_text
+from onlinegcp.events.vocabulary import number_text
 
 if TYPE_CHECKING:
     pass

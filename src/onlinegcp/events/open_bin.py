@@ -23,7 +23,7 @@ def pack_bin(
     columns = []
     for mode, ids in zip(modes, entries.ids, strict=True):
         vocabulary = vocabularies.get(mode.name)
-        columns.append([i if vocabulary is None else vocabulary.name(i) for i in ids.tolist()])
+        columns.append(ids.tolist() if vocabulary is None else vocabulary.names(ids))
     total = None if entries.total is None else entries.total.tolist()
     weight = None if entries.weight is None else entries.weight.tolist()
     return {**found, "cells": {"labels": columns, "total": total, "weight": weight}}

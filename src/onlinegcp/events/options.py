@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, final
 
 from onlinegcp.events.cells import Aggregation
+from onlinegcp.events.reading import Workers
 from onlinegcp.events.vocabulary import OnNew
 
 OnLate = Literal["drop", "error"]
@@ -26,5 +27,6 @@ class Options:
     in_order: bool | None
     close_last: bool
     max_gap: int
-    known: Mapping[str, list[str]] = field(default_factory=dict)
+    workers: Workers | None = None
+    known: Mapping[str, Sequence[str]] = field(default_factory=dict)
     top: Mapping[str, int] = field(default_factory=dict)

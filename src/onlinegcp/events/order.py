@@ -12,24 +12,27 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from onlinegcp.events.label_order import label_order
+from onlinegcp.events.reading import Here, Reading, There, Workers
 from onlinegcp.events.rows import RowReader, Rows
 from onlinegcp.events.spill import Spill
 from onlinegcp.events.tables import Part
-from onlinegcp.events.time_column import Ticks
-from onlinegcp.events.vocabulary import Vocabulary, label_order
+from onlinegcp.events.vocabulary import Vocabulary
 
 
-def in_order_of_time(parts: Sequence[Part], reader: RowReader) -> list[Part] | None:
+def in_order_of_time(
+    parts: Sequence[Part], reader: RowReader, reading: Reading | None = None
+) -> list[Part] | None:
     """The parts in an order that makes bins follow each other, or None if there is none."""
+    reading = reading or Here(reader)
     spans: list[tuple[int, int, int]] = []
     without: list[int] = []
     n_rows = 0
     for number, part in enumerate(parts):
         first: int | None = None
         last = 0
-        for block in part.read([reader.time.name]):
-            n_rows += block.frame.height
-            span = reader.span(block)
+        for height, span in reading.spans(part):
+            n_rows += height
             if span is None or (first is not None and span[0] <= span[1] and span[0] < last):
                 return None
             if span[0] <= span[1]:  # else no row counts
@@ -46,21 +49,22 @@ def in_order_of_time(parts: Sequence[Part], reader: RowReader) -> list[Part] | N
     return [parts[number] for number in [*(span[2] for span in spans), *without]]
 
 
-def sorted_rows(parts: Sequence[Part], reader: RowReader) -> Iterator[Rows]:
+def sorted_rows(
+    parts: Sequence[Part], reader: RowReader, reading: Reading | None = None
+) -> Iterator[Rows]:
     """All rows in order of bins, by way of the disk."""
+    reading = reading or Here(reader)
     counts: Counter[int] = Counter()
     n_rows = 0
     for part in parts:
-        for block in part.read([reader.time.name]):
-            n_rows += block.frame.height
-            keys, keep = reader.keys(block)
-            _count(keys if keep is None else keys[keep], counts)
+        for height, found in reading.counts(part):
+            n_rows += height
+            counts.update(found)
     reader.n_rows = n_rows
     n_outside = n_untimed = 0
     with Spill(counts, len(reader.modes), valued=reader.value is not None) as spill:
         for part in parts:
-            for block in part.read(reader.columns):
-                rows = reader.read(block)
+            for rows in reading.rows(part):
                 n_outside += rows.n_outside
                 n_untimed += rows.n_untimed
                 if len(rows):
@@ -74,29 +78,20 @@ def sorted_rows(parts: Sequence[Part], reader: RowReader) -> Iterator[Rows]:
         yield Rows(nothing, ids, None, _sorted_away, n_outside, n_untimed)
 
 
-def _count(keys: Ticks, counts: Counter[int]) -> None:
-    if not len(keys):
-        return
-    first = int(keys.min())
-    if int(keys.max()) - first < 4 * len(keys):
-        numbers = np.bincount(keys - first)
-        found = np.flatnonzero(numbers)
-        numbers = numbers[found]
-        found = found + first
-    else:
-        found, numbers = np.unique(keys, return_counts=True)
-    counts.update(dict(zip(found.tolist(), numbers.tolist(), strict=True)))
-
-
-def all_rows(parts: Sequence[Part], reader: RowReader, in_order: bool | None) -> Iterator[Rows]:
-    """All rows, in order of time if there is a way to have them so."""
-    ordered = in_order_of_time(parts, reader) if in_order is None else list(parts)
+def all_rows(
+    parts: Sequence[Part],
+    reader: RowReader,
+    in_order: bool | None,
+    workers: Workers | None = None,
+) -> Iterator[Rows]:
+    """All rows, in order of time if there is a way to have them so; read here, or by workers."""
+    reading = Here(reader) if workers is None else There(reader, workers)
+    ordered = in_order_of_time(parts, reader, reading) if in_order is None else list(parts)
     if ordered is None or in_order is False:
-        yield from sorted_rows(parts, reader)
+        yield from sorted_rows(parts, reader, reading)
         return
     for part in ordered:
-        for block in part.read(reader.columns):
-            yield reader.read(block)
+        yield from reading.rows(part)
 
 
 def most_frequent(

@@ -5,6 +5,7 @@ This is the part of the work that is done for every event, so it is whole column
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,13 @@ import numpy.typing as npt
 
 from onlinegcp.errors import DataError
 from onlinegcp.events.cut_off import Edges
+from onlinegcp.events.label_ids import Ids
 from onlinegcp.events.modes import Mode
 from onlinegcp.events.numbers import numbers_of
 from onlinegcp.events.tables import Block
 from onlinegcp.events.time_bins import TimeBins
 from onlinegcp.events.time_column import Ticks, TimeColumn
-from onlinegcp.events.vocabulary import Ids, Vocabulary
+from onlinegcp.events.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,6 +67,17 @@ class Rows:
         ids = tuple(part[chosen] for part in self.ids)
         values = None if self.values is None else self.values[chosen]
         return Rows(self.keys[chosen], ids, values, where, row=row)
+
+
+@final
+@dataclass(frozen=True)
+class Parsed:
+    """What the columns of a block say: times and which rows have one, ids, and values."""
+
+    ticks: Ticks
+    valid: Flags | None
+    ids: tuple[Ids, ...]
+    values: npt.NDArray[np.float64] | None
 
 
 @final
@@ -150,12 +163,24 @@ class RowReader:
 
     def read(self, block: Block) -> Rows:
         """Everything that is needed of a block."""
+        return self.rows(self.parse(block), block)
+
+    def parse(self, block: Block) -> Parsed:
+        """What the columns of a block say, row by row; nothing is remembered but how they are read.
+
+        Another process may do this, with a vocabulary of its own.
+        """
         ticks, valid = self._ticks(block)
-        keys = self.bins.keys(ticks)
-        ids = [self._identify(mode, block, ticks) for mode in self.modes]
+        ids = tuple(self._identify(mode, block, ticks) for mode in self.modes)
         values = None
         if self.value is not None:
             values = numbers_of(block.frame[self.value], block.where, "The value of an event")
+        return Parsed(ticks, valid, ids, values)
+
+    def rows(self, parsed: Parsed, block: Block) -> Rows:
+        """The rows of a block that count, each in its time bin."""
+        ticks, valid, values = parsed.ticks, parsed.valid, parsed.values
+        keys, ids = self.bins.keys(ticks), parsed.ids
         if not self._nulls:
             self._refuse_nulls(block, valid, ids, values)
         inside = self._inside(ticks)
@@ -166,21 +191,28 @@ class RowReader:
         if valid is not None:
             if not some and self._last_key is None:
                 n_untimed = len(valid) - int(np.count_nonzero(valid))
-                rows = Rows(keys, tuple(ids), values, block.where).take(slice(0, 0))
+                rows = Rows(keys, ids, values, block.where).take(slice(0, 0))
                 n_outside = len(valid) - n_untimed
                 return dataclasses.replace(rows, n_outside=n_outside, n_untimed=n_untimed)
             # A row without a time is counted as null with the row before it that counts.
             keys = self._filled(keys, valid if good is None else good, ~valid)
-            ids = [np.where(valid, part, np.int32(-1)) for part in ids]
+            ids = tuple(np.where(valid, part, np.int32(-1)) for part in ids)
         if some:
             self._last_key = int(keys[-1] if good is None else keys[good][-1])
-        rows = Rows(keys, tuple(ids), values, block.where, row=block.row)
+        rows = Rows(keys, ids, values, block.where, row=block.row)
         if inside is None:
             return rows
         if valid is not None:
             inside |= ~valid
         n_outside = len(inside) - int(np.count_nonzero(inside))
         return dataclasses.replace(rows.take(inside) if n_outside else rows, n_outside=n_outside)
+
+    def alone(self) -> RowReader:
+        """One that reads the same columns the same way, to be sent away: it knows no label."""
+        reader = copy.copy(self)
+        reader.vocabularies = {name: Vocabulary() for name in self.vocabularies}
+        reader.edges, reader._last_key = None, None
+        return reader
 
     def _ticks(self, block: Block) -> tuple[Ticks, Flags | None]:
         ticks, valid = self.time.read(block.frame[self.time.name], block.where)

@@ -8,6 +8,7 @@ fingerprint of each of the bins closed last: number of rows, which cells, and th
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,16 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.events.cells import Cells, Entries
+from onlinegcp.events.label_ids import Ids
+from onlinegcp.events.label_marks import Marks
 from onlinegcp.events.modes import Mode
-from onlinegcp.events.vocabulary import Ids, Vocabulary
+from onlinegcp.events.vocabulary import Vocabulary
 
-Marks = npt.NDArray[np.uint64]
-Mark = Marks | None
+# A number for the label of each id or code; None where a code means the same always.
+Mark = Callable[[Ids], Marks] | None
 
 # Bins that are remembered. Rows of earlier ones are judged by what was found of these.
 KEPT = 32
 # What was offered for one bin, the rows that were learned first.
 OFFERS = 4
+BEFORE, NOW = 1, 2  # how labels are marked: in runs of before the first release, and now
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: spreads what it multiplies
 
 
@@ -39,6 +43,7 @@ class Print:
     n_rows: int
     cells: int
     total: float
+    marked: int = NOW
 
     def is_of(self, other: Print) -> bool:
         """Whether two are of the same rows; sums may differ by rounding."""
@@ -46,7 +51,7 @@ class Print:
         return same and math.isclose(self.total, other.total, rel_tol=1e-9, abs_tol=1e-300)
 
 
-def print_of(entries: Entries, marks: Sequence[Mark], n_rows: int) -> Print:
+def print_of(entries: Entries, marks: Sequence[Mark], n_rows: int, marked: int = NOW) -> Print:
     """Fingerprint of one entry per cell.
 
     Parameters
@@ -54,46 +59,49 @@ def print_of(entries: Entries, marks: Sequence[Mark], n_rows: int) -> Print:
     entries
         The cells, by id or code.
     marks
-        A number per id or code of each mode, from `LabelMarks`.
+        Of the ids or codes of each mode.
     n_rows
         Rows they were made of.
+    marked
+        How labels are marked.
     """
     mixed = np.zeros(len(entries), dtype=np.uint64)
-    for ids, known in zip(entries.ids, marks, strict=True):
-        mixed = (mixed ^ (ids.astype(np.uint64) if known is None else known[ids])) * _ODD
+    for ids, mark in zip(entries.ids, marks, strict=True):
+        mixed = (mixed ^ (ids.astype(np.uint64) if mark is None else mark(ids))) * _ODD
         mixed ^= mixed >> np.uint64(29)
     total = 0.0 if entries.total is None else float(entries.total.sum())
-    return Print(n_rows, int(mixed.sum()), total)
+    return Print(n_rows, int(mixed.sum()), total, marked)
 
 
-@final
-class LabelMarks:
-    """A number for each label that does not change between programs, by id or by code."""
+def marks_of_codes(modes: Sequence[Mode], vocabularies: Mapping[str, Vocabulary]) -> list[Mark]:
+    """How the codes of every mode are marked."""
+    known = (vocabularies.get(mode.name) for mode in modes)
+    return [None if vocabulary is None else vocabulary.marks_of_codes for vocabulary in known]
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, bool], Marks] = {}
 
-    def of_ids(self, modes: Sequence[Mode], vocabularies: Mapping[str, Vocabulary]) -> list[Mark]:
-        """The numbers of the ids of every mode; None where a code means the same always."""
-        return [self._of(mode, vocabularies.get(mode.name), by_id=True) for mode in modes]
-
-    def of_codes(self, modes: Sequence[Mode], vocabularies: Mapping[str, Vocabulary]) -> list[Mark]:
-        """The numbers of the codes of every mode."""
-        return [self._of(mode, vocabularies.get(mode.name), by_id=False) for mode in modes]
-
-    def _of(self, mode: Mode, vocabulary: Vocabulary | None, *, by_id: bool) -> Mark:
+def marks_of_ids(
+    modes: Sequence[Mode], vocabularies: Mapping[str, Vocabulary], marked: int
+) -> list[Mark]:
+    """How the ids of every mode are marked, now or before."""
+    found: list[Mark] = []
+    for mode in modes:
+        vocabulary = vocabularies.get(mode.name)
         if vocabulary is None:
-            return None
-        labels = vocabulary.arrived if by_id else vocabulary.labels
-        known = self._known.get((mode.name, by_id), np.empty(0, dtype=np.uint64))
-        if len(known) != len(labels):
-            new = b"".join(
-                hashlib.blake2b(label.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-                for label in labels[len(known) :]
-            )
-            known = np.concatenate([known, np.frombuffer(new, dtype="<u8").astype(np.uint64)])
-            self._known[mode.name, by_id] = known
-        return known
+            found.append(None)
+        elif marked == NOW:
+            found.append(vocabulary.marks)
+        else:
+            found.append(functools.partial(_marked_before, vocabulary))
+    return found
+
+
+def _marked_before(vocabulary: Vocabulary, ids: Ids) -> Marks:
+    distinct, places = np.unique(ids, return_inverse=True)
+    digests = b"".join(
+        hashlib.blake2b(label.encode(), digest_size=8).digest()
+        for label in vocabulary.names(distinct)
+    )
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)[places]
 
 
 @final
@@ -117,13 +125,16 @@ class Seen:
     def state(self) -> list[list[Any]]:
         """What must be kept, ready for JSON."""
         return [
-            [key, [[one.n_rows, f"{one.cells:016x}", one.total] for one in prints]]
+            [key, [[one.n_rows, f"{one.cells:016x}", one.total, one.marked] for one in prints]]
             for key, prints in self.offers.items()
         ]
 
     def restore(self, state: Sequence[Sequence[Any]]) -> None:
         self.offers = {
-            int(key): [Print(int(n), int(cells, 16), float(total)) for n, cells, total in prints]
+            int(key): [
+                Print(int(n), int(cells, 16), float(total), *marked or [BEFORE])
+                for n, cells, total, *marked in prints
+            ]
             for key, prints in state
         }
 
@@ -138,8 +149,8 @@ class Passing:
         What is known of the bins.
     cells
         Makes an empty bin.
-    marks
-        Numbers for the ids of every mode, from `LabelMarks`.
+    modes, vocabularies
+        What the ids of every mode mean.
 
     Attributes
     ----------
@@ -155,12 +166,13 @@ class Passing:
         self,
         seen: Seen,
         cells: Callable[[], Cells],
-        marks: Callable[[], list[Mark]],
+        modes: Sequence[Mode],
+        vocabularies: Mapping[str, Vocabulary],
     ) -> None:
         self.n_again = 0
         self.late: dict[int, int] = {}
         self.first_late: tuple[int, str] | None = None
-        self._seen, self._cells, self._marks = seen, cells, marks
+        self._seen, self._cells, self._names = seen, cells, (modes, vocabularies)
         self._known = bool(seen.offers)  # states of older versions know nothing
         self._from = min(seen.offers, default=0)
         self._key: int | None = None
@@ -212,8 +224,12 @@ class Passing:
         if self._key is None:
             return
         key, self._key = self._key, None
-        marks, n_rows = self._marks(), self._whole.n_rows
-        same = [offer.n_rows for offer, cells in self._first if offer.is_of(_print(cells, marks))]
+        n_rows = self._whole.n_rows
+        same = [
+            offer.n_rows
+            for offer, cells in self._first
+            if offer.is_of(self._print(cells, offer.marked))
+        ]
         learned = bool(self._first) and self._first[0][0].n_rows in same
         if n_rows in same:
             self.n_again += n_rows
@@ -226,13 +242,12 @@ class Passing:
         self.late[key] = self.late.get(key, 0) + n_rows - n_again
         if self.first_late is None:
             self.first_late = key, self._where
-        self._seen.note(key, _print(self._whole, marks))
+        self._seen.note(key, self._print(self._whole))
 
-
-def _print(cells: Cells, marks: Sequence[Mark]) -> Print:
-    if cells.empty:
-        return Print(cells.n_rows, 0, 0.0)
-    return print_of(cells.fold(), marks, cells.n_rows)
+    def _print(self, cells: Cells, marked: int = NOW) -> Print:
+        if cells.empty:
+            return Print(cells.n_rows, 0, 0.0)
+        return print_of(cells.fold(), marks_of_ids(*self._names, marked), cells.n_rows, marked)
 
 
 def restored(state: Mapping[str, Any]) -> Seen:

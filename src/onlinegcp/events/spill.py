@@ -14,8 +14,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from onlinegcp.events.label_ids import Ids
 from onlinegcp.events.temporary import TemporaryFolder
-from onlinegcp.events.vocabulary import Ids
 
 _STRETCH = 1 << 20
 Rows = tuple[npt.NDArray[np.int64], tuple[Ids, ...], npt.NDArray[np.float64] | None]

@@ -29,7 +29,7 @@ from onlinegcp.events.places import Ints, places
 from onlinegcp.events.refusals import gap_error, late_error
 from onlinegcp.events.remote.visit import Visit
 from onlinegcp.events.rows import RowReader, Rows
-from onlinegcp.events.seen import LabelMarks, Passing, Print, Seen, print_of, restored
+from onlinegcp.events.seen import Passing, Print, Seen, marks_of_codes, print_of, restored
 from onlinegcp.events.tables import Tables
 from onlinegcp.events.time_column import Ticks
 from onlinegcp.events.vocabulary import Vocabulary
@@ -50,8 +50,9 @@ class EventStream:
     ----------
     mode_names : tuple of str
         Names of the modes.
-    labels : tuple of tuples of str
-        Labels of every mode in the order of their codes. They only ever grow at the end.
+    labels : tuple of sequences of str
+        Labels of every mode in the order of their codes. They only ever grow at the end. Each is a
+        tuple or, where there are thousands, `Labels`, which reads like one.
     shape : tuple of int
         Number of labels of every mode, 0 where none has been seen.
     n_slices, n_events : int
@@ -84,7 +85,6 @@ class EventStream:
         self._before = Account()  # of the sources before this one
         self._fingerprints = Seen()
         self._passing: Passing | None = None  # while rows up to `_seen` come in
-        self._marks = LabelMarks()
         self._untimed = 0  # rows without a time before the first that has one
         self._open: tuple[int, Cells] | None = None
         self._visit = Visit(tables.place)
@@ -102,7 +102,7 @@ class EventStream:
         return shown.as_card(self, self._reader.bins.every)
 
     @property
-    def labels(self) -> tuple[tuple[str, ...], ...]:
+    def labels(self) -> tuple[Sequence[str], ...]:
         vocabularies = self._reader.vocabularies
         return tuple(
             vocabularies[mode.name].labels if mode.labels is None else mode.labels
@@ -219,8 +219,7 @@ class EventStream:
         self._fingerprints = restored(state)
         if self._seen is not None:
             cells = functools.partial(Cells, self._options.aggregation)
-            marks = functools.partial(self._marks.of_ids, *self._names)
-            self._passing = Passing(self._fingerprints, cells, marks)
+            self._passing = Passing(self._fingerprints, cells, *self._names)
         self._before = self.account
         return self
 
@@ -252,7 +251,7 @@ class EventStream:
             "shared": [list(group) for group in self._groups],
         }
 
-    def _set_vocabularies(self, known: Mapping[str, list[str]], *strangers: str) -> None:
+    def _set_vocabularies(self, known: Mapping[str, Sequence[str]], *strangers: str) -> None:
         """One vocabulary per group; groups in `strangers` read what they do not know as other."""
         for group in self._groups:
             on_new = "other" if group[0] in strangers else self._options.on_new
@@ -268,11 +267,11 @@ class EventStream:
         if top:
             groups = {group: top[group[0]] for group in self._groups if group[0] in top}
             found = most_frequent(self._tables.parts, self._reader, groups)
-            known = {group[0]: labels for group, labels in found.items()}
+            known: dict[str, Sequence[str]] = {g[0]: labels for g, labels in found.items()}
             self._set_vocabularies({**self._options.known, **known}, *known)
         elif self._options.top:
             all_known = self._reader.vocabularies
-            known = {group[0]: list(all_known[group[0]].labels) for group in self._groups}
+            known = {group[0]: all_known[group[0]].labels for group in self._groups}
             self._set_vocabularies(known, *self._options.top)
         if self._options.on_new == "grow" or self._restored:
             return
@@ -425,8 +424,8 @@ class EventStream:
             for mode in self._reader.modes
         )
         found = fold(Entries(codes, entries.total, entries.weight), self._options.aggregation)
-        marks = self._marks.of_codes(self._reader.modes, vocabularies)
-        self._fingerprints.note(self._closed, print_of(found, marks, cells.n_rows))
+        told = print_of(found, marks_of_codes(*self._names), cells.n_rows)
+        self._fingerprints.note(self._closed, told)
         value = found.total
         if value is not None and found.weight is not None:
             value = value / found.weight
@@ -447,7 +446,8 @@ def _run(stream: EventStream) -> Iterator[Slice]:
     A stream that is dropped half-way then is gone at once, with its open files.
     """
     stream._start()
-    for rows in all_rows(stream._tables.parts, stream._reader, stream._options.in_order):
+    options = stream._options
+    for rows in all_rows(stream._tables.parts, stream._reader, options.in_order, options.workers):
         stream.n_read += len(rows) + rows.n_outside + rows.n_untimed
         stream.n_outside += rows.n_outside
         stream._untimed += rows.n_untimed

@@ -69,7 +69,8 @@ class Part:
     """One file or table: its name, its columns, and its rows as often as asked for.
 
     `columns` is None where they are not known before reading, `path` where it is no file. Frames
-    hold every row `repeats` times, one below the other.
+    hold every row `repeats` times, one below the other. `anywhere` is there where rows can be read
+    from the middle, by whoever sees the file.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Part:
     frames: Callable[[Sequence[str]], Iterator[pl.DataFrame]]
     path: Path | None = None
     repeats: int = 1
+    anywhere: Scanned | None = None
 
     def read(self, columns: Sequence[str]) -> Iterator[Block]:
         """Blocks of rows with these columns, in this order."""
@@ -88,6 +90,45 @@ class Part:
             if frame.height:
                 yield Block(frame, self.name, row, self.repeats)
                 row += frame.height // self.repeats
+
+
+@final
+@dataclass(frozen=True)
+class Scanned:
+    """A file that polars can read from anywhere in it; it may be sent to another process."""
+
+    path: Path
+    parquet: bool
+
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        with _named_errors(str(self.path)):
+            self._tasted.check_whole()
+            return self._table().collect_schema().names()
+
+    def pieces(self) -> list[tuple[int, int, int]]:
+        """Where blocks of rows begin and how long they are, with the number of all rows."""
+        import polars as pl
+
+        with _named_errors(str(self.path)):
+            self._tasted.check_whole()
+            n_rows = int(self._table().select(pl.len()).collect().item())
+        return [(start, BLOCK_ROWS, n_rows) for start in range(0, n_rows, BLOCK_ROWS)]
+
+    def frame(self, wanted: Sequence[str], start: int, length: int, n_rows: int) -> pl.DataFrame:
+        """One of the pieces."""
+        with _named_errors(str(self.path)):
+            self._tasted.check_rows(wanted, start, length, n_rows)
+            return self._table().select(list(wanted)).slice(start, length).collect()
+
+    @property
+    def _tasted(self) -> Tasted:
+        return Tasted(self.path, parquet=self.parquet)
+
+    def _table(self) -> pl.LazyFrame:
+        import polars as pl
+
+        return pl.scan_parquet(self.path, glob=False) if self.parquet else pl.scan_ipc(self.path)
 
 
 @final
@@ -248,36 +289,21 @@ def _file_part(path: Path, format: str | None) -> Part:
 
 
 def _scanned_part(path: Path, kind: str) -> Part:
-    """A file that polars can read from anywhere in it."""
-    name, tasted = str(path), Tasted(path, parquet=kind == "parquet")
-
-    def scan() -> pl.LazyFrame:
-        import polars as pl
-
-        tasted.check_whole()
-        return pl.scan_parquet(path, glob=False) if kind == "parquet" else pl.scan_ipc(path)
-
-    def columns() -> list[str]:
-        with _named_errors(name):
-            return scan().collect_schema().names()
+    scanned = Scanned(path, kind == "parquet")
 
     def frames(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
-        with _named_errors(name):
-            yield from _slices(scan(), wanted, tasted)
+        for piece in scanned.pieces():
+            yield scanned.frame(wanted, *piece)
 
-    return Part(name, columns, frames, path.absolute())
+    return Part(str(path), scanned.columns, frames, path.absolute(), anywhere=scanned)
 
 
-def _slices(
-    table: pl.LazyFrame, wanted: Sequence[str], tasted: Tasted | None = None
-) -> Iterator[pl.DataFrame]:
+def _slices(table: pl.LazyFrame, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
     import polars as pl
 
     n_rows = int(table.select(pl.len()).collect().item())
     rows = table.select(list(wanted))
     for start in range(0, n_rows, BLOCK_ROWS):
-        if tasted is not None:
-            tasted.check_rows(wanted, start, BLOCK_ROWS, n_rows)
         yield rows.slice(start, BLOCK_ROWS).collect()
 
 

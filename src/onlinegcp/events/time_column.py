@@ -156,6 +156,10 @@ class TimeColumn:
             self._last = ticks, _wall(ticks, str(self.zone))
         return self._last[1]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What was asked for last is of no use to another process, and long.
+        return {**vars(self), "_last": (None, np.empty(0, dtype=np.int64))}
+
     def state(self) -> dict[str, Any]:
         """What must be remembered to read tomorrow's files the same way."""
         found = {} if self._found is None else {"layout": self._found}

@@ -8,7 +8,6 @@ not on the order of rows, the size of batches or what was read ahead.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,18 +18,20 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError, closest
+from onlinegcp.events.label_ids import BLOCK, Ids, LabelIds
+from onlinegcp.events.label_marks import Marks, label_marks
+from onlinegcp.events.label_order import ids_in_order
+from onlinegcp.storage.labels import MANY, Labels, blocks_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-Ids = npt.NDArray[np.int32]
 OnNew = Literal["grow", "other", "error"]
 Where = Callable[[int], str]
 
 OTHER = "other"
 # Whole numbers within a span of this many are looked up in a table, a nanosecond each.
 _TABLE_SPAN = 1 << 22
-_MANY = 2000  # labels: below, a millisecond is lost with columns
 
 
 @final
@@ -59,55 +60,91 @@ class Vocabulary:
     (('JFK', 'a', 'b'), [2, 0, 1, -1])
     """
 
-    def __init__(self, labels: Sequence[str] = (), *, on_new: OnNew = "grow") -> None:
+    def __init__(self, labels: Iterable[str] = (), *, on_new: OnNew = "grow") -> None:
         self.on_new = on_new
-        self._settled: list[str] = []  # code -> label
-        self._arrived: list[str] = []  # id -> label
-        self._ids: dict[str, int] = {}
+        self._ids = LabelIds()
+        self._order = np.empty(16, dtype=np.int32)  # code -> id, and room for more
+        self._n_settled = 0
         self._codes = np.full(16, -1, dtype=np.int32)  # id -> code, -1 while its bin is open
         self._table, self._base = np.empty(0, dtype=np.int32), 0  # whole number -> id, -1 unknown
-        self._labels: tuple[str, ...] = ()
-        for label in labels:
-            self._add(label)
-        self._other = self._add(OTHER) if on_new == "other" else -1
+        self._marks, self._n_marked = np.empty(0, dtype=np.uint64), 0
+        self._labels: Sequence[str] = ()
+        self._start_with(labels)
+        self._other = -1
+        if on_new == "other":
+            self._start_with([OTHER])
+            self._other = int(self._ids.find(_texts([OTHER]))[0])
 
     def __len__(self) -> int:
-        return len(self._settled)
+        return self._n_settled
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        if len(self._labels) != len(self._settled):
-            self._labels = tuple(self._settled)
+    def labels(self) -> Sequence[str]:
+        """Labels in the order of their codes: few as a tuple, many as `Labels`."""
+        if len(self._labels) != self._n_settled:
+            order = self._order[: self._n_settled]
+            many = len(order) > MANY
+            column = self._ids.column
+            self._labels = Labels(column, order) if many else tuple(column.texts(order))
         return self._labels
-
-    @property
-    def arrived(self) -> Sequence[str]:
-        """Labels in the order of their ids."""
-        return self._arrived
 
     @property
     def n_ids(self) -> int:
         """Number of ids given out."""
-        return len(self._arrived)
+        return len(self._ids)
+
+    def arrived(self) -> pl.Series:
+        """All labels in the order of their ids."""
+        return self._ids.column.take(np.arange(len(self._ids)))
 
     def name(self, identity: int) -> str:
         """The label of an id."""
-        return self._arrived[identity]
+        return self._ids.column[identity]
 
-    def _add(self, label: str) -> int:
-        """A label known from the start: its code is the next one."""
-        if label not in self._ids:
-            self._new_ids([label])
-            self._codes[self._ids[label]] = len(self._settled)
-            self._settled.append(label)
-        return self._ids[label]
+    def names(self, ids: Ids) -> list[str]:
+        """The labels of ids."""
+        return self._ids.column.texts(ids)
 
-    def _new_ids(self, labels: Sequence[str]) -> None:
-        self._ids.update(zip(labels, itertools.count(len(self._arrived))))
-        self._arrived.extend(labels)
-        if len(self._arrived) > len(self._codes):
-            more = np.full(len(self._arrived), -1, dtype=np.int32)  # at least doubles it
+    def marks(self, ids: Ids) -> Marks:
+        """A number for the label of each id, the same in every program."""
+        start, end = self._n_marked, len(self._ids)
+        if end > len(self._marks):
+            more = np.empty(max(end, 2 * start), dtype=np.uint64)
+            more[:start] = self._marks[:start]
+            self._marks = more
+        for first in range(start, end, BLOCK):
+            some = np.arange(first, min(first + BLOCK, end))
+            self._marks[some] = label_marks(self._ids.column.take(some))
+        self._n_marked = end
+        return self._marks[ids]
+
+    def marks_of_codes(self, codes: Ids) -> Marks:
+        """A number for the label of each code, the same in every program."""
+        return self.marks(self._order[codes])
+
+    def _start_with(self, labels: Iterable[str]) -> None:
+        """Labels known from the start: their codes are the next ones, in their order."""
+        for block in blocks_of(labels):
+            texts = _texts(block).unique(maintain_order=True)
+            self._new_ids(texts.filter(self._ids.find(texts) < 0))
+        self._settle(np.arange(self._n_settled, len(self._ids), dtype=np.int32))
+
+    def _new_ids(self, labels: pl.Series) -> None:
+        self._ids.add(labels)
+        if len(self._ids) > len(self._codes):
+            more = np.full(len(self._ids), -1, dtype=np.int32)  # at least doubles it
             self._codes = np.concatenate([self._codes, more])
+
+    def _settle(self, ids: Ids) -> None:
+        """Give the next codes to ids."""
+        end = self._n_settled + len(ids)
+        if end > len(self._order):
+            more = np.empty(max(end, 2 * len(self._order)), dtype=np.int32)
+            more[: self._n_settled] = self._order[: self._n_settled]
+            self._order = more  # the old one may be that of labels handed out
+        self._order[self._n_settled : end] = ids
+        self._codes[ids] = np.arange(self._n_settled, end, dtype=np.int32)
+        self._n_settled = end
 
     def identify(self, column: pl.Series, where: Where | None = None) -> Ids:
         """Give every row the id of its label, -1 where there is none.
@@ -123,22 +160,6 @@ class Vocabulary:
 
         where = where or (lambda row: f"row {row + 1:,}")
         dtype = column.dtype
-        if dtype == pl.Boolean:
-            names = ["false", "true"]
-            column = column.cast(pl.Int8)
-            present = sorted(column.unique().drop_nulls().to_list())
-            lookup = np.full(2, -1, dtype=np.int32)
-            lookup[present] = self._look_up([names[p] for p in present], present, column, where)
-            return _through(lookup, column)
-        if dtype == pl.Categorical or dtype == pl.Enum:
-            return self._identify_categories(column, where)
-        if dtype.is_float():
-            column = column.fill_nan(None)
-            if not _whole(column):
-                return self._identify_numbers(column, where, number_text)
-            column = column.cast(pl.Int64)
-        if column.dtype.is_integer() and str(column.dtype) not in ("Int128", "UInt128"):
-            return self._identify_integers(column, where)
         if dtype == pl.Null:
             return np.full(len(column), -1, dtype=np.int32)
         if dtype.is_nested() or dtype == pl.Binary or dtype == pl.Object:
@@ -147,21 +168,27 @@ class Vocabulary:
                 f"{column.name!r} holds {dtype} in {where(0)}. Choose a plain column, or take the "
                 "parts of this one into columns of their own first."
             )
-        return self._identify_text(column.cast(pl.String), where)
+        if dtype == pl.Boolean or dtype == pl.Categorical or dtype == pl.Enum:
+            return self._identify_numbered(column, where)
+        if dtype.is_float():
+            column = column.fill_nan(None)
+            if not _whole(column):
+                return self._identify_values(column, where)
+            column = column.cast(pl.Int64)
+        if column.dtype.is_integer() and str(column.dtype) not in ("Int128", "UInt128"):
+            return self._identify_integers(column, where)
+        return self._identify_values(column.cast(pl.String), where)
 
     def settle(self, ids: Iterable[Ids]) -> None:
         """Give codes to the ids that have none yet, in the order of their labels."""
-        if len(self._settled) == len(self._arrived):
+        if self._n_settled == len(self._ids):
             return
         unsettled = [np.empty(0, dtype=np.int32)]
         for part in ids:
             seen = part[part >= 0] if len(part) and part.min() < 0 else part
             unsettled.append(seen[self._codes[seen] < 0])
         fresh = _distinct(np.concatenate(unsettled))
-        names = [self._arrived[identity] for identity in fresh.tolist()]
-        order = in_order(names)
-        self._codes[fresh[order]] = np.arange(len(self._settled), len(self._settled) + len(fresh))
-        self._settled.extend(names[place] for place in order)
+        self._settle(ids_in_order(self._ids, fresh))
 
     def codes(self, ids: Ids) -> Ids:
         """Codes of settled ids; -1 stays -1."""
@@ -170,78 +197,74 @@ class Vocabulary:
             codes[ids < 0] = -1
         return codes
 
-    def _look_up(
-        self,
-        labels: Sequence[str],
-        values: Sequence[Any] | pl.Series,
-        column: pl.Series,
-        where: Where,
-    ) -> list[int]:
-        """Ids of distinct labels; `values` are what stands for them in the column."""
-        found = [self._ids.get(label, -1) for label in labels]
-        strangers = [n for n, identity in enumerate(found) if identity < 0]
-        if not strangers:
+    def _look_up(self, values: pl.Series, column: pl.Series, where: Where) -> Ids:
+        """Ids of distinct values, -1 where one is no label; `column` has them, for errors."""
+        labels, repeat = _as_labels(values)
+        absent = labels.is_null() | (labels == "")
+        if not (repeat or absent.any()):
+            return self._look_up_labels(labels, column, where)
+        distinct = labels.filter(~absent).unique(maintain_order=True)
+        return _joined(labels, distinct, self._look_up_labels(distinct, column, where))
+
+    def _look_up_labels(self, labels: pl.Series, column: pl.Series, where: Where) -> Ids:
+        found = self._ids.find(labels)
+        strange = found < 0
+        if not strange.any():
             return found
         if self.on_new == "grow":
-            new = list(dict.fromkeys(labels[n] for n in strangers))
-            first = len(self._arrived)
-            self._new_ids(new)
-            if len(new) == len(strangers):  # as they come: no need to look them up again
-                for identity, n in enumerate(strangers, first):
-                    found[n] = identity
-                return found
-            return [self._ids[label] for label in labels]
+            found[strange] = np.arange(len(self._ids), len(self._ids) + np.count_nonzero(strange))
+            self._new_ids(labels.filter(strange))
+            return found
         if self.on_new == "other":
-            # They are not remembered: they can be many.
-            return [self._other if identity < 0 else identity for identity in found]
-        label, value = labels[strangers[0]], values[strangers[0]]
-        row = int((column == value).fill_null(value=False).arg_max() or 0)
+            return np.where(strange, np.int32(self._other), found)  # not remembered: can be many
+        label = labels[int(np.argmax(strange))]
+        row = int((_as_labels(column)[0] == label).fill_null(value=False).arg_max() or 0)
         raise DataError(
             f"Column {column.name!r} may only hold the {len(self):,} labels of its vocabulary, "
-            f"but {where(row)} has {label!r}.{closest(label, self._settled)} Add the label to "
+            f"but {where(row)} has {label!r}.{closest(label, self.labels)} Add the label to "
             "the vocabulary, or use on_new='grow' or 'other'."
         )
 
-    def _identify_text(self, column: pl.Series, where: Where) -> Ids:
+    def _identify_values(self, column: pl.Series, where: Where) -> Ids:
+        """Text, fractions, and whole numbers too far apart for a table, such as hashed keys."""
+        ids = np.empty(len(column), dtype=np.int32)
+        for start in range(0, len(column), BLOCK):  # what is found on the way takes more than ids
+            rows = column[start : start + BLOCK]
+            values = rows.unique(maintain_order=True)
+            found = self._look_up(values, column, where)
+            # If each row has its own they are in order.
+            same = len(values) == len(rows)
+            ids[start : start + BLOCK] = found if same else _joined(rows, values, found)
+        return ids
+
+    def _identify_numbered(self, column: pl.Series, where: Where) -> Ids:
+        """Booleans and categories, which are numbers with names already."""
         import polars as pl
 
-        name = column.name
-        labels = column.unique(maintain_order=True)
-        labels = labels.filter(labels.is_not_null() & (labels != ""))
-        found = np.array(self._look_up(_plain_text(labels), labels, column, where), dtype=np.int32)
-        if len(labels) == len(column):  # each row has its own, and they are in order
-            return found
-        table = pl.DataFrame({"label": labels, "id": found})
-        rows = column.alias("label").to_frame()
-        joined = rows.join(table, on="label", how="left", maintain_order="left")
-        return joined["id"].alias(name).fill_null(-1).to_numpy()
-
-    def _identify_categories(self, column: pl.Series, where: Where) -> Ids:
-        import polars as pl
-
-        present = column.unique().drop_nulls()
-        labels = _plain_text(present.cast(pl.String))
-        numbers = present.to_physical().to_numpy()
-        lookup = np.full(int(numbers.max(initial=0)) + 1, -1, dtype=np.int32)
-        named = [(label, number) for label, number in zip(labels, numbers, strict=True) if label]
-        text = [label for label, _ in named]
-        lookup[[number for _, number in named]] = self._look_up(text, text, column, where)
-        return _through(lookup, column.to_physical())
+        present, boolean = column.unique().drop_nulls(), column.dtype == pl.Boolean
+        numbers, rows = (
+            c.cast(pl.UInt8) if boolean else c.to_physical() for c in (present, column)
+        )
+        lookup = np.full(int(numbers.to_numpy().max(initial=0)) + 1, -1, dtype=np.int32)
+        lookup[numbers.to_numpy()] = self._look_up(present, column, where)
+        return _through(lookup, rows)
 
     def _identify_integers(self, column: pl.Series, where: Where) -> Ids:
+        import polars as pl
+
         if column.null_count() == len(column):
             return np.full(len(column), -1, dtype=np.int32)
         low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]
         if high - low >= _TABLE_SPAN or high >= 1 << 63 or not self._widen_table(low, high):
-            return self._identify_numbers(column, where)
+            return self._identify_values(column, where)
         values, absent = _plain(column, low)
         # The table is as narrow as the values, so that the subtraction cannot wrap around.
         positions = values.astype(np.int64) - self._base if self._base else values
         ids = self._table[positions]
         if ids.min() < 0:
-            unknown = _distinct(values[ids < 0]).tolist()
-            found = self._look_up([str(value) for value in unknown], unknown, column, where)
-            self._table[np.array(unknown, dtype=np.int64) - self._base] = found
+            unknown = _distinct(values[ids < 0])
+            found = self._look_up(pl.Series(unknown), column, where)
+            self._table[unknown.astype(np.int64) - self._base] = found
             ids = self._table[positions]
         if absent is not None:
             ids[absent] = -1
@@ -263,26 +286,25 @@ class Vocabulary:
         self._table, self._base = table, base
         return True
 
-    def _identify_numbers(
-        self, column: pl.Series, where: Where, text: Callable[[Any], str] = str
-    ) -> Ids:
-        """Fractions, and whole numbers too far apart for a table, such as hashed keys."""
-        values, absent = _plain(column, column.drop_nulls()[0])
-        present = _distinct(values)
-        numbers = present.tolist()
-        found = self._look_up([text(number) for number in numbers], numbers, column, where)
-        ids = np.array(found, dtype=np.int32)[np.searchsorted(present, values)]
-        if absent is not None:
-            ids[absent] = -1
-        return ids
 
+def _as_labels(values: pl.Series) -> tuple[pl.Series, bool]:
+    """Values as text, and whether two of them may have become one.
 
-def _plain_text(labels: pl.Series) -> list[str]:
-    """Text as labels: a whole number with a decimal point is the whole number."""
+    A whole number with a decimal point is the whole number.
+    """
+    import polars as pl
+
+    if values.dtype.is_float():
+        numbers = values.to_list()
+        texts = [None if number is None else number_text(number) for number in numbers]
+        return pl.Series(texts, dtype=pl.String), False
+    labels = values.cast(pl.String)
+    if values.dtype.is_integer():
+        return labels, False
     pointed = labels.str.ends_with("0") & labels.str.contains(".", literal=True)
-    if pointed.any():
-        labels = labels.str.replace(r"^(-?\d+)\.0+$", "${1}").str.replace(r"^-0$", "0")
-    return labels.to_list()
+    if not pointed.any():
+        return labels, False
+    return labels.str.replace(r"^(-?\d+)\.0+$", "${1}").str.replace(r"^-0$", "0"), True
 
 
 def number_text(number: float) -> str:
@@ -290,41 +312,9 @@ def number_text(number: float) -> str:
     return str(int(number)) if float(number).is_integer() else repr(float(number))
 
 
-def label_order(label: str) -> str:
-    """Key that sorts whole numbers by size, before all other labels, which go by text."""
-    # One text, not a tuple: a million tuples keep the garbage collector busy for seconds.
-    digits = label[1:] if label.startswith("-") else label
-    if digits.isascii() and digits.isdecimal() and len(digits) < 30:
-        return f"0{int(label) + 10**30:031} {label}"
-    return f"1{label}"
-
-
-def in_order(labels: list[str]) -> list[int]:
-    """Places of labels in the order of `label_order`; of many, columns find it sooner.
-
-    Examples
-    --------
-    >>> in_order(["b", "10", "9", "a"])
-    [2, 1, 3, 0]
-    """
-    if len(labels) < _MANY:
-        return sorted(range(len(labels)), key=lambda place: label_order(labels[place]))
-    import polars as pl
-
-    column = pl.Series(labels, dtype=pl.String)
-    whole = column.str.contains(r"^-?[0-9]{1,29}$")
-    places = whole.arg_true()
-    table = pl.DataFrame({"place": places, "label": column.gather(places)})
-    table = table.with_columns(number=pl.col("label").cast(pl.Int64, strict=False))
-    if table["number"].null_count():  # longer than 64 bits
-        return sorted(range(len(labels)), key=lambda place: label_order(labels[place]))
-    text = sorted((~whole).arg_true().to_list(), key=labels.__getitem__)
-    return [*table.sort("number", "label")["place"].to_list(), *text]
-
-
 def read_vocabulary(
     given: Mapping[str, Sequence[Any]] | str | os.PathLike[str],
-) -> dict[str, list[str]]:
+) -> dict[str, Sequence[str]]:
     """Labels by mode, from a mapping or from a JSON file that holds one.
 
     Examples
@@ -352,13 +342,16 @@ def read_vocabulary(
             f"vocabulary must map modes to lists of labels, but {origin} holds a "
             f'{type(given).__name__}. Write something like {{"origin": ["EWR", "JFK"]}}.'
         )
-    read = {}
+    read: dict[str, Sequence[str]] = {}
     for mode, labels in given.items():
         if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
             raise DataError(
                 f"vocabulary must map modes to lists of labels, but {origin} has {labels!r} for "
                 f'{mode!r}. Write something like {{"{mode}": ["a", "b"]}}.'
             )
+        if isinstance(labels, Labels):  # of a run, and in order
+            read[str(mode)] = labels
+            continue
         names = [_label(label, mode, origin) for label in labels]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -377,12 +370,29 @@ def _label(label: Any, mode: str, origin: str) -> str:
         return str(int(label))
     if isinstance(label, float):
         return number_text(label)
-    if isinstance(label, str) and label:
+    if isinstance(label, str) and label and not any("\ud800" <= c <= "\udfff" for c in label):
         return label
     raise DataError(
         f"Labels must be text, numbers or booleans, but {origin} has {label!r} for {mode!r}. "
-        "Null and empty text are no labels: leave them out."
+        "Null, empty text and halves of characters are no labels: leave them out."
     )
+
+
+def _joined(rows: pl.Series, values: pl.Series, ids: Ids) -> Ids:
+    """The ids of rows, by their values; -1 for what is not among these."""
+    import polars as pl
+
+    table = pl.DataFrame({"value": values, "id": ids})
+    found = (
+        rows.alias("value").to_frame().join(table, on="value", how="left", maintain_order="left")
+    )
+    return found["id"].fill_null(-1).to_numpy()
+
+
+def _texts(labels: list[str]) -> pl.Series:
+    import polars as pl
+
+    return pl.Series(labels, dtype=pl.String)
 
 
 def _whole(column: pl.Series) -> bool:

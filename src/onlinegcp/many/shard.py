@@ -20,6 +20,7 @@ from onlinegcp.many.shard_files import Account
 from onlinegcp.run.checkpoint import Checkpoint, fresh_point, pack_point, unpack_point
 from onlinegcp.storage.appending import append, unwritable
 from onlinegcp.storage.archive import DamagedFile, read_archive, write_archive
+from onlinegcp.storage.labels import held as kept
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -66,7 +67,7 @@ class Shard:
         if label not in self.streams:
             point = fresh_point(self._info, self._loss)
             if self._info.get("labels") is not None:
-                point.labels = tuple(map(tuple, self._info["labels"]))
+                point.labels = tuple(kept(names) for names in self._info["labels"])
             self.streams[label] = Held(point)
         return self.streams[label]
 
@@ -96,7 +97,9 @@ class Shard:
             own, record = pack_point(held.point)
             arrays |= {f"{k}/{name}": values for name, values in own.items()}
             account = {"account": vars(held.account), "problem": held.problem}
-            records.append({"stream": label, **record, "labels": held.point.labels, **account})
+            labels = held.point.labels
+            names = None if labels is None else [list(of_mode) for of_mode in labels]
+            records.append({"stream": label, **record, "labels": names, **account})
         self._bytes += len(content)
         self._new = []
         write_archive(

@@ -112,4 +112,4 @@ def _named(columns: list[dict[str, Any]], modes: Sequence[ModeProfile]) -> list[
 
 def _readable(view: RunView) -> RunView:
     labels = tuple(all_short(names) for names in view.labels)
-    return replace(view, labels=labels, modes=all_short(shown_modes(view.modes)))
+    return replace(view, labels=labels, modes=tuple(all_short(shown_modes(view.modes))))

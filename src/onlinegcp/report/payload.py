@@ -162,7 +162,7 @@ def build_model(run: RunView | Digest, names: SteadyNames | None = None) -> Json
 def _readable(view: RunView) -> RunView:
     """The run with names that can be shown."""
     labels = tuple(all_short(names) for names in view.labels)
-    return dataclasses.replace(view, labels=labels, modes=all_short(shown_modes(view.modes)))
+    return dataclasses.replace(view, labels=labels, modes=tuple(all_short(shown_modes(view.modes))))
 
 
 def build_steps(digest: Digest) -> Json:

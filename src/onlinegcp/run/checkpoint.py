@@ -6,7 +6,7 @@ Labels are not in it, only how many bytes of labels.jsonl count: they are many, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,12 @@ from onlinegcp.runlog import (
 )
 from onlinegcp.runlog.labels import Kept, append_labels
 from onlinegcp.storage.archive import DamagedFile, write_archive
+from onlinegcp.storage.labels import held
 from onlinegcp.storage.times import pack_time, unpack_time
 from onlinegcp.streaming import StreamingModel
 from onlinegcp.streaming.storage import pack_model, unpack_model
 
-Labels = tuple[tuple[str, ...], ...]
+Labels = tuple[Sequence[str], ...]
 
 
 @dataclass
@@ -178,11 +179,11 @@ def unpack_point(
         if point.events is not None:
             point.events.pop("vocabularies", None)  # of format 1
         if record["labels"] is not None:
-            point.labels = tuple(map(tuple, record["labels"]))
+            point.labels = tuple(held(names) for names in record["labels"])
         point.kept_labels = record["kept_labels"]
         if "parts" in record["tracker"]:  # before version 0.2 it was of another kind: start anew
-            held = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_ALARMS)}
-            alarms = {name.removeprefix(_ALARMS): values for name, values in held.items()}
+            own = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_ALARMS)}
+            alarms = {name.removeprefix(_ALARMS): values for name, values in own.items()}
             point.tracker = AnomalyTracker.from_state(alarms, record["tracker"])
         point.last_time = unpack_time(record["last_time"])
         point.last_lines = list(record["last_step"])
@@ -200,7 +201,7 @@ def with_vocabularies(events: Mapping[str, Any], labels: Labels | None) -> dict[
     """The state of a stream with its labels, as `EventStream.restore` needs it."""
     known = dict(zip(events["modes"], labels or (), strict=False))
     groups = [group[0] for group in events["shared"]]
-    return {**events, "vocabularies": {name: list(known.get(name, ())) for name in groups}}
+    return {**events, "vocabularies": {name: known.get(name, ()) for name in groups}}
 
 
 def _homes(events: Mapping[str, Any] | None, n_modes: int) -> list[str]:

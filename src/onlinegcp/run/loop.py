@@ -43,6 +43,7 @@ from onlinegcp.run.sources import describe, note
 from onlinegcp.runlog.names import renumber
 from onlinegcp.runlog.sources import Source
 from onlinegcp.slices import Slice, as_slice
+from onlinegcp.storage.labels import held
 from onlinegcp.streaming import StreamingModel
 
 
@@ -64,8 +65,8 @@ class Run:
         Slices that have a line.
     n_sources : int
         Lines of sources.jsonl that count.
-    labels : tuple of tuples of str, or None
-        Names of the rows of each mode, if there are any.
+    labels : tuple of sequences of str, or None
+        Names of the rows of each mode, if there are any: tuples, or `Labels` of thousands.
     busy : bool
         Whether a slice is in flight, rather than waited for.
 
@@ -186,7 +187,7 @@ class Run:
         }
         point = Checkpoint(model, AnomalyTracker(period, holidays))
         if labels is not None:
-            point.labels = tuple(tuple(map(str, names)) for names in labels)
+            point.labels = tuple(held(map(str, names)) for names in labels)
         run = cls(folder, point, info)
         run._overwrite = overwrite
         return run
@@ -267,7 +268,8 @@ class Run:
                 f"{self.path} must be a run on events to read a table, but it was made from "
                 "slices. Open it in Python, Run.open(path).learn(slices)."
             )
-        stream = from_events(source, **{**settings, **options})
+        cluster = getattr(self.model, "cluster", None)
+        stream = from_events(source, **{"cluster": cluster, **settings, **options})
         if self._point.events is not None:
             state = with_vocabularies(self._point.events, self._point.labels)
             stream.restore(state, again=True)

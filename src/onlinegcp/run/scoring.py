@@ -51,7 +51,7 @@ def score_table(
     # Modes that share a vocabulary name it once, and modes derived from times have their own.
     others = {name for group in settings.get("share") or () for name in list(group)[1:]}
     others |= {name for name in known if ":" in name}
-    vocabulary = {name: list(names) for name, names in known.items() if name not in others}
+    vocabulary = {name: names for name, names in known.items() if name not in others}
     return score_events(
         source,
         per=per,

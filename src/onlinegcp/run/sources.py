@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,4 +148,6 @@ def replay(
 
 def _begin_with(labels: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> bool:
     pairs = zip(labels, wanted, strict=False)
-    return all(tuple(found[: len(names)]) == tuple(names) for found, names in pairs)
+    return all(
+        len(found) >= len(names) and all(map(operator.eq, found, names)) for found, names in pairs
+    )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from onlinegcp.storage.appending import append, unreadable, unwritable
 from onlinegcp.storage.archive import DamagedFile
+from onlinegcp.storage.labels import LabelColumn, blocks_of, held
 from onlinegcp.storage.sealed import seal, unseal
 
 LABELS = "labels.jsonl"
@@ -45,37 +46,30 @@ def append_labels(
     grown = {n: labels for n, labels in vocabularies.items() if len(labels) > counts.get(n, 0)}
     if not grown:
         return {"bytes": end, "counts": counts}
-    lines = []
-    for name, labels in grown.items():
-        record = {"name": name, "labels": labels[counts.get(name, 0) :]}
-        lines.append(seal(json.dumps(record, separators=(",", ":")).encode()) + b"\n")
-        counts[name] = len(labels)
     try:
         if file.exists() and file.stat().st_size > end:
             os.truncate(file, end)  # of a slice that was cut off
     except OSError as error:
         raise unwritable(file, error) from error
-    append(file, b"".join(lines))
-    return {"bytes": end + sum(map(len, lines)), "counts": counts}
+    for name, labels in grown.items():
+        # Several lines where there are many, so that nobody ever has to hold all of them as text.
+        for block in blocks_of(labels[counts.get(name, 0) :]):
+            record = {"name": name, "labels": block}
+            line = seal(json.dumps(record, separators=(",", ":")).encode()) + b"\n"
+            append(file, line)
+            end += len(line)
+        counts[name] = len(labels)
+    return {"bytes": end, "counts": counts}
 
 
-def read_labels(folder: Path, kept: Kept) -> dict[str, list[str]]:
-    """The labels that a checkpoint counts on, by vocabulary."""
+def read_labels(folder: Path, kept: Kept) -> dict[str, Sequence[str]]:
+    """The labels that a checkpoint counts on, by vocabulary: tuples, or `Labels` where many."""
     file, end = folder / LABELS, int(kept["bytes"])
-    found: dict[str, list[str]] = {name: [] for name in kept["counts"]}
-    content = b""
-    if end:
-        try:
-            with file.open("rb") as stream:
-                content = stream.read(end)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise unreadable(file, error) from error
+    found = {name: LabelColumn() for name in kept["counts"]}
     try:
-        for line in content.splitlines():
+        for line in _lines(file, end):
             record, _ = unseal(line)
-            found[record["name"]] += record["labels"]
+            found[record["name"]].extend(record["labels"])
         whole = {name: len(labels) for name, labels in found.items()} == kept["counts"]
     except (ValueError, KeyError, TypeError):
         whole = False
@@ -85,4 +79,16 @@ def read_labels(folder: Path, kept: Kept) -> dict[str, list[str]]:
             f"but {sum(map(len, found.values())):,} were found. The file is damaged; restore it "
             "from a copy, or fit again elsewhere."
         )
-    return found
+    return {name: held(labels) for name, labels in found.items()}
+
+
+def _lines(file: Path, end: int) -> Iterator[bytes]:
+    """The lines that lie in the first bytes of a file, the last one perhaps cut off."""
+    try:
+        with file.open("rb") as stream:
+            while (left := end - stream.tell()) > 0 and (line := stream.readline(left)):
+                yield line
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise unreadable(file, error) from error

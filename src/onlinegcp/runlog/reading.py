@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -30,10 +30,11 @@ from onlinegcp.runlog.shapes import check_info
 from onlinegcp.storage.appending import unreadable
 from onlinegcp.storage.archive import DamagedFile, read_archive
 from onlinegcp.storage.atomic import STREAMS
+from onlinegcp.storage.labels import Labels, held
 from onlinegcp.storage.sealed import unseal
 
 FloatArray = NDArray[np.float64]
-Model = tuple[tuple[FloatArray, ...], FloatArray, tuple[tuple[str, ...], ...]]
+Model = tuple[tuple[FloatArray, ...], FloatArray, tuple[Sequence[str], ...]]
 
 
 @final
@@ -64,7 +65,7 @@ class RunView:
     steps: list[Step]
     factors: tuple[FloatArray, ...]
     weights: FloatArray
-    labels: tuple[tuple[str, ...], ...]
+    labels: tuple[Sequence[str], ...]
     modes: tuple[str, ...]
 
     @property
@@ -236,9 +237,11 @@ def read_model(path: PathLike) -> Model:
     given = record.get("labels") or []
     labels = []
     for k, factor in enumerate(factors):
-        names = [str(name) for name in (given[k] if k < len(given) else None) or ()]
-        names = names[: len(factor)] + [str(i) for i in range(len(names), len(factor))]
-        labels.append(tuple(names))
+        names = (given[k] if k < len(given) else None) or ()
+        names = names if isinstance(names, Labels) else held(map(str, names))
+        if len(names) != len(factor):
+            names = held([*names[: len(factor)], *map(str, range(len(names), len(factor)))])
+        labels.append(names)
     # Before the warm start is over a checkpoint holds slices only.
     weights = arrays.get("weights", np.zeros(0)) if factors else np.zeros(0)
     return tuple(factors), np.asarray(weights, dtype=np.float64), tuple(labels)

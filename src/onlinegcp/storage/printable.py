@@ -7,7 +7,10 @@ marks turn the direction of a line, and one label of a megabyte makes a page of 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
+
+from onlinegcp.storage.labels import blocks_of, held
 
 # Controls (C0 but for tab and newline, DEL, C1), marks of direction, and halves of characters.
 _HIDDEN = re.compile(
@@ -39,11 +42,14 @@ def short(text: str, most: int = LONGEST) -> str:
     return printable(text if len(text) <= most else text[: most - 1] + "…")
 
 
-def all_short(texts: tuple[str, ...]) -> tuple[str, ...]:
+def all_short(texts: Sequence[str]) -> Sequence[str]:
     """Texts made short; the very same where none has to be: there may be millions."""
-    if max(map(len, texts), default=0) <= LONGEST and not _HIDDEN.search("\n".join(texts)):
+    if all(
+        max(map(len, block)) <= LONGEST and not _HIDDEN.search("\n".join(block))
+        for block in blocks_of(texts)
+    ):
         return texts
-    return tuple(map(short, texts))
+    return held(map(short, texts))
 
 
 def presentable(value: Any) -> Any:

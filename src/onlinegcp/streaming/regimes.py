@@ -132,8 +132,11 @@ class Regimes:
         """The factors of the model in use."""
         return self.current.factors
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything but the slices as a flat mapping of names to arrays and scalars."""
+    def to_dict(self, *, own: bool = True) -> dict[str, Any]:
+        """Everything but the slices as a flat mapping of names to arrays and scalars.
+
+        Arrays are copies or, if not `own`, long ones are as they lie there, to be read only.
+        """
         flat: dict[str, Any] = {"n_recent": len(self.recent)}
         for name in _PLAIN:
             value = getattr(self, name)
@@ -143,8 +146,13 @@ class Regimes:
         for name in _MODELS:
             model = getattr(self, name)
             if model is not None:
-                flat |= {f"{name}.{part}": value for part, value in stored.to_dict(model).items()}
+                held = stored.to_dict(model, own=own)
+                flat |= {f"{name}.{part}": value for part, value in held.items()}
         return flat
+
+    def as_it_lies(self) -> dict[str, Any]:
+        """The same without copies, for who stores it: a model may fill half of the memory."""
+        return self.to_dict(own=False)
 
     @staticmethod
     def from_dict(flat: dict[str, Any], slices: tuple[Slice, ...]) -> Regimes:

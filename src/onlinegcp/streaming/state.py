@@ -61,7 +61,8 @@ class ModelState:
     arrays, scalars, slices
         What the method itself remembers.
     live
-        A solver's own state, a value too; it must offer `to_dict`.
+        A solver's own state, a value too; it must offer `to_dict`, and may offer `as_it_lies`,
+        the same without copies.
     """
 
     factors: tuple[FloatArray, ...]
@@ -91,5 +92,10 @@ class ModelState:
         """Memory of all arrays."""
         own = [*self.factors, self.weights, self.mean_weights, *self.arrays.values()]
         if self.live is not None:
-            own = [a for a in self.live.to_dict().values() if isinstance(a, np.ndarray)]
+            own = [a for a in self.live_arrays().values() if isinstance(a, np.ndarray)]
         return sum(a.nbytes for a in own) + sum(x.value.nbytes for x in self.slices)
+
+    def live_arrays(self) -> dict[str, Any]:
+        """A solver's own state by name, to be read only."""
+        found: dict[str, Any] = getattr(self.live, "as_it_lies", self.live.to_dict)()
+        return found

@@ -64,7 +64,7 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
     state: ModelState | None = saved["state"]
     if state is not None:
         for k, a in enumerate(state.factors):
-            arrays[f"factor.{k}"] = np.ascontiguousarray(a)
+            arrays[f"factor.{k}"] = a  # written in pieces, whatever its strides
         arrays["weights"], arrays["mean_weights"] = state.weights, state.mean_weights
         for name, array in state.arrays.items():
             arrays[f"state.{name}"] = array
@@ -72,7 +72,7 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
         record["scalars"] = state.scalars
         record["slices"] = pack_slices(state.slices, "slices", arrays)
         if state.live is not None:
-            record["live"] = _pack_live(state.live.to_dict(), arrays)
+            record["live"] = _pack_live(state.live_arrays(), arrays)
     return arrays, record
 
 

@@ -11,9 +11,9 @@ simply said again. Work on rows, and slices of one chunk, stay with the driver.
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from itertools import pairwise
 from typing import Any
@@ -23,15 +23,18 @@ from numpy.typing import NDArray
 
 from onlinegcp.errors import BackendError
 from onlinegcp.sums.chunks import Chunks, RowChunks, add_tree
+from onlinegcp.sums.fingerprint import fingerprint
 from onlinegcp.sums.local import Local, Steps, cores, rows_of, spread_chunk
 
 Array = NDArray[Any]
 
 ATTEMPTS = 5  # how often a verb is said again after a worker was lost
 LARGE = 1 << 16  # bytes: what is longer is sent once and then called by its name
-KEPT = 16  # large things that workers keep
-CUT_KEPT = 4  # cells of one slice, cut in different ways
+KEPT = 16  # things that workers keep, and of the largest of them
+KEPT_LARGE = 3  # no more than this times: factors before and after, and what goes with them
 PATIENCE = "20s"  # for the scheduler to answer
+_CLIENTS: dict[str, Any] = {}  # by address
+_NOTHING = object()
 
 
 class Cluster(Local):
@@ -52,9 +55,9 @@ class Cluster(Local):
         self, client: Any, threads: int | None, facts: Callable[[], dict[str, str]]
     ) -> None:
         super().__init__(cores() if threads is None else threads)
-        self.client = _connect(client) if isinstance(client, str) else client
-        self._sent: OrderedDict[str, Any] = OrderedDict()
-        self._cells: dict[tuple[int, str, int], tuple[Chunks, list[Any]]] = {}
+        self.client = connected(client)
+        self._sent: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()  # name, and bytes
+        self._cells: dict[tuple[int, str, int], tuple[Any, list[Any]]] = {}
         self._known: set[str] = set()
         self._facts = facts
 
@@ -144,14 +147,11 @@ class Cluster(Local):
         return found
 
     def _until_done(self, ask: Callable[[], list[Any]], take: Callable[[list[Any]], Any]) -> Any:
-        from distributed import KilledWorker
-        from distributed.comm import CommClosedError
-
         lost: BaseException | None = None
         for _ in range(ATTEMPTS):
             try:
                 return take(ask())
-            except (CancelledError, KilledWorker, CommClosedError, TimeoutError) as error:
+            except _lost() as error:
                 # Whatever the dead worker held is gone: send it again, to those that live.
                 lost = error
                 self._sent.clear()
@@ -171,28 +171,28 @@ class Cluster(Local):
         """Runs of chunks on the workers, sent when they are first asked for."""
         key = (id(chunks), cut.__name__, len(cuts))
         if key not in self._cells:
-            while len(self._cells) >= CUT_KEPT:  # those of slices before
-                self._cells.pop(next(iter(self._cells)))
             pieces = [cut(first, last) for first, last in pairwise(cuts)]
-            # With the chunks themselves, lest others get their number.
-            self._cells[key] = (chunks, self.client.scatter(pieces, hash=False))
+            known = self._cells
+            # When a slice is learned its cells go, and others may get their number.
+            gone = weakref.ref(chunks, lambda _: known.pop(key, None))
+            known[key] = (gone, self.client.scatter(pieces, hash=False))
         return self._cells[key][1]
 
     def _send(self, value: Any) -> Any:
         """The value itself if it is short, else its name on the workers."""
         arrays = [value] if isinstance(value, np.ndarray) else _arrays_of(value)
-        if sum(array.nbytes for array in arrays) < LARGE:
+        size = sum(array.nbytes for array in arrays)
+        if size < LARGE:
             return value
-        digest = hashlib.blake2b(type(value).__name__.encode(), digest_size=16)
-        for array in arrays:
-            digest.update(np.ascontiguousarray(array).data)
-        name = digest.hexdigest()
+        name = b"".join([type(value).__name__.encode(), *map(fingerprint, arrays)])
         if name not in self._sent:
-            self._sent[name] = self.client.scatter(value, hash=False, broadcast=True)
-            while len(self._sent) > KEPT:
-                self._sent.popitem(last=False)
+            self._sent[name] = self.client.scatter(value, hash=False, broadcast=True), size
         self._sent.move_to_end(name)
-        return self._sent[name]
+        sizes = [size for _, size in self._sent.values()]
+        while len(sizes) > KEPT or sum(sizes) > KEPT_LARGE * max(sizes):
+            self._sent.popitem(last=False)  # what tasks under way need stays until they are done
+            sizes.pop(0)
+        return self._sent[name][0]
 
     def _runs(self, count: int) -> list[int]:
         """Whole subtrees of chunks, at least two for each worker."""
@@ -204,6 +204,52 @@ class Cluster(Local):
 
     def _addresses(self) -> list[str]:
         return sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+
+
+class Crowd:
+    """The workers of a cluster, each doing one of many tasks that need nothing of each other.
+
+    Parameters
+    ----------
+    client
+        As for `Cluster`.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = connected(client)
+
+    def each(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """What a function gives, in the order of the items; None where it fails.
+
+        A few more tasks than there are workers are under way, so that memory is bounded. A task
+        whose worker is lost is given to another.
+        """
+        rest, waiting = iter(items), deque[tuple[Any, Any]]()
+        ahead = 2 * max(1, len(self.client.scheduler_info(n_workers=-1)["workers"]))
+        try:
+            while True:
+                while len(waiting) < ahead and (item := next(rest, _NOTHING)) is not _NOTHING:
+                    waiting.append((item, self._submit(function, item)))
+                if not waiting:
+                    return
+                yield self._result(function, *waiting.popleft())
+        finally:
+            for _, future in waiting:
+                future.release()
+
+    def _submit(self, function: Callable[[Any], Any], item: Any) -> Any:
+        return self.client.submit(function, item, pure=False)
+
+    def _result(self, function: Callable[[Any], Any], item: Any, future: Any) -> Any:
+        for _ in range(ATTEMPTS):
+            try:
+                return future.result()
+            except _lost():
+                self.client.wait_for_workers(1, timeout=60)
+                future = self._submit(function, item)
+            except Exception:  # whoever asked does it without help, and sees what is wrong
+                return None
+        return None
 
 
 def one_chunk(chunks: RowChunks, c: int) -> RowChunks:
@@ -232,6 +278,24 @@ def _arrays_of(value: Any) -> list[Array]:
     fields = getattr(value, "__dataclass_fields__", ())
     parts = [getattr(value, name) for name in fields]
     return [part for part in parts if isinstance(part, np.ndarray)]
+
+
+def connected(client: Any) -> Any:
+    """The client itself, or the one for an address: one for each, whoever asks."""
+    if not isinstance(client, str):
+        return client
+    known = _CLIENTS.get(client)
+    if known is None or known.status in ("closing", "closed"):
+        known = _CLIENTS[client] = _connect(client)
+    return known
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """What is raised when a worker is gone."""
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
+    return CancelledError, KilledWorker, CommClosedError, TimeoutError
 
 
 def _connect(address: str) -> Any:

@@ -93,9 +93,11 @@ class Stored:
         """The same numbers in new memory."""
         return type(self)(**{name: _own(value) for name, value in vars(self).items()})
 
-    def to_arrays(self) -> dict[str, Any]:
-        """Everything by name, in memory of its own."""
-        return dict(vars(self.copy()))
+    def to_arrays(self, *, own: bool = True) -> dict[str, Any]:
+        """Everything by name, in memory of its own or, to be read only, as it lies there."""
+        # What copies in its own way, as from a card, has no arrays to be read before.
+        copied = own or type(self).copy is not Stored.copy
+        return dict(vars(self.copy() if copied else self))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
@@ -228,9 +230,9 @@ class Forgetting(Stored):
         """Whether the forgetting adapts to the stream."""
         return self.fixed is None
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self, *, own: bool = True) -> dict[str, Any]:
         """Everything by name; files say NaN for a forgetting that is learned."""
-        return super().to_arrays() | {"fixed": np.nan if self.fixed is None else self.fixed}
+        return super().to_arrays(own=own) | {"fixed": np.nan if self.fixed is None else self.fixed}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:

@@ -18,10 +18,13 @@ _PASTS: dict[str, type[Past]] = {past.name: past for past in (Conjugate, Square,
 _VECTORS = ("mean_weights", "usage", "last_weights")
 
 
-def to_dict(state: AutoState) -> dict[str, Any]:
-    """Return the state as a flat mapping of names to arrays and scalars."""
+def to_dict(state: AutoState, *, own: bool = True) -> dict[str, Any]:
+    """Return the state as a flat mapping of names to arrays and scalars.
+
+    Arrays are copies or, if not `own`, long ones are as they lie there, to be read only.
+    """
     trials = state.trials
-    flat = _model_to_dict(state.model) | {
+    flat = _model_to_dict(state.model, own) | {
         "reseed": state.reseed,
         "trial_slot": trials.slot,
         "trial_merge": trials.merge,
@@ -34,12 +37,12 @@ def to_dict(state: AutoState) -> dict[str, Any]:
         "split_failures": trials.split_failures,
     }
     if trials.twin is not None:
-        twin = _model_to_dict(trials.twin)
+        twin = _model_to_dict(trials.twin, own)
         flat |= {f"trial.{name}": value for name, value in twin.items()}
     if state.ranks is not None:
         flat |= {f"ranks.{name}": value for name, value in state.ranks.to_dict().items()}
         if state.ranks.twin is not None:
-            twin = _model_to_dict(state.ranks.twin)
+            twin = _model_to_dict(state.ranks.twin, own)
             flat |= {f"rank_trial.{name}": value for name, value in twin.items()}
     return flat
 
@@ -69,11 +72,11 @@ def from_dict(flat: Mapping[str, Any]) -> AutoState:
     )
 
 
-def _model_to_dict(model: Model) -> dict[str, Any]:
+def _model_to_dict(model: Model, own: bool) -> dict[str, Any]:
     flat: dict[str, Any] = {
         "shape": np.array(model.factors.shape, dtype=np.int64),
         "rank": model.factors.rank,
-        "factors": model.factors.data.copy(),
+        "factors": model.factors.data.copy() if own else model.factors.data,
         "kind": model.past.name,
         "unit": model.unit,
         "volume": model.volume,
@@ -82,7 +85,7 @@ def _model_to_dict(model: Model) -> dict[str, Any]:
     }
     flat |= {name: getattr(model, name).copy() for name in _VECTORS}
     flat |= {f"memory.{name}": value for name, value in model.memory.to_arrays().items()}
-    past = model.past.to_arrays()
+    past = model.past.to_arrays(own=own)
     return flat | {f"{model.past.name}.{name}": value for name, value in past.items()}
 
 
