@@ -32,7 +32,8 @@ HEADINGS = {
     "pages": "The report of very long runs",
     "huge_slice": "One slice of 10^13 cells",
     "chicago_full": "The whole Chicago stream",
-    "gpu": "The default solver on an NVIDIA card, against one core",
+    "gpu": "Solvers on an NVIDIA card, against one core",
+    "slices": "A slice of unsorted cells, on two threads",
     "least_squares": "OnlineCP and CP-Stream, against pygenten's least-squares solvers",
     "cores": "Two threads against one, and one against before there were two",
 }
