@@ -1,0 +1,30 @@
+"""Records with some fields changed, against what dataclasses make of them."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from onlinegcp.solvers.auto.model import Step
+from onlinegcp.solvers.auto.stored import altered
+
+
+@dataclass
+class Open:
+    a: int = 1
+    b: str = "b"
+
+
+@pytest.mark.parametrize(
+    ("record", "changes"),
+    [
+        (Open(), {"a": 5}),
+        (Step(np.zeros(2), 1.0, 2.0, 3, np.ones(2), births=4), {"local": 7.0, "order": (1, 0)}),
+    ],
+)
+def test_a_record_is_altered_as_dataclasses_replace_it(record, changes):
+    before, expected = dict(vars(record)), replace(record, **changes)
+    found = altered(record, **changes)
+    assert type(found) is type(record)
+    assert vars(found) == vars(expected)
+    assert vars(record) == before
