@@ -14,6 +14,7 @@ from onlinegcp.run.lines import learned_line, unseen, warm_lines, written
 from onlinegcp.run.settings import spoken
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import StreamingModel
+from onlinegcp.streaming.scaling import calling
 
 
 def advance(
@@ -36,7 +37,8 @@ def advance(
     """
     start = time.perf_counter()
     try:
-        lines = _lines(point, info, x, hold, partial)
+        with calling(info.get("modes") or (), point.labels):
+            lines = _lines(point, info, x, hold, partial)
     except DataError as error:
         cell, labels = getattr(error, "cell", None), point.labels
         named = "" if x.time is None else f"In the slice of {written(x.time)}: "
