@@ -196,3 +196,29 @@ def test_one_label_that_falls_or_grows_is_named_first_and_no_other_of_its_mode(s
                 assert f"a{row} with" not in said, said
                 flagged += 1
     assert flagged >= 2 * min(n, 4) - 1
+
+
+def test_an_outage_that_goes_on_is_told_without_a_rise_of_the_rest():
+    """The total is expected to be low long before the row is; an ordinary slice is not."""
+    rng = np.random.default_rng(0)
+    mean = np.outer([3000, 6000, 4000, 3000, 2400, 1800], [0.4, 0.3, 0.2, 0.1])
+    model, tracker = OnlineGCP(1, "poisson", init_slices=5), AnomalyTracker(period=24)
+    told = []
+    for t in range(262):
+        rates = mean * (1.0 + 0.8 * np.sin(2.0 * np.pi * t / 24))
+        rates[1] *= 0.02 if t >= 250 else 1.0
+        x = Slice.dense(rng.poisson(rates).astype(float), time=t)
+        if t < 250:
+            tracker.learn(tracker.judge(x, counted=True))
+        else:
+            anomaly = score_slice(model, x, [list("abcdef"), list("wxyz")], history=tracker)
+            tracker.update(anomaly)
+            told.append(anomaly)
+        if t >= 240:
+            model.partial_fit(x)
+    named = [anomaly for anomaly in told if any(anomaly.modes)]
+    assert len(named) >= 8
+    # By then the total is no longer a surprise, which is what the rest was compared with.
+    assert min(anomaly.expected_total / anomaly.total for anomaly in named) < 1.1
+    assert all(abs(anomaly.rest_change) < 0.2 for anomaly in named)
+    assert all("the rest as usual" in anomaly.sentence for anomaly in named)

@@ -253,8 +253,8 @@ serve(sys.argv[1], port=int(sys.argv[2]), on_start=lambda address: print(address
 class Server:
     """The live page in a process of its own."""
 
-    def __init__(self, path, port=0):
-        command = [sys.executable, "-c", SERVE, str(path), str(port)]
+    def __init__(self, path, port=0, before=""):
+        command = [sys.executable, "-c", before + SERVE, str(path), str(port)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().strip()
 
@@ -582,3 +582,38 @@ def test_a_stored_digest_spares_the_page_all_lines_before(writer, monkeypatch):
     writer.write(1)
     Follower(writer.path).look()
     assert (writer.path / runlog.DIGEST).read_bytes() == before[runlog.DIGEST]
+
+
+# The other slices are read when the reader has seen that they are not there.
+SLOWLY = """
+import sys
+from pathlib import Path
+from onlinegcp.dashboard import follow
+follow.AT_ONCE, follow.PREVIEW = 20_000, 15_000
+fill = follow.Follower._fill
+follow.Follower._fill = lambda self: Path(sys.argv[1] + ".go").exists() and fill(self)
+"""
+
+
+@pytest.mark.slow
+def test_the_page_of_a_long_run_says_what_it_shows_and_fills_up(writer):
+    expect = pytest.importorskip("playwright.sync_api").expect
+    expect.set_options(timeout=20_000)
+    writer.write(30)
+    server = Server(writer.path, before=SLOWLY)
+    try:
+        with (
+            real_browser.open_browser() as browser,
+            real_browser.open_page(browser, server.address) as (page, problems),
+        ):
+            status = page.locator("#status")
+            expect(status).to_contain_text("slices · reading all before:")
+            expect(page.locator("#lately .newest")).to_contain_text("Newest: 30 Jan 2013")
+            count = page.locator("#figures dd").nth(1)
+            expect(count).not_to_have_text("30")
+            Path(f"{writer.path}.go").touch()
+            expect(count).to_have_text("30")
+            expect(status).to_have_text("Nobody is writing")
+            assert problems == []
+    finally:
+        server.stop()

@@ -14,8 +14,11 @@ from onlinegcp.digest import digest as digests
 from onlinegcp.digest.reading import Keeper
 from onlinegcp.errors import StateError
 from onlinegcp.report.payload import build
+from onlinegcp.run import Run
 from onlinegcp.runlog.files import DIGEST
+from onlinegcp.slices import Slice
 from onlinegcp.storage.archive import write_archive
+from onlinegcp.streaming import OnlineGCP
 from run_views import view
 
 N = 700
@@ -248,3 +251,23 @@ def test_a_digest_that_cannot_be_made_stops_no_run(folder, monkeypatch, caplog):
     Keeper(folder).written(N)
     assert "No digest" in caplog.text
     assert "a mistake of ours" in caplog.text
+
+
+def test_a_run_keeps_its_digest_while_it_learns_and_loses_it_with_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "EVERY", 6)
+    rng = np.random.default_rng(0)
+    slices = [Slice.dense(rng.poisson(3.0, (4, 3)).astype(float), time=t) for t in range(20)]
+    folder = tmp_path / "a.run"
+    with Run.create(folder, OnlineGCP(1, "poisson", init_slices=4), modes=["a", "b"]) as run:
+        run.learn(slices[:5])
+        assert not (folder / DIGEST).exists()
+        run.learn(slices[5:])
+    found, _ = stored_digest(runlog.read_head(folder))
+    assert 14 < found.count <= 20
+    assert told(read_digest(folder)) == by_all_lines(folder)
+    assert DIGEST in [verdict.file for verdict in runlog.verify(folder) if verdict.whole]
+    other = OnlineGCP(2, "poisson", init_slices=4)
+    with Run.create(folder, other, modes=["a", "b"], overwrite=True) as run:
+        run.learn(slices[:5])
+    assert not (folder / DIGEST).exists()
+    assert read_digest(folder).count == 5

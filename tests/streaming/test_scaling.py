@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from onlinegcp.errors import DataError, ScaleWarning
+from onlinegcp.run import Run
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import CPStream, OnlineGCP
 from onlinegcp.streaming.scaling import in_units, row_sizes, units
@@ -115,6 +116,20 @@ def test_a_mode_may_be_named_and_rows_may_come_late(tmp_path):
 def test_what_cannot_be_scaled_is_refused(parameters, message):
     with pytest.raises(DataError, match=message):
         OnlineGCP(2, **parameters).fit([np.abs(day) > 1 for day in days(4)])
+
+
+def test_a_run_names_the_row_by_its_label(tmp_path):
+    rng = np.random.default_rng(0)
+    slices = [
+        Slice.dense(rng.normal(1.0, 0.1, (3, 4)) * [[1.0], [1e5], [1.0]], time=t) for t in range(6)
+    ]
+    labels = [["wind", "pressure", "rain"], list("abcd")]
+    model = OnlineGCP(1, "gaussian", init_slices=5)
+    with (
+        Run.create(tmp_path / "a.run", model, modes=["what", "where"], labels=labels) as run,
+        pytest.warns(ScaleWarning, match=r"row 'pressure' of what is .* times"),
+    ):
+        run.learn(slices)
 
 
 def test_a_row_that_drowns_the_others_is_told_once():

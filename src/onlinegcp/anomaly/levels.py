@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.anomaly.shares import LEAST, SPECIAL, USUAL, Judged
+from onlinegcp.kernels.shares import SURPRISE
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -35,8 +36,13 @@ class Levels:
     period
         Steps after which they repeat; 1 for none.
     noise
-        Least standard deviation of the first series.
+        Least standard deviation of series that are totals.
     """
+
+    # Places of the series of a whole slice: its total, what the model leaves unexplained of it, and
+    # its total as if no row were odd. While a row is out for hours the first is learned as it is,
+    # long before the row's share: the rest of such a slice is compared with the last.
+    TOTAL, MISFIT, REST = 0, 1, 2
 
     _SERIES = ("level", "trend", "errors")
 
@@ -68,6 +74,14 @@ class Levels:
         ready = self.n_slices >= LEAST
         compared = np.stack([forecast, deviation, surprise])
         return Judged(values, compared, float(np.nansum(values)), n_known, ready)
+
+    def judge_late(self, seen: Judged, place: int, value: float) -> None:
+        """Judge one more value of a slice that was judged without it."""
+        seen.observed[place] = value
+        if place < len(self) and self.seen[place] >= LEAST and not math.isnan(value):
+            middle, width = float(seen.forecast[place]), float(seen.deviation[place])
+            surprise = (value - middle) / max(width, 1e-12 * (1.0 + abs(middle)))
+            seen.compared[SURPRISE, place] = surprise
 
     def learn(self, seen: Judged, *, special: int = 0) -> None:
         """Remember judged values; what is odd about one is left out until it has stayed."""
@@ -141,7 +155,7 @@ class Levels:
         """From mean absolute errors; wide as long as there are few."""
         total, weight = self.spread
         mean = 1.2533 * total / np.maximum(weight, 1e-12)
-        mean[:1] = np.maximum(mean[:1], self.noise)
+        mean[:: self.REST] = np.maximum(mean[:: self.REST], self.noise)
         return np.asarray(np.where(weight < 2.0, np.inf, mean))
 
     def _grow(self, values: FloatArray) -> None:

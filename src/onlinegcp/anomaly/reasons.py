@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.anomaly.levels import as_counts
+from onlinegcp.anomaly.levels import Levels, as_counts
 from onlinegcp.anomaly.pairs import MASK, SHIFT, IntArray, mixtures
 from onlinegcp.anomaly.shares import USUAL, Judged
 from onlinegcp.anomaly.tails import LOWEST_LOG
@@ -25,11 +25,27 @@ LEAST_SURPRISE = 2.0  # standard deviations below which nothing is worth a word
 TOP_MANY = 3  # rows named where many are a little off
 
 
-def totals(whole: Judged, history: AnomalyTracker, x: Slice) -> tuple[float, float, float]:
-    """Low end, forecast and high end of the total of the observed cells."""
-    if not math.isfinite(whole.deviation[0]):
+def totals(
+    whole: Judged, history: AnomalyTracker, x: Slice, place: int = Levels.TOTAL
+) -> tuple[float, float, float]:
+    """Low end, forecast and high end of the total of the observed cells.
+
+    Parameters
+    ----------
+    whole
+        The slice as a whole, judged.
+    history
+        What it was judged by.
+    x
+        The slice.
+    place
+        Which total: as it is, or as if no row were odd.
+    """
+    if place == Levels.REST and not (history.counted and math.isfinite(whole.deviation[place])):
+        place = Levels.TOTAL  # not known apart, or not for long enough
+    if not math.isfinite(whole.deviation[place]):
         return -math.inf, x.total, math.inf
-    middle, width = float(whole.forecast[0]), USUAL * float(whole.deviation[0])
+    middle, width = float(whole.forecast[place]), USUAL * float(whole.deviation[place])
     part = x.n_observed / x.size
     if not history.counted:
         return (middle - width) * part, middle * part, (middle + width) * part

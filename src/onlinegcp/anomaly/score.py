@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.anomaly.levels import Levels
 from onlinegcp.anomaly.pairs import IntArray
 from onlinegcp.anomaly.reasons import (
     Labels,
@@ -292,8 +293,11 @@ def _told(
             odd_rows(seen, k, history, limit, verdict) for k, seen in enumerate(verdict.rows)
         )
     wholes = without_odd_rows(verdict, odd, x, history)
-    # Rows were judged as shares of this slice's total; they are told against an ordinary one.
-    ordinary = [expected if not low <= t <= high else t for t in wholes]
+    # Rows were judged as shares of this slice's total; they are told against an ordinary one, and
+    # so is the rest: an outage that goes on is soon expected of the total, but not of an ordinary
+    # slice.
+    least, middle, most = totals(verdict.whole, history, x, Levels.REST)
+    ordinary = [middle if not least <= t <= most else t for t in wholes]
     rows: tuple[tuple[dict[str, Any], ...], ...] = tuple(() for _ in verdict.rows)
     cells: tuple[dict[str, Any], ...] = ()
     scales = [
@@ -310,13 +314,13 @@ def _told(
         )
         blamed = [found for found, _ in odd]
         cells = odd_pairs(
-            verdict, x.ndim, labels, history, limit, top, (low, expected, high), blamed
+            verdict, x.ndim, labels, history, limit, top, (least, middle, most), blamed
         )
     # The rest is what no row that is named has a part in: the mode tells it that explains most.
     telling = [t for t, (found, _) in zip(wholes, odd, strict=True) if len(found)] or wholes
-    rest = min(telling, key=lambda t: abs(t - expected))
-    rest_usual = low <= rest <= high
-    if volume_odd and abs(rest - expected) > 0.5 * abs(x.total - expected):
+    rest = min(telling, key=lambda t: abs(t - middle))
+    rest_usual = least <= rest <= most
+    if volume_odd and abs(rest - middle) > 0.5 * abs(x.total - middle):
         rest_usual = False  # the rows that are named do not explain the total
     anomaly = Anomaly(
         p=math.exp(max(verdict.log_p, LOWEST_LOG)),
@@ -340,7 +344,7 @@ def _told(
         newcomers=told_newcomers(verdict, odd, history, limit, scales) if flagged else (),
         total_usual=low <= x.total <= high,
         rest_usual=rest_usual,
-        rest_change=rest / expected - 1.0 if expected > 0.0 else 0.0,
+        rest_change=rest / middle - 1.0 if middle > 0.0 else 0.0,
         odd_rows=tuple(rows for rows, _ in odd),
         counted=bool(history.counted),
         alarm=history.alarm + 1 if flagged else 0,

@@ -144,7 +144,7 @@ class AnomalyTracker:
         self.last: datetime.datetime | None = None
         self.daily = False
         self.alarm = 0  # flagged slices in a row
-        self.whole = Levels(self.period)  # total and misfit
+        self.whole = Levels(self.period)  # see its places
         self.weights = np.zeros(0)
         self.rows: list[RowShares | Levels] = []
         self.newcomers = RowShares()
@@ -183,7 +183,7 @@ class AnomalyTracker:
         moment = moment_of(x.time)
         special = self._special(moment)
         observed = x.n_observed > 0
-        whole = self.whole.judge(np.array([self._volume(x), misfit]), special=special)
+        whole = self.whole.judge(np.array([self._volume(x), misfit, math.nan]), special=special)
         sums = [self._sums(x, k) for k in range(x.ndim)]
         ahead = range_of_counts(whole)
         rows = [
@@ -193,6 +193,8 @@ class AnomalyTracker:
             for part, s in zip(self.rows, sums, strict=True)
         ]
         usual = total_without_odd(rows, ahead)
+        if self.counted and observed:
+            self.whole.judge_late(whole, Levels.REST, 2.0 * math.sqrt(max(usual, 0.0)))
         fresh = [float(seen.observed[seen.n_known :].sum()) for seen in rows]
         newcomers = self.newcomers.judge(np.array(fresh if self.counted else []), total=usual)
         pairs = []
@@ -488,7 +490,7 @@ class AnomalyTracker:
         fresh = Levels(period, self.whole.noise)
         fresh.n_slices = self.n_slices - len(self.watched)
         for value in self.watched[:, 0]:
-            fresh.learn(fresh.judge(np.array([value, math.nan])))
+            fresh.learn(fresh.judge(np.array([value, math.nan, value])))
         self.whole = fresh
         for part in (*self.rows, *(pairs.shares for pairs in self.pairs)):
             if len(part) * period <= MOST_SEASONS:

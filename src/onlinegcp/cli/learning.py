@@ -171,11 +171,12 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
 
 
 def _noun(run: Run) -> str:
-    """What is read: events, what the user calls them where each counts one, or measurements."""
+    """What is read: what alarms count where each row counts one, else rows.
+
+    With a value column alarms tell of the sum of its values, which is another number.
+    """
     events = run.info.get("events") or {}
-    if events.get("value"):
-        return "events" if events.get("agg") in (None, "sum", "count") else "measurements"
-    return str(run.info.get("unit") or "events")
+    return "rows" if events.get("value") else str(run.info.get("unit") or "events")
 
 
 def _how_to_go_on(run: Run, sources: Sequence[str]) -> str:

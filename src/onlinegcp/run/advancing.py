@@ -15,6 +15,7 @@ from onlinegcp.run.lines import learned_line, unseen, warm_lines, written
 from onlinegcp.run.settings import spoken
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import StreamingModel
+from onlinegcp.streaming.scaling import calling
 
 
 def advance(
@@ -37,7 +38,11 @@ def advance(
     """
     start = time.perf_counter()
     try:
+<<<<<<< HEAD
         with one_blas_thread():
+=======
+        with calling(info.get("modes") or (), point.labels):
+>>>>>>> e4418bcf5b926b3c24c4d150731fd00e4c25324e
             lines = _lines(point, info, x, hold, partial)
     except DataError as error:
         cell, labels = getattr(error, "cell", None), point.labels

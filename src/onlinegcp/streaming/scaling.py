@@ -7,8 +7,10 @@ solver works; factors and predictions keep the units of the data.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from onlinegcp.streaming.model import StreamingModel
 
 FloatArray: TypeAlias = NDArray[np.float64]
+Called: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]] | None]
 
 DROWNING = 100.0  # times the median row from which a row is told of
 
@@ -134,6 +137,27 @@ def drowning_row(slices: Sequence[Slice]) -> tuple[int, int, float] | None:
     return None
 
 
+_CALLED: ContextVar[Called | None] = ContextVar("called", default=None)
+
+
+@contextlib.contextmanager
+def calling(modes: Sequence[str], labels: Sequence[Sequence[str]] | None) -> Iterator[None]:
+    """Within the block, modes and rows of models that know no names are called by these.
+
+    Parameters
+    ----------
+    modes
+        Names of the modes.
+    labels
+        Names of the rows of each, if there are any.
+    """
+    before = _CALLED.set((modes, labels))
+    try:
+        yield
+    finally:
+        _CALLED.reset(before)
+
+
 def tell_scale(model: StreamingModel, slices: Sequence[Slice]) -> None:
     """Say once that one row drowns the others."""
     if not squared(model.loss_) or getattr(model, "scale", None) is not None:
@@ -142,10 +166,11 @@ def tell_scale(model: StreamingModel, slices: Sequence[Slice]) -> None:
     if found is None:
         return
     mode, row, times = found
-    names, known = model.mode_names_, model.row_labels_
-    labels = None if known is None else known[mode]
-    called = row if labels is None else repr(labels[row])
-    named = f"mode {mode + 1}" if names is None else names[mode]
+    modes, rows = _CALLED.get() or ((), None)
+    names, known = model.mode_names_ or modes, model.row_labels_ or rows
+    labels = (known[mode] if known is not None and mode < len(known) else None) or ()
+    called = repr(labels[row]) if row < len(labels) else row
+    named = names[mode] if mode < len(names) else f"mode {mode + 1}"
     advice = f"Pass scale={mode}" if hasattr(model, "scale") else "Use OnlineGCP with scale"
     warnings.warn(
         f"row {called} of {named} is {times:,.0f} times the size of the median row, and "
