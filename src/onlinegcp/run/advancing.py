@@ -38,11 +38,7 @@ def advance(
     """
     start = time.perf_counter()
     try:
-<<<<<<< HEAD
-        with one_blas_thread():
-=======
-        with calling(info.get("modes") or (), point.labels):
->>>>>>> e4418bcf5b926b3c24c4d150731fd00e4c25324e
+        with one_blas_thread(), calling(info.get("modes") or (), point.labels):
             lines = _lines(point, info, x, hold, partial)
     except DataError as error:
         cell, labels = getattr(error, "cell", None), point.labels
