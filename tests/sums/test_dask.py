@@ -17,7 +17,7 @@ from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.streaming import OnlineGCP
 from onlinegcp.sums import chunks, dask, verbs
-from onlinegcp.sums.dask import Cluster
+from onlinegcp.sums.dask import Cluster, Crowd
 from onlinegcp.sums.local import Local, jobs
 from recorded.results import _stream
 
@@ -142,6 +142,8 @@ def test_a_cluster_without_workers_is_refused():
     with (
         distributed.LocalCluster(n_workers=0, **options) as workers,
         distributed.Client(workers) as nobody,
-        pytest.raises(BackendError, match="at least one worker"),
     ):
-        Cluster(nobody, 1, facts).ready()
+        with pytest.raises(BackendError, match="at least one worker"):
+            Cluster(nobody, 1, facts).ready()
+        with pytest.raises(BackendError, match="at least one worker"):
+            list(Crowd(nobody).each(str, [1]))

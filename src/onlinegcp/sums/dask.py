@@ -63,12 +63,7 @@ class Cluster(Local):
 
     def ready(self) -> None:
         """Refuse workers that would give other bits, before anything is learned."""
-        workers = set(self._addresses())
-        if not workers:
-            raise BackendError(
-                "The cluster needs at least one worker, but its scheduler has none. Start some "
-                "with `dask worker SCHEDULER-ADDRESS`."
-            )
+        workers = set(_some_workers(self.client))
         if workers <= self._known:
             return
         ours = self._facts()
@@ -203,7 +198,7 @@ class Cluster(Local):
         return [count * piece // pieces for piece in range(pieces + 1)]
 
     def _addresses(self) -> list[str]:
-        return sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+        return _addresses(self.client)
 
 
 class Crowd:
@@ -225,7 +220,7 @@ class Crowd:
         whose worker is lost is given to another.
         """
         rest, waiting = iter(items), deque[tuple[Any, Any]]()
-        ahead = 2 * max(1, len(self.client.scheduler_info(n_workers=-1)["workers"]))
+        ahead = 2 * len(_some_workers(self.client))
         try:
             while True:
                 while len(waiting) < ahead and (item := next(rest, _NOTHING)) is not _NOTHING:
@@ -288,6 +283,21 @@ def connected(client: Any) -> Any:
     if known is None or known.status in ("closing", "closed"):
         known = _CLIENTS[client] = _connect(client)
     return known
+
+
+def _addresses(client: Any) -> list[str]:
+    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _some_workers(client: Any) -> list[str]:
+    """Addresses of the workers, of which there must be one."""
+    found = _addresses(client)
+    if not found:
+        raise BackendError(
+            "The cluster needs at least one worker, but its scheduler has none. Start some "
+            "with `dask worker SCHEDULER-ADDRESS`."
+        )
+    return found
 
 
 def _lost() -> tuple[type[BaseException], ...]:
