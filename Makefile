@@ -44,7 +44,7 @@ SECONDS ?= 300
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python -m reliability.fuzz --seconds $(SECONDS)
 
-# A million slices, a hundred kills, two full disks: hours, and not in CI. SLICES=100000 KILLS=20 takes half of one.
+# A million slices, a hundred kills, two full disks: two hours, and not in CI. SLICES=100000 KILLS=20 takes a quarter of one.
 SLICES ?= 1000000
 KILLS ?= 100
 soak: $(VENV)/.installed-test
