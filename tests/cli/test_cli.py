@@ -100,9 +100,9 @@ def test_debug_shows_the_traceback():
 
 
 def test_the_unexpected_has_a_code_of_its_own(monkeypatch, capsys):
-    def fail(path):
+    def fail(path, **_):
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("onlinegcp.report.digest.read_digest", fail)
+    monkeypatch.setattr("onlinegcp.digest.read_digest", fail)
     assert call(["components", "."]) is Exit.UNEXPECTED
     assert "ZeroDivisionError: oops" in capsys.readouterr().err

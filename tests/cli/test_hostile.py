@@ -175,7 +175,7 @@ def test_memory_that_is_not_there_is_no_bug(monkeypatch, capsys):
     def greedy(*_, **__):
         raise MemoryError("Unable to allocate 8 TiB")
 
-    monkeypatch.setattr("onlinegcp.report.digest.read_digest", greedy)
+    monkeypatch.setattr("onlinegcp.digest.read_digest", greedy)
     assert call(["components", os.devnull]) is Exit.BAD_INPUT
     assert "more memory than there is" in " ".join(capsys.readouterr().err.split())
 

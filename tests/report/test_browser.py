@@ -387,8 +387,8 @@ def test_slices_that_have_come_are_no_longer_forecast(page):
 def test_an_alarm_within_a_point_of_many_slices_is_explained_all_the_same(
     browser, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("onlinegcp.report.digest.MOST_POINTS", 4)
-    monkeypatch.setattr("onlinegcp.report.digest.NEWEST", 3)
+    monkeypatch.setattr("onlinegcp.digest.digest.MOST_POINTS", 4)
+    monkeypatch.setattr("onlinegcp.digest.digest.NEWEST", 3)
     run = view(120, rank=2, shape=(20, 5))
     for t in (52, 54):  # besides the one in the middle
         run.steps[t]["anomaly"] |= {"flagged": True, "p": 1e-6}

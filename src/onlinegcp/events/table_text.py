@@ -253,7 +253,7 @@ class TextTable:
 
     def _flat_frame(self, frame: pl.DataFrame, chunk: bytes, wanted: Sequence[str]) -> pl.DataFrame:
         """Rows whose inner records are columns of their own."""
-        flat = _unnested(frame)
+        flat = _unnested(frame, wanted)
         # polars loses rows of some inner records, those without a field.
         if flat is frame or flat.height == sum(bool(line.strip()) for line in chunk.split(b"\n")):
             return flat
@@ -266,7 +266,8 @@ class TextTable:
         records: list[dict[str, Any]] = []
         for line in chunk.split(b"\n"):
             if line.strip():
-                records.append(_flat(self._record(line, self._n_rows + len(records) + 1)))
+                record = self._record(line, self._n_rows + len(records) + 1)
+                records.append(_flat(record, wanted))
         columns = {}
         for name in dict.fromkeys(key for record in records for key in record):
             # Columns nobody asked for still say that they exist, and how many records there are.
@@ -379,8 +380,8 @@ def check_columns(wanted: Iterable[str], known: Sequence[str], name: str) -> Non
             )
 
 
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
-    """A record whose inner records are columns of their own.
+def _flat(record: dict[str, Any], whole: Sequence[str] = ()) -> dict[str, Any]:
+    """A record whose inner records are columns of their own, but for those asked for as a whole.
 
     Examples
     --------
@@ -389,21 +390,21 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for name, value in record.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and name not in whole:
             flat |= {f"{name}.{inner}": part for inner, part in _flat(value).items()}
         else:
             flat[name] = value
     return flat
 
 
-def _unnested(frame: pl.DataFrame) -> pl.DataFrame:
+def _unnested(frame: pl.DataFrame, whole: Sequence[str]) -> pl.DataFrame:
     """The same for all rows at once."""
     import polars as pl
 
-    while any(isinstance(dtype, pl.Struct) for dtype in frame.schema.values()):
+    while any(isinstance(d, pl.Struct) and n not in whole for n, d in frame.schema.items()):
         columns: dict[str, pl.Series] = {}
         for column in frame:
-            if isinstance(column.dtype, pl.Struct):
+            if isinstance(column.dtype, pl.Struct) and column.name not in whole:
                 inner = column.struct.unnest()
                 columns |= {f"{column.name}.{part.name}": part for part in inner}
             else:

@@ -14,9 +14,6 @@ from onlinegcp.storage.exchanging import exchange
 
 # The file that makes a directory a run, and the one that makes it a run of many streams.
 RUN, STREAMS = "run.json", "streams.json"
-# Bytes that go to the system together: an archive is hundreds of short pieces, and is written
-# after every slice.
-_AT_ONCE = 1 << 20
 
 
 @contextlib.contextmanager
@@ -57,7 +54,7 @@ def replacing(
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     moved = False
     try:
-        with beside.open("xb", buffering=_AT_ONCE) as file:
+        with beside.open("xb") as file:
             yield file
             if durable:
                 file.flush()

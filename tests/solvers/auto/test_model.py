@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from onlinegcp.solvers.auto.stored import altered
 
-from onlinegcp.solvers.auto.model import Step
+from onlinegcp.solvers.auto.model import Step, altered
 
 
 @dataclass
