@@ -390,7 +390,9 @@ def _flat(record: dict[str, Any], whole: Sequence[str] = ()) -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for name, value in record.items():
-        if isinstance(value, dict) and name not in whole:
+        if value == {}:
+            flat[name] = None  # says that there is a record, even if nothing else does
+        elif isinstance(value, dict) and name not in whole:
             flat |= {f"{name}.{inner}": part for inner, part in _flat(value).items()}
         else:
             flat[name] = value
