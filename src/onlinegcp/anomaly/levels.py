@@ -155,7 +155,8 @@ class Levels:
         """From mean absolute errors; wide as long as there are few."""
         total, weight = self.spread
         mean = 1.2533 * total / np.maximum(weight, 1e-12)
-        mean[:: self.REST] = np.maximum(mean[:: self.REST], self.noise)
+        totals = [place for place in (self.TOTAL, self.REST) if place < len(mean)]
+        mean[totals] = np.maximum(mean[totals], self.noise)
         return np.asarray(np.where(weight < 2.0, np.inf, mean))
 
     def _grow(self, values: FloatArray) -> None:

@@ -39,9 +39,13 @@ def fits(sealed: bytes) -> bool:
     (True, False)
     """
     text = sealed.rstrip(b"\n")
+    return _marked(text) and int(text[-10:-2], 16) == zlib.crc32(text[:-18])
+
+
+def _marked(text: bytes) -> bool:
+    """Whether a record in one line ends with a seal, as nearly all do."""
     before, after = _FORMS[0]
-    marked = text[-18:-10] == before and text[-2:] == after and _HEX.issuperset(text[-10:-2])
-    return marked and int(text[-10:-2], 16) == zlib.crc32(text[:-18])
+    return text[-18:-10] == before and text[-2:] == after and _HEX.issuperset(text[-10:-2])
 
 
 def unseal(sealed: bytes) -> tuple[dict[str, Any], bool]:
@@ -60,8 +64,7 @@ def unseal(sealed: bytes) -> tuple[dict[str, Any], bool]:
     """
     text = sealed.rstrip(b"\n")
     found = None
-    before, after = _FORMS[0]
-    if text[-18:-10] == before and text[-2:] == after and _HEX.issuperset(text[-10:-2]):
+    if _marked(text):
         if int(text[-10:-2], 16) != zlib.crc32(text[:-18]):
             raise ValueError("its checksum does not fit")
         return json.loads(text[:-18] + b"}"), True

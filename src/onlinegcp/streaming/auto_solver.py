@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
@@ -15,14 +17,14 @@ from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.components import transplant
 from onlinegcp.solvers.auto.fisher_rows import CURVATURE_BUDGET
 from onlinegcp.solvers.auto.held_out import Halves
-from onlinegcp.solvers.auto.model import AutoState, Model, Trials
+from onlinegcp.solvers.auto.model import AutoState, Trials
 from onlinegcp.solvers.auto.rank_state import RankTrials
 from onlinegcp.solvers.objective import is_affordable
 from onlinegcp.streaming import regimes
 from onlinegcp.streaming.matching import SAME, match, places
 from onlinegcp.streaming.rank_growth import graft, larger, smaller, studied
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.regimes import Regimes
+from onlinegcp.streaming.regimes import Regimes, Resized
 from onlinegcp.streaming.scaling import in_data_units, in_units, units
 from onlinegcp.streaming.scoring import Stopwatch
 from onlinegcp.streaming.state import FloatArray, ModelState, Views
@@ -99,16 +101,6 @@ def learn(
         )
 
     bound = loss.lower if lower is None else lower
-
-    def resize(
-        slices: tuple[Slice, ...], old: AutoState, count: int, anew: bool
-    ) -> tuple[Model, list[int]] | None:
-        if count == 0:
-            return studied(slices, old, loss, lower=bound, seed=seed + number)
-        if count < 0:
-            return smaller(slices, old, -count, loss, seed=seed)
-        return larger(slices, old, count, loss, anew=anew, lower=bound, seed=seed + number)
-
     # Whoever fixes the forgetting wants that much of the past, changed or not.
     live, step, regime = regimes.learn(
         live,
@@ -118,7 +110,7 @@ def learn(
         full=init_slices,
         seed=seed,
         card=card,
-        resize=None if most is None else resize,
+        resize=None if most is None else _Resizing(loss, bound, seed, number),
     )
     ranks = live.current.ranks
     if ranks is not None and most is not None:
@@ -145,6 +137,28 @@ def learn(
         seconds=watch.seconds,
     )
     return _wrap(live, step.weights, scale), record
+
+
+@dataclass(frozen=True)
+class _Resizing:
+    """Models with more or fewer components, for `Regimes`."""
+
+    loss: Loss
+    lower: float
+    seed: int
+    number: int
+
+    def studied(self, slices: Sequence[Slice], old: AutoState) -> Resized | None:
+        return studied(slices, old, self.loss, lower=self.lower, seed=self.seed + self.number)
+
+    def larger(
+        self, slices: Sequence[Slice], old: AutoState, count: int, *, anew: bool
+    ) -> Resized | None:
+        seed = self.seed + self.number
+        return larger(slices, old, count, self.loss, anew=anew, lower=self.lower, seed=seed)
+
+    def smaller(self, slices: Sequence[Slice], old: AutoState, count: int) -> Resized | None:
+        return smaller(slices, old, count, self.loss, seed=self.seed)
 
 
 def _challenger(

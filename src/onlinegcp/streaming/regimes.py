@@ -12,9 +12,9 @@ All of it is a value: a step gives new regimes and leaves the old ones as they w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 # Makes a state from a few slices; the second argument is the model whose patterns keep their place,
 # then whether it may be a rough one, and whether patterns that still hold keep their past, too.
 Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState, bool, bool], AutoState]
-# Makes a model with so many components more, or fewer, from a few slices (0: as many more as a
-# study asks for), and tells which went where; the last argument says whether to fit all anew.
-Resize: TypeAlias = Callable[
-    [tuple[Slice, ...], AutoState, int, bool], tuple[Model, list[int]] | None
-]
+Resized: TypeAlias = tuple[Model, list[int]]  # and which component went where
 Regime: TypeAlias = Literal["", "changed", "returned"]
 
 EARLY = 4  # slices the first challenger is made from
@@ -46,6 +42,21 @@ PAUSE = 30  # slices until the next challenge after one that failed, doubled wit
 LONGEST_PAUSE = 960
 REST = 400  # slices a replaced model is kept
 CLEAR = 3.0  # standard errors
+
+
+class Resize(Protocol):
+    """Makes models with more or fewer components from a few slices; None where there is none."""
+
+    def studied(self, slices: Sequence[Slice], old: AutoState) -> Resized | None:
+        """With as many more as a study of the slices asks for."""
+
+    def larger(
+        self, slices: Sequence[Slice], old: AutoState, count: int, *, anew: bool
+    ) -> Resized | None:
+        """With so many more; all are fitted anew, or the others go on."""
+
+    def smaller(self, slices: Sequence[Slice], old: AutoState, count: int) -> Resized | None:
+        """With so many fewer."""
 
 
 @dataclass
@@ -149,10 +160,6 @@ class Regimes:
                 held = stored.to_dict(model, own=own)
                 flat |= {f"{name}.{part}": value for part, value in held.items()}
         return flat
-
-    def as_it_lies(self) -> dict[str, Any]:
-        """The same without copies, for who stores it: a model may fill half of the memory."""
-        return self.to_dict(own=False)
 
     @staticmethod
     def from_dict(flat: dict[str, Any], slices: tuple[Slice, ...]) -> Regimes:
@@ -275,7 +282,7 @@ def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
     kept = max(size, ranks.look)
     regimes.recent = (*regimes.recent, x)[-kept:] if kept else ()
     if 0 < ranks.look <= len(regimes.recent):
-        found, ranks.look = resize(regimes.recent, state, 0, False), 0
+        found, ranks.look = resize.studied(regimes.recent, state), 0
         if found is not None:
             ranks.end()
             ranks.begin(*found)
@@ -283,10 +290,12 @@ def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
     kind = rank_trials.due(ranks, state.model)
     if kind is None or not 0 < size <= len(regimes.recent):
         return
-    rank, larger = state.factors.rank, kind is ranks.growing
-    count, anew = rank_trials.next_growth(ranks)
-    count = min(count, ranks.most - rank) if larger else -min(kind.count, rank - 1)
-    found = resize(regimes.recent[-size:], state, count, anew)
+    rank, slices = state.factors.rank, regimes.recent[-size:]
+    if kind is ranks.growing:
+        count, anew = rank_trials.next_growth(ranks)
+        found = resize.larger(slices, state, min(count, ranks.most - rank), anew=anew)
+    else:
+        found = resize.smaller(slices, state, min(kind.count, rank - 1))
     if found is None:
         ranks.window = 0
         kind.fail(state.model.n_slices + 1, 1)

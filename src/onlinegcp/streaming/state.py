@@ -61,8 +61,8 @@ class ModelState:
     arrays, scalars, slices
         What the method itself remembers.
     live
-        A solver's own state, a value too; it must offer `to_dict`, and may offer `as_it_lies`,
-        the same without copies.
+        A solver's own state, a value too; it must offer `to_dict`, with copies or, where
+        not `own`, without.
     """
 
     factors: tuple[FloatArray, ...]
@@ -97,5 +97,5 @@ class ModelState:
 
     def live_arrays(self) -> dict[str, Any]:
         """A solver's own state by name, to be read only."""
-        found: dict[str, Any] = getattr(self.live, "as_it_lies", self.live.to_dict)()
+        found: dict[str, Any] = self.live.to_dict(own=False)  # it may fill half of the memory
         return found
