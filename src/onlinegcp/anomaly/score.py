@@ -280,7 +280,7 @@ def _told(
     noun: str,
     interval: str,
 ) -> Anomaly:
-    flagged = verdict.log_p < limit
+    flagged, total = verdict.log_p < limit, x.total
     volume = verdict.families.get("volume", 0.0) if verdict.ready else 0.0
     low, expected, high = totals(verdict.whole, history, x)
     volume_z = normal_quantile(volume - math.log(2.0)) if volume < 0.0 else 0.0
@@ -320,7 +320,7 @@ def _told(
     telling = [t for t, (found, _) in zip(wholes, odd, strict=True) if len(found)] or wholes
     rest = min(telling, key=lambda t: abs(t - middle))
     rest_usual = least <= rest <= most
-    if volume_odd and abs(rest - middle) > 0.5 * abs(x.total - middle):
+    if volume_odd and abs(rest - middle) > 0.5 * abs(total - middle):
         rest_usual = False  # the rows that are named do not explain the total
     anomaly = Anomaly(
         p=math.exp(max(verdict.log_p, LOWEST_LOG)),
@@ -333,7 +333,7 @@ def _told(
         volume_p=math.exp(max(volume, LOWEST_LOG)),
         volume_z=math.copysign(volume_z, float(verdict.whole.surprise[0])),
         volume_odd=volume_odd,
-        total=x.total,
+        total=total,
         expected_total=expected,
         expected_low=low,
         expected_high=high,
@@ -342,7 +342,7 @@ def _told(
         cells=cells,
         largest=largest_rows(verdict, labels, history, scales) if verdict.family == "many" else (),
         newcomers=told_newcomers(verdict, odd, history, limit, scales) if flagged else (),
-        total_usual=low <= x.total <= high,
+        total_usual=low <= total <= high,
         rest_usual=rest_usual,
         rest_change=rest / middle - 1.0 if middle > 0.0 else 0.0,
         odd_rows=tuple(rows for rows, _ in odd),
@@ -352,7 +352,7 @@ def _told(
         verdict=verdict,
     )
     counted = noun if history.counted else ""
-    record: dict[str, Any] = {"total": x.total, "family": anomaly.family}
+    record: dict[str, Any] = {"total": total, "family": anomaly.family}
     record = anomaly.to_json() if flagged else record | {"total_usual": anomaly.total_usual}
     said = describe(record, time=_written(x.time), modes=names, noun=counted, interval=interval)
     object.__setattr__(anomaly, "sentence", said)
