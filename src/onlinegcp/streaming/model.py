@@ -165,7 +165,7 @@ class StreamingModel(
         refuse_whole_tensor(stream, self._declared())
         self._reset()
         if is_stream(stream):
-            for x in stream:
+            for x in self._coming(stream):
                 with undone_on_error(self):
                     one, self._names = read_one(x, told=self._told())
                     self._absorb([one])

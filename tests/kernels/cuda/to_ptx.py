@@ -14,6 +14,7 @@ from numba import cuda, types
 
 from onlinegcp import Loss
 from onlinegcp.kernels.cuda import (
+    bounded_rows,
     cell_sums,
     cells,
     draws,
@@ -49,7 +50,7 @@ def kernels(lane, modes):
     """Every kernel with the types of its arguments."""
     sharing = (*LISTS, N, F8, F4, F8, N, N, N, I8, I8, I8, I8, F8)
     past = (F8, F8, F8, F8, F8, B, N, I8)
-    yield cells.sums_kernel(lane, modes), (*LISTS, N, F8, I8, F8)
+    yield cells.sums_kernel(lane, modes), (*LISTS, N, F8, F8, I8, F8)
     yield cells.curved_kernel(lane, modes), (*LISTS, F8, I8, N, N, F8)
     yield shares.shares_kernel(lane, modes, True), sharing
     yield shares.shares_kernel(lane, modes, False), sharing
@@ -91,6 +92,11 @@ def kernels(lane, modes):
     yield products.rows_kernel(lane), (*([F8] * 7), B, N, I8, N, F8, F8)
     yield products.project_kernel(lane), (F8, F8, N, I8, I8, F8, F8, F8)
     yield products.shrink_kernel(lane), (F8, N, N, I8, I8, F8)
+
+    bounds = (*([F8] * 9), B, N, N, D, N, N, N, N, F8, F8, F8, F8)
+    for inside in (True, False):
+        yield bounded_rows.bounded_rows_kernel(lane, inside), bounds
+    yield bounded_rows.restore_kernel(lane), (F8, F8, F8, N, I8, I8, F8, F8)
 
     logit = CODES["bernoulli_logit"]
     weighted = (I8, I4, F8, F8)

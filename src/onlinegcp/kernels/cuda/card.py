@@ -20,6 +20,7 @@ Array = NDArray[Any]
 
 # Cards from 2016 on add 64-bit numbers atomically.
 OLDEST = (6, 0)
+CELLS_SHARE = 4  # one of how many parts of the card's memory a slice may take
 
 
 def why_not() -> str:
@@ -104,6 +105,7 @@ class Card:
         self.unsettled = False
         self.meanwhile: Callable[[], None] | None = None
         self._buffers: dict[str, Any] = {}
+        self._far: set[str] = set()
         self._version = 0
 
     @property
@@ -111,15 +113,43 @@ class Card:
         """Changes whenever a buffer has moved: what was recorded with it is void then."""
         return self._version
 
-    def room(self, name: str, size: int, dtype: Any = np.float64) -> Any:
-        """A buffer of at least this size, zeros when new; half as much again where it must grow."""
+    def room(self, name: str, size: int, dtype: Any = np.float64, *, far: bool = False) -> Any:
+        """A buffer of at least this size, zeros when new; half as much again where it must grow.
+
+        One that is `far` lies in the host's memory, where the card reads it line by line.
+        """
         held = self._buffers.get(name)
-        if held is None or held.size < size or held.dtype != np.dtype(dtype):
-            size = max(size, 0 if held is None else 3 * held.size // 2)
+        moves = far != (name in self._far)
+        if held is None or moves or held.size < size or held.dtype != np.dtype(dtype):
+            size = max(size, 0 if held is None or moves else 3 * held.size // 2)
             self._buffers.pop(name, None)
-            self._buffers[name] = self.zeros(size, dtype)
+            self._far.discard(name)
+            self._buffers[name] = self._distant(size, dtype) if far else self.zeros(size, dtype)
+            if far:
+                self._far.add(name)
             self._version += 1
         return self._buffers[name]
+
+    @cached_property
+    def most_cell_bytes(self) -> int:
+        """Bytes of a slice above which its cells stay with the host; the rest is the models'."""
+        if self.simulated:
+            return 1 << 62
+        return int(self._cuda.current_context().get_memory_info().total) // CELLS_SHARE
+
+    def _distant(self, size: int, dtype: Any) -> Any:
+        """Memory of the host that kernels read as if it were the card's."""
+        try:
+            return self._cuda.mapped_array(max(int(size), 1), dtype)
+        except Exception as error:
+            if "MEMORY" not in str(error).upper():
+                raise
+            wanted = int(size) * np.dtype(dtype).itemsize
+            raise BackendError(
+                f"The host needs {wanted / 2**30:.2f} GiB of memory that the card can read, for a "
+                f"slice too large for the card, but has less ({error}). Cut the slices, or use "
+                "device='cpu'."
+            ) from error
 
     def zeros(self, size: int, dtype: Any = np.float64) -> Any:
         """Zeros on the card, in memory of its own."""
@@ -163,7 +193,10 @@ class Card:
 
     def push(self, array: Array, buffer: Any) -> None:
         """Copy a flat array to the front of a buffer."""
-        if array.size:
+        if isinstance(buffer, np.ndarray):  # far
+            self.stream.synchronize()  # somebody may still read it
+            np.asarray(buffer)[: array.size] = array
+        elif array.size:
             buffer[: array.size].copy_to_device(array, stream=self.stream)
 
     def pull(self, buffer: Any, size: int) -> Array:

@@ -65,6 +65,7 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
         count,  # (2,) cells looked at, and one of how many they are
         batch,  # cells a warp takes at a time: a multiple of TOGETHER, at most 32
         weights,
+        about,  # (2,) what is added to a model value, and the least it may be then
         control,
         parts,  # (blocks * (width + 1),) out
     ):
@@ -84,7 +85,7 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
             r = lane + LANES * p
             w[p] = weights[r] if r < width else 0.0
             pull[p] = 0.0
-        logs = 0.0
+        logs, more, least = 0.0, about[0], about[1]
         first = (cuda.blockIdx.x * here + warp) * batch
         while first < n:
             # Lanes beyond the end hold a cell of value 0, which adds nothing.
@@ -111,7 +112,9 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
                     for p in range(per_lane):
                         m += z[u * per_lane + p] * w[p]
                     part[u] = m
-                m = lane_sums(part[0], part[1], part[2], part[3], lane) + EPS
+                m = lane_sums(part[0], part[1], part[2], part[3], lane) + more
+                if m < least:  # and not `max`, which would hide what is no number
+                    m = least
                 share = from_lane(mine, c + lane // GROUP) * over(m)
                 for u in range(TOGETHER):
                     found = from_lane(share, u * GROUP)

@@ -27,12 +27,10 @@ from onlinegcp.solvers.auto.conjugate import (
 from onlinegcp.solvers.auto.model import Model, Step, silent
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.cuda.odds import CardOdds
-from onlinegcp.solvers.cuda.residence import CardBlocks
+from onlinegcp.solvers.cuda.residence import WORTH_ASKING, CardBlocks
 
 Array = NDArray[Any]
 
-# Nonzeros times components from which a slice is worth its way to the card for its weights alone.
-WORTH_ASKING = 20_000
 SOLVE_STEPS = 50  # as `newton.solve_odds_form`
 
 
@@ -162,7 +160,9 @@ class CardConjugate(Conjugate):
         self.matrices, self.health = to, done.health
         factors, memory, kept = model.factors, model.memory, done.kept
         ones = np.ones(factors.rank)
-        model.factors = CardBlocks(to, factors.offsets, factors.rank, factors.width, ones)
+        model.factors = CardBlocks(
+            to, factors.offsets, factors.rank, factors.width, ones, self.bench
+        )
         self.mass = cap * self.mass + done.counts
         if memory.learned:
             memory.own, memory.bends = kept.own, kept.bends

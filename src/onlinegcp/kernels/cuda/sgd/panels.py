@@ -26,7 +26,7 @@ WIDEST = 128  # columns for which every warp has at most one piece of the produc
 SIDE = 4  # rows and columns of a thread's piece
 NUMBERS = SIDE * SIDE
 DOWN, ACROSS = 4, 8  # lanes of a warp along rows and along columns
-FEW = 2  # samples a row of a long mode has, or little more
+FEW = 4  # samples of a long row that are waited for at once: it has few more
 TALL, WIDE = SIDE * DOWN, SIDE * ACROSS  # a warp's piece
 
 
