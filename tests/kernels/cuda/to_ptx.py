@@ -54,6 +54,7 @@ def kernels(lane, modes):
     yield cells.curved_kernel(lane, modes), (*LISTS, F8, I8, N, N, F8)
     yield shares.shares_kernel(lane, modes, True), sharing
     yield shares.shares_kernel(lane, modes, False), sharing
+    yield shares.shares_kernel(lane, modes, True, 52), sharing
     yield newton.begin_kernel(), (N, N, N, N, F8, F8, F8, I8, F8, F8)
     judge = (N, N, F8, F8, F8, F8, I8, F8, F8, F8, F8)
     yield newton.judge_kernel(True, False), judge
@@ -136,7 +137,7 @@ def kernels(lane, modes):
         sampled = (F8, N, F8, I8, D, N, N, I4, F8, F8, I4, B, F8, F8)
         yield slopes.slopes_kernel(4 * lane, modes, code, code == 1), sampled
         yield slopes.objective_kernel(4 * lane, modes, code), (*sampled[:6], I4, F8, F8, F8)
-    yield history.grams_kernel(), (F8, F8, N, I8, N, F8)
+    yield history.grams_kernel(56, 32), (F8, F8, I8, F8)
     yield history.fold_kernel(modes), (N, I8, F8, F8, F8, F8)
     yield history.norms_kernel(), (F8, F8, N, I8, F8)
     segments = (I4, I4, F8)
@@ -145,8 +146,8 @@ def kernels(lane, modes):
         yield sgd_rows.move_kernel(lane, modes, kind, folds), (
             F8, N, I8, F8, I8, N, N, N, *segments, I8, I8, *([F8] * 6), N, F8, F8, F8, F8
         )  # fmt: skip
-        yield panels.panels_kernel(lane, modes, kind, folds), (
-            F8, N, I8, F8, I8, *([N] * 5), *segments, N, *([F8] * 5), D, N, F8, F8, F8, F8
+        yield panels.panels_kernel(56, modes, kind, folds), (
+            F8, I8, F8, I8, *([N] * 4), *segments, N, *([F8] * 5), D, N, F8, F8, F8, F8
         )  # fmt: skip
         yield sgd_rows.weigh_kernel(kind), (N, N, N, F8, I8, N, *([F8] * 7))
     yield sgd_rows.copy_kernel(), (F8, F8, N)

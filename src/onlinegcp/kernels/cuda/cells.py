@@ -51,7 +51,7 @@ def place(q, every):
 
 
 @cache
-def sums_kernel(per_lane: int, modes: int) -> Any:
+def sums_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
     """Sum of x log m, and its slope Z'(x / m): one row (pull, logs) of `parts` per block."""
     numbers = TOGETHER * per_lane
 
@@ -71,6 +71,8 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
     ):
         if control[STOPPED] != 0:
             return
+        if exact > 0:
+            width = exact
         held = cuda.shared.array(0, float64)
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
@@ -142,7 +144,7 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
 
 
 @cache
-def curved_kernel(per_lane: int, modes: int) -> Any:
+def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
     """As `sums_kernel`, and Z' diag(x / m^2) Z (lower triangle, in tiles).
 
     Threads beyond one per tile make further groups, which share the cells; their matrices are added
@@ -166,6 +168,8 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
     ):
         if control[STOPPED] != 0:
             return
+        if exact > 0:
+            width = exact
         held = cuda.shared.array(0, float64)  # rows of Z sqrt(x) / m, then sums
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES

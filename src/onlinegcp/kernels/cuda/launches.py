@@ -29,6 +29,8 @@ from onlinegcp.kernels.cuda.plan import (
     Plan,
     batch_for,
     blocks_for,
+    exact_width,
+    size_class,
 )
 from onlinegcp.kernels.cuda.remembering import Remembering
 from onlinegcp.kernels.cuda.shares import NO_MODE, SHARERS, shares_kernel
@@ -73,6 +75,7 @@ class Launches:
         self._memory = Remembering(card, self._inbox, self._board, width)
         self._control, self._controls = self._board.card("control"), self._board["control"]
         self._counts, self._counted = self._inbox.card("counts"), self._inbox["counts"]
+        self._looked, self._all = self._inbox.card("counts", 0, 2), self._inbox.card("counts", 2, 4)
         self._never = card.zeros(newton.CONTROLS, np.int64)
         self._always = card.zeros(newton.CONTROLS, np.int64)
         card.push(np.ones(newton.CONTROLS, np.int64), self._always)
@@ -139,6 +142,9 @@ class Launches:
             ("ratio", plan.rows * width, np.float32),
         ):
             self._rooms[name] = self.card.room(name, size, dtype)
+        found = self._rooms["curved"]
+        self._rooms["found sums"] = found[: width + 1]
+        self._rooms["found matrix"] = found[width + 1 :]
 
     def _room(self, name: str) -> Any:
         return self._rooms[name]
@@ -153,7 +159,7 @@ class Launches:
 
     def _vector(self, which: int) -> Any:
         width = self.plan.width
-        return self._board.card("vectors")[which * width : (which + 1) * width]
+        return self._board.card("vectors", which * width, (which + 1) * width)
 
     # ---- single launches
 
@@ -179,7 +185,7 @@ class Launches:
     ) -> None:
         plan = self.plan
         shared = 8 * WARPS * (plan.width + 1)
-        sums_kernel(plan.per_lane, plan.modes)[
+        sums_kernel(plan.per_lane, plan.modes, exact_width(made, plan.width))[
             self._blocks(made), THREADS, self.card.stream, shared
         ](
             at.factors, plan.width, plan.offsets, cells.index, cells.value, count,
@@ -201,8 +207,11 @@ class Launches:
             shared = max(shared, tiles * TILE * TILE)
         blocks = int(max(1, min(MOST_CURVED, -(-made // tile_cells))))
         grid = (blocks, -(-tiles // min(tiles, CURVERS)))
-        curved_kernel(plan.per_lane, plan.modes)[grid, CURVERS, self.card.stream, 8 * shared](
-            at.factors, width, plan.offsets, cells.index, cells.value, self._counts[:2],
+        exact = exact_width(size_class(cells.n), width)
+        curved_kernel(plan.per_lane, plan.modes, exact)[
+            grid, CURVERS, self.card.stream, 8 * shared
+        ](
+            at.factors, width, plan.offsets, cells.index, cells.value, self._looked,
             weights, control, tile_cells, groups, self._parts,
         )  # fmt: skip
         self._add(blocks, width + 1 + width * width, sums, control, STOPPED)
@@ -247,10 +256,10 @@ class Launches:
         if only not in (NO_MODE, private):
             private, length = NO_MODE, 0
         shared = warps * max(2 * plan.width + 2 if learned else 0, length * plan.width)
-        shares_kernel(plan.per_lane, plan.modes, learned)[
+        shares_kernel(plan.per_lane, plan.modes, learned, exact_width(made, plan.width))[
             self._share_blocks(made), SHARERS, self.card.stream, 8 * shared
         ](
-            at.factors, plan.width, plan.offsets, cells.index, cells.value, self._counts[2:4],
+            at.factors, plan.width, plan.offsets, cells.index, cells.value, self._all,
             stretch, weights, self._room("ratio"),
             self._inbox.card("scale") if scale is None else scale,
             only, private, length, plan.bases, plan.copies, self._room("fixed"),
@@ -258,15 +267,15 @@ class Launches:
         )  # fmt: skip
 
     def _judge(self, push: Any = None, more: Any = None) -> None:
-        plan, board, found = self.plan, self._board, self._found
+        plan, board = self.plan, self._board
+        found, hessian = self._room("found sums"), self._room("found matrix")
         tangent = push is not None
         vectors = newton.VECTORS * plan.width
         inside = vectors + (plan.rank + 1) ** 2 <= SHARED_NUMBERS
         numbers = vectors + ((plan.rank + 1) ** 2 if inside else 0)
-        split = plan.width + 1
         newton.judge_kernel(inside, tangent)[1, newton.JUDGES, self.card.stream, 8 * numbers](
-            plan.rank, plan.width, found[:split], push if tangent else found[:split],
-            more if tangent else found[:split], found[split:], self._control,
+            plan.rank, plan.width, found, push if tangent else found,
+            more if tangent else found, hessian, self._control,
             board.card("numbers"), board.card("vectors"), self._room("kept"),
             self._room("scratch"),
         )  # fmt: skip

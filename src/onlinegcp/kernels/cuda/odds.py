@@ -201,7 +201,7 @@ class OddsStep(DrawnSums):
         self._value(at, cells, seen, form, weights)
         made = size_class(cells.n)
         # Newton's steps are made on the card: nobody asks for the curvature.
-        self._listed(at, cells, made, self._counts[2:4], weights, self._never)
+        self._listed(at, cells, made, self._all, weights, self._never)
         self._add(self._blocks(made), self.plan.width + 1, self._told.card("curved"))
 
     def _solve_tangent(
@@ -221,7 +221,7 @@ class OddsStep(DrawnSums):
         trial, made = self._vector(newton.TRIAL), size_class(cells.n)
         for _ in range(em_steps):
             self._value(at, cells, seen, form, trial, self._control)
-            self._listed(at, cells, made, self._counts[:2], trial, self._control)
+            self._listed(at, cells, made, self._looked, trial, self._control)
             self._add(self._blocks(made), plan.width + 1, self._found, self._control, STOPPED)
             self._judge(self._told.card("push"), self._more(form))
         self._look(at, cells, seen, form, then)
@@ -328,8 +328,9 @@ class OddsStep(DrawnSums):
                     )  # fmt: skip
                 self._blend(k, at, to, lam, settled=not fresh)
                 rows.scale_kernel(plan.per_lane)[self._chunks(k), THREADS, stream](
-                    self._blended(k)[:width], width, plan.chunks, plan.first_chunk[k], to.factors,
-                    told.card("scales")[k * width : (k + 1) * width], weights,
+                    told.card("blended", 2 * k * width, (2 * k + 1) * width), width, plan.chunks,
+                    plan.first_chunk[k], to.factors,
+                    told.card("scales", k * width, (k + 1) * width), weights,
                 )  # fmt: skip
         counts, floors = self._blended(0)[width:], told.card("floors")
         rows.floors_kernel()[1, THREADS, stream](
@@ -357,7 +358,7 @@ class OddsStep(DrawnSums):
     def _blended(self, mode: int) -> Any:
         """Column sums of a mode's new rows, and of its counts (2 * width,)."""
         both = 2 * self.plan.width
-        return self._told.card("blended")[mode * both : (mode + 1) * both]
+        return self._told.card("blended", mode * both, (mode + 1) * both)
 
     def _settle(self, mode: int, scale: Any, stride: int, out: Any) -> None:
         plan = self.plan

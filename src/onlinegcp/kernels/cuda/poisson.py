@@ -64,7 +64,7 @@ class PoissonStep(Launches):
         def whole() -> None:
             inbox.send()
             given, about = inbox.card("start"), inbox.card("about")
-            self._listed(at, cells, made, self._counts[2:4], given, self._never, about)
+            self._listed(at, cells, made, self._all, given, self._never, about)
             self._add(self._blocks(made), self.plan.width + 1, self._board.card("looked"))
             self._board.receive()
 
@@ -197,7 +197,7 @@ class PoissonStep(Launches):
         )  # fmt: skip
         for _ in range(asked.em_steps):
             self._listed(
-                at, cells, made[0], self._counts[:2], self._vector(newton.TRIAL), self._control
+                at, cells, made[0], self._looked, self._vector(newton.TRIAL), self._control
             )
             self._add(self._blocks(made[0]), plan.width + 1, self._found, self._control, STOPPED)
             self._judge()
@@ -220,7 +220,7 @@ class PoissonStep(Launches):
             self._slopes(at, cells, made[1])
         elif asked.every > 1 and asked.column_sums is None:
             weights = self._vector(newton.WEIGHTS)
-            self._listed(at, cells, made[1], self._counts[2:4], weights, self._never)
+            self._listed(at, cells, made[1], self._all, weights, self._never)
             self._add(self._blocks(made[1]), self.plan.width + 1, self._board.card("looked"))
         if then is not None:
             then()
@@ -230,7 +230,7 @@ class PoissonStep(Launches):
         """Learn the slice with the weights on the card; nothing is shared out before they are."""
         plan, board, inbox, stream = self.plan, self._board, self._inbox, self.card.stream
         width, phi, made = plan.width, self._room("phi"), size_class(cells.n)
-        counts, learned = board.card("phi_sums")[:width], lesson.learned
+        counts, learned = board.card("phi_sums", 0, width), lesson.learned
         if learned:
             self._memory.decide(board.card("slopes"), board.card("slopes"), 0)
         lam, lift = self._memory.factors(learned)
@@ -269,5 +269,5 @@ class PoissonStep(Launches):
             board.card("absorbed"), floors, learned, width, plan.chunks, plan.modes_of, 0,
             to.factors, to.sensitivity,
         )  # fmt: skip
-        self._listed(to, cells, made, self._counts[2:4], counts, self._never)
+        self._listed(to, cells, made, self._all, counts, self._never)
         self._add(self._blocks(made), width + 1, board.card("found"))

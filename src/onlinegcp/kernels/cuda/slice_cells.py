@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.card import Card
+from onlinegcp.kernels.cuda.tape import copy_on_card, copy_to_card
 
 Array = NDArray[Any]
 
@@ -99,8 +100,7 @@ class _Ahead:
         self._gone.wait(side)
         for numbers, here, there in zip((index, value), self._here, self._there, strict=True):
             here[: numbers.size] = numbers
-            if numbers.size:
-                there[: numbers.size].copy_to_device(here[: numbers.size], stream=side)
+            copy_to_card(there, here, numbers.size, side)
         self._come.record(side)
         self.n, self.positions, self.total = value.size, index.size, total
         self.largest = float(value.max(initial=0.0))
@@ -109,6 +109,5 @@ class _Ahead:
         stream = self._card.stream
         self._come.wait(stream)
         for buffer, there, size in zip(buffers, self._there, (self.positions, self.n), strict=True):
-            if size:
-                buffer[:size].copy_to_device(there[:size], stream=stream)
+            copy_on_card(buffer, there, size, stream)
         self._gone.record(stream)

@@ -225,11 +225,11 @@ class SquareStep(OddsStep):
             self._products(at, cells, dense, k)
         self._times(self._room("phi"), at.factors, reply.card("right"))
         for k in range(plan.modes):
-            place = slice(k * width * width, (k + 1) * width * width)
-            self._gram(k, at.factors, at.factors, reply.card("gram")[place])
+            place = (k * width * width, (k + 1) * width * width)
+            self._gram(k, at.factors, at.factors, reply.card("gram", *place))
             if learned:
-                self._gram(k, at.factors, at.sensitivity, reply.card("mixed")[place])
-                self._gram(k, at.sensitivity, at.sensitivity, reply.card("squared")[place])
+                self._gram(k, at.factors, at.sensitivity, reply.card("mixed", *place))
+                self._gram(k, at.sensitivity, at.sensitivity, reply.card("squared", *place))
         if learned:
             self._times(self._room("phi"), at.sensitivity, reply.card("turned"))
         reply.receive()
@@ -260,8 +260,8 @@ class SquareStep(OddsStep):
         plan, order = self.plan, self._order
         products.rows_kernel(plan.per_lane)[self._chunks(mode), THREADS, self.card.stream](
             self._room("phi"), at.factors, at.sensitivity, order.card("towards"),
-            order.card("kept"), order.card("follow"), order.card("given")[1:], learned, plan.width,
-            plan.chunks, plan.first_chunk[mode], to.factors, to.sensitivity,
+            order.card("kept"), order.card("follow"), order.card("given", 1, 2), learned,
+            plan.width, plan.chunks, plan.first_chunk[mode], to.factors, to.sensitivity,
         )  # fmt: skip
 
     def _bounded_rows(
@@ -291,7 +291,7 @@ class SquareStep(OddsStep):
         if anew:
             square = plan.width**2
             for k in range(plan.modes):
-                part = reply.card("gram")[k * square : (k + 1) * square]
+                part = reply.card("gram", k * square, (k + 1) * square)
                 self._gram(k, to.factors, to.factors, part)
             last = plan.modes - 1
             self._times(self._room("phi"), to.factors, reply.card("new_right"), last)
@@ -323,7 +323,7 @@ class SquareStep(OddsStep):
         plan, made = self.plan, class_of(cells.n)
         batch = batch_for(made, LANES)
         width = plan.width
-        scale = self._order.card("scales")[mode * width : (mode + 1) * width]
+        scale = self._order.card("scales", mode * width, (mode + 1) * width)
         products.products_kernel(plan.per_lane, plan.modes, dense)[
             blocks_for(made, batch), THREADS, self.card.stream
         ](
