@@ -44,8 +44,6 @@ class Levels:
     # long before the row's share: the rest of such a slice is compared with the last.
     TOTAL, MISFIT, REST = 0, 1, 2
 
-    _SERIES = ("level", "trend", "errors")
-
     def __init__(self, period: int = 1, noise: float = 0.0) -> None:
         self.period, self.noise = period, noise
         self.n_slices = 0

@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from onlinegcp.errors import DataError
+from onlinegcp.forecasting.recent import Recent
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -391,7 +392,7 @@ class StreamingModel(
         self.n_slices_ = 0
         self.last_ = None
         self._names = self._first_names()
-        self._past = np.empty((0, 0))
+        self._past, self._recent = np.empty((0, 0)), Recent()
         self._state = None
         self._buffer = ()
         self._provisional = None
@@ -449,6 +450,7 @@ class StreamingModel(
                 self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
                 self.n_slices_ = number
                 self._past = remember(self._past, self._state, self.last_.order)
+                self._recent = self._recent.after(x)
                 tell_cancelling(self, self._state)
                 continue
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)

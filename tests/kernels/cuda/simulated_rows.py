@@ -10,7 +10,7 @@ import sys
 import numpy as np
 from numba import cuda
 
-from onlinegcp.kernels.auto.fisher_sums import reference_row_sums
+import kernel_twins
 from onlinegcp.kernels.cuda import (
     bounded_rows,
     fisher_cells,
@@ -115,7 +115,7 @@ def check_pieces():
         problem = Problem(1, full)
         width, parts = problem.width, problem.pieces(flat(problem.blocks.data))
         y, h = problem.sums.slopes(problem.weights)
-        slopes, hessians = reference_row_sums(FACTORS, INDEX, problem.weights[:RANK], y, h, 1)
+        slopes, hessians = kernel_twins.row_sums(FACTORS, INDEX, problem.weights[:RANK], y, h, 1)
         of_row = np.repeat(np.arange(3), np.diff(problem.listed[3]))
         for i in range(3):
             found = parts.reshape(len(of_row), -1)[of_row == i].sum(axis=0)

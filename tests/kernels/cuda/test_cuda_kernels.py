@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+TESTS = HERE.parents[1]  # where the modules are that tests share
 
 
 def _run(script, **environment):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(HERE / script)],
-        env=os.environ | environment,
+        env=os.environ | environment | {"PYTHONPATH": os.pathsep.join(_path())},
         capture_output=True,
         text=True,
         timeout=900,
@@ -22,6 +23,10 @@ def _run(script, **environment):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split()
+
+
+def _path():
+    return [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
 
 
 @pytest.mark.slow
