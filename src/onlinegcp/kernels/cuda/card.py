@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from importlib.util import find_spec
 from typing import Any
@@ -139,33 +139,21 @@ class Card:
 
     def _distant(self, size: int, dtype: Any) -> Any:
         """Memory of the host that kernels read as if it were the card's."""
-        try:
+        with _told_when_full(
+            size, dtype, "The host needs {:.2f} GiB more that the card can read, for a slice too "
+            "large for the card, but has not ({}). Cut the slices, or use device='cpu'.",
+        ):  # fmt: skip
             return self._cuda.mapped_array(max(int(size), 1), dtype)
-        except Exception as error:
-            if "MEMORY" not in str(error).upper():
-                raise
-            wanted = int(size) * np.dtype(dtype).itemsize
-            raise BackendError(
-                f"The host needs {wanted / 2**30:.2f} GiB of memory that the card can read, for a "
-                f"slice too large for the card, but has less ({error}). Cut the slices, or use "
-                "device='cpu'."
-            ) from error
 
     def zeros(self, size: int, dtype: Any = np.float64) -> Any:
         """Zeros on the card, in memory of its own."""
-        try:
+        with _told_when_full(
+            size, dtype, "The card needs {:.2f} GiB more for this model or slice, but it is full "
+            "({}). End other programs on it, lower the rank, cut the slices, or use device='cpu'.",
+        ):  # fmt: skip
             made = self._cuda.device_array(max(int(size), 1), dtype)
             self._fill(made)
             return made
-        except Exception as error:
-            if "MEMORY" not in str(error).upper():
-                raise
-            wanted = int(size) * np.dtype(dtype).itemsize
-            raise BackendError(
-                f"The card needs {wanted / 2**30:.2f} GiB more for this model or slice, but it is "
-                f"full ({error}). End other programs on it, lower the rank, cut the slices, or "
-                "use device='cpu'."
-            ) from error
 
     def settle(self, *names: str) -> None:
         """Make the named buffers zero if what began to add to them has never ended."""
@@ -223,6 +211,18 @@ class Card:
             with suppress(Exception):  # it was a favour
                 wish()
         self.stream.synchronize()
+
+
+@contextmanager
+def _told_when_full(size: int, dtype: Any, words: str) -> Iterator[None]:
+    """Turn what the driver says where memory is short into words with numbers and a way out."""
+    try:
+        yield
+    except Exception as error:
+        if "MEMORY" not in str(error).upper():
+            raise
+        wanted = int(size) * np.dtype(dtype).itemsize / 2**30
+        raise BackendError(words.format(wanted, error)) from error
 
 
 @cache

@@ -110,7 +110,7 @@ class PoissonStep(Launches):
         inbox, width, modes = self._inbox, self.plan.width, self.plan.modes
         how, made = self._ask_solve(cells, asked)
         inbox["mass"][:], inbox["events"][0] = lesson.mass, lesson.events
-        self._memory.ask(lesson.kept)
+        self._memory.ask(lesson)
         how, places = (*how, lesson.share, lesson.sweeps), (at.serial, to.serial)
 
         def learn() -> None:
@@ -141,7 +141,7 @@ class PoissonStep(Launches):
             counts=weights,
             local=total - float(board["found"][width]),
             health=rows.health_of(absorbed),
-            kept=self._memory.decided(lesson.kept),
+            kept=self._memory.decided(lesson),
         )
 
     def _ask_solve(

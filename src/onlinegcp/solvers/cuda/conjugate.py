@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.matrices import Matrices
-from onlinegcp.kernels.cuda.questions import Kept, Learned, Lesson, Question, Rules
+from onlinegcp.kernels.cuda.questions import Learned, Lesson, Question, Recalled, Rules
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, newton
@@ -128,7 +128,7 @@ class CardConjugate(Conjugate):
     def _step_by_modes(self, model: Model, sums: CardOdds, cap: float) -> Step:
         """Every other slice: one mode after the other."""
         bench, rank = self.bench, model.factors.rank
-        cells, seen, form = sums.cells, sums.seen, sums.form
+        cells, form, x = sums.cells, sums.form, sums.content
         start = newton.away_from_zero(model.mean_weights, rank)
         total = sums.tangent(start)[1] if form.linear else np.ones(model.factors.width)
         start = newton.start_weights(model.mean_weights, cells.total, total, rank)
@@ -137,10 +137,10 @@ class CardConjugate(Conjugate):
         if form.linear or form.sampled:
             weights, steps = sums.solve(start, STREAM_TOLERANCE, STREAM_STEPS)
             before = sums.loss(weights)
-            done = bench.odds.learn(place, to.place, cells, seen, form, weights, lesson)
+            done = bench.odds.learn(place, to.place, x, weights, lesson)
         else:
             asked = sums.question(start, STREAM_TOLERANCE, STREAM_STEPS)
-            found, done = bench.odds.step_tangent(place, to.place, cells, seen, form, asked, lesson)
+            found, done = bench.odds.step_tangent(place, to.place, x, asked, lesson)
             before, steps = found.objective, found.steps
         self._settled(model, to, done, cap)
         return Step(done.weights, before, done.local, steps, done.kept.lam)
@@ -152,8 +152,10 @@ class CardConjugate(Conjugate):
             rules, lam, lift = rules_for(cap), memory.lift, memory.lift
         else:
             rules, (lam, lift) = None, forgetting.factors(memory, cap)
-        kept = Kept(lam, lift, memory.own, memory.bends, memory.memory, memory.bend, cap, rules)
-        return Lesson(kept, cap * self.mass, FLOOR_EVENTS * model.unit, FLOOR_SHARE, SWEEPS)
+        kept = Recalled(lam, lift, memory.own, memory.bends, memory.memory, memory.bend)
+        return Lesson(
+            kept, cap, rules, cap * self.mass, FLOOR_EVENTS * model.unit, FLOOR_SHARE, SWEEPS
+        )
 
     def _settled(self, model: Model, to: Matrices, done: Learned, cap: float) -> None:
         """Put the new matrices in the place of the old, and let the short vectors follow."""
