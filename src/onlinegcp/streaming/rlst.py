@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import final
 
 import numpy as np
@@ -26,6 +28,8 @@ from onlinegcp.streaming.warm_start import WarmStart
 FAINT = 1e-10  # share of the mean weight that such a repair adds
 # Start weights with a condition beyond this say nothing about some components.
 WORST_CONDITION = 1e10
+# Normal equations give a pseudo-inverse, quickly, where they are as good as this.
+EXACT = 1e-10
 
 
 @final
@@ -162,8 +166,11 @@ class RLST(StreamingModel):
 
     def _walk(self, state: ModelState, slices: Sequence[Slice], number: int, seed: int) -> Walk:
         watch = Stopwatch()
-        plain = self.window is None and self.repeats == 0
-        found = _follow(state, slices, self.forget) if plain else None
+        found = None
+        if self.window is None and self.repeats == 0:
+            # Rounding errors add up: if inverses fail, those of the state are computed anew first.
+            found = _follow(state, slices, self.forget)
+            found = found or _follow(_repaired(state), slices, self.forget)
         if found is None:
             return super()._walk(state, slices, number, seed)
         new, held, losses = found
@@ -251,8 +258,8 @@ class _Recursion:
         A negative share takes it out again. `seen` is D+ x.
         """
         old = self.basis, self.inverse, self.sums, self.inverse_sums
-        new, spare = [np.empty_like(a) for a in old], (np.empty_like(x), np.empty_like(x))
-        far = count(*old, x, seen, np.ascontiguousarray(s), share, fade, *new, *spare)
+        new, spare = [np.empty_like(a) for a in old], [np.empty_like(x) for _ in range(3)]
+        far = count(*old, x, seen.copy(), np.ascontiguousarray(s), share, fade, *new, *spare)
         made = _Recursion(*new) if far < DRIFT else self._direct(x, s, share, fade)
         self.__dict__.update(vars(made))
 
@@ -265,7 +272,7 @@ class _Recursion:
         faint = faint if faint > np.finfo(float).tiny else 1.0
         sums = sums + faint * np.eye(len(s))
         products = faded @ self.basis + share * np.outer(s, x) + faint * self.basis
-        inverse_sums = np.asarray(np.linalg.pinv(sums, hermitian=True), np.float64)
+        inverse_sums = _pseudo_inverse(sums)
         basis = inverse_sums @ products
         return _Recursion(basis, _pseudo_inverse(products), sums, inverse_sums)
 
@@ -293,11 +300,23 @@ def _follow(
     return after, held[:done], (losses[0], losses[1])
 
 
+def _repaired(state: ModelState) -> ModelState:
+    """The same with new inverses."""
+    old = _Recursion(**state.arrays)
+    new = old._direct(np.zeros(old.basis.shape[1]), np.zeros(len(old.sums)), 0.0, 1.0)
+    return replace(state, arrays=vars(new))
+
+
 def _values(slices: Sequence[Slice]) -> FloatArray:
     """Slices as rows of a matrix."""
     return np.array([x.array for x in slices]).reshape(len(slices), -1)
 
 
 def _pseudo_inverse(products: FloatArray) -> FloatArray:
+    """The transpose of the pseudo-inverse, (R, n) as the products."""
+    with contextlib.suppress(np.linalg.LinAlgError):
+        found = np.linalg.solve(products @ products.T, products)
+        if np.abs(found @ products.T - np.eye(len(products))).max() < EXACT:
+            return np.ascontiguousarray(found)
     # Laid out as a file gives it back: products of matrices in another order round differently.
     return np.ascontiguousarray(np.linalg.pinv(products).T, np.float64)

@@ -21,72 +21,111 @@ from onlinegcp.kernels.tracking.columns import (
     usual,
 )
 
+# Numbers of the cells' patterns held at a time: what a second-level cache has room for.
+ROOM = 1 << 14
+
 
 @kernel
 def lines_among(index, offsets, begin, end, rows, starts):
     # Where lines begin among the listed cells begin..end, and their rows in all modes but the
     # last. Returns how many there are.
-    last, n = offsets.shape[0] - 2, 0
-    for e in range(begin, end):
-        new = e == begin
-        for k in range(last):
-            new = new or index[e, k] != index[e - 1, k]
-        if new:
-            starts[n] = e - begin
+    last, n, at = offsets.shape[0] - 2, 0, begin
+    length = offsets[last + 1] - offsets[last]
+    while at < end:
+        # Cells are sorted: between two of the same rows all have these.
+        here, there = at, min(at + length - index[at, last], end) - 1
+        guess = there
+        while here < there:
+            same = True
             for k in range(last):
-                rows[n, k] = offsets[k] + index[e, k]
-            n += 1
+                same = same and index[guess, k] == index[at, k]
+            if same:
+                here = guess
+            else:
+                there = guess - 1
+            guess = (here + there + 1) // 2
+        starts[n] = at - begin
+        for k in range(last):
+            rows[n, k] = offsets[k] + index[at, k]
+        n += 1
+        at = here + 1
     starts[n] = end - begin
     return n
 
 
 @kernel
-def weight_sums(value, at, rows, starts, n, columns, tails, right, matrix, listed):
-    # right = Z'x and, where only listed cells count, matrix = Z'Z over them.
-    rank = tails.shape[0]
-    factor = np.empty(rank)
+def chunk_end(starts, first, n, room):
+    # The line after those that `room` cells hold, from the first on.
+    last = first + 1
+    while last < n and starts[last + 1] - starts[first] <= room:
+        last += 1
+    return last
+
+
+@kernel
+def spread(at, rows, starts, first, last, columns, tails, patterns):
+    # What each component has in the cells of lines first..last: sums over many cells then are
+    # long loops, whatever the length of a line.
+    for i in range(first, last):
+        begin, cells = starts[i] - starts[first], at[starts[i] : starts[i + 1]]
+        for r in range(tails.shape[0]):
+            factor, line = along_line(columns, r, rows, i, -1), patterns[r, begin:]
+            for c in range(cells.shape[0]):
+                line[c] = factor * tails[r, cells[c]]
+
+
+@kernel
+def weight_sums(value, at, rows, starts, n, columns, tails, patterns, right, matrix, listed):
+    # right = Z'x and, where only listed cells count, matrix = Z'Z over them. Returns whether
+    # `patterns` holds all cells.
+    rank, first = tails.shape[0], 0
+    last = first
     for r in range(rank):
         right[r, 0] = 0.0
         if listed:
             for s in range(rank):
                 matrix[r, s] = 0.0
-    for i in range(n):
+    while last < n:
+        first, last = last, chunk_end(starts, last, n, patterns.shape[1])
+        spread(at, rows, starts, first, last, columns, tails, patterns)
+        x = value[starts[first] : starts[last]]
         for r in range(rank):
-            factor[r] = along_line(columns, r, rows, i, -1)
             total = 0.0
-            for e in range(starts[i], starts[i + 1]):
-                total += value[e] * tails[r, at[e]]
-            right[r, 0] += factor[r] * total
+            for c in range(x.shape[0]):
+                total += x[c] * patterns[r, c]
+            right[r, 0] += total
             if listed:
                 for s in range(r + 1):
                     total = 0.0
-                    for e in range(starts[i], starts[i + 1]):
-                        total += tails[r, at[e]] * tails[s, at[e]]
-                    matrix[r, s] += factor[r] * factor[s] * total
-    if listed:
-        for r in range(rank):
-            for s in range(r):
-                matrix[s, r] = matrix[r, s]
+                    for c in range(x.shape[0]):
+                        total += patterns[r, c] * patterns[s, c]
+                    matrix[r, s] += total
+                    matrix[s, r] = matrix[r, s]
+    return first == 0
 
 
 @kernel
-def errors(value, at, rows, starts, n, columns, tails, weights, zeros, out):
+def errors(value, at, rows, starts, n, columns, tails, patterns, known, weights, zeros, out):
     # out = x - m at the listed cells, or x where all others are zeros. Returns the squared error
-    # over them, less the squares of m where the whole model is counted elsewhere.
-    rank = tails.shape[0]
-    squares = 0.0
-    for i in range(n):
-        for e in range(starts[i], starts[i + 1]):
-            out[e] = value[e]
-        for r in range(rank):
-            factor = weights[r] * along_line(columns, r, rows, i, -1)
-            for e in range(starts[i], starts[i + 1]):
-                out[e] -= factor * tails[r, at[e]]
-        for e in range(starts[i], starts[i + 1]):
-            squares += out[e] * out[e]
-            if zeros:
-                squares -= (value[e] - out[e]) ** 2
-                out[e] = value[e]
+    # over them, less the squares of m where the whole model is counted elsewhere. `known` says
+    # that `patterns` holds all cells already.
+    squares, last = 0.0, 0
+    while last < n:
+        first, last = last, chunk_end(starts, last, n, patterns.shape[1])
+        if not known:
+            spread(at, rows, starts, first, last, columns, tails, patterns)
+        x, error = value[starts[first] : starts[last]], out[starts[first] : starts[last]]
+        for c in range(x.shape[0]):
+            error[c] = x[c]
+        for r in range(tails.shape[0]):
+            for c in range(x.shape[0]):
+                error[c] -= weights[r] * patterns[r, c]
+        for c in range(x.shape[0]):
+            squares += error[c] * error[c]
+        if zeros:
+            for c in range(x.shape[0]):
+                squares -= (x[c] - error[c]) ** 2
+                error[c] = x[c]
     return squares
 
 
@@ -160,10 +199,11 @@ def adapt(
         size *= offsets[k + 1] - offsets[k]
     # Without signs: whoever may count from the end of an array must look at every index.
     rows, starts = np.empty((longest, d - 1), np.uintp), np.empty(longest + 1, np.uintp)
-    at, error = np.empty(longest, np.uintp), np.empty(longest)
+    at, error = np.empty(longest, np.uint32), np.empty(longest)
     matrix, lower = np.empty((rank, rank)), np.empty((rank, rank))
     right, weights, s = np.empty((rank, 1)), np.empty(rank), np.empty(rank)
     slope = np.empty((rank, columns.shape[1]))
+    patterns = np.empty((rank, max(ROOM // rank, offsets[d] - offsets[d - 1])))
     prequential, local, done, lines = 0.0, 0.0, 0, 0
     together = forget > 0.0
     for t in range(n):
@@ -177,12 +217,13 @@ def adapt(
                 at[e] = index[places[t] + e, d - 1]
         tails = tails_of(columns, offsets)
         products(columns, offsets, -1, matrix)
+        known = False
         if given.shape[0]:
             for r in range(rank):
                 s[r] = given[0, r]
         else:
-            weight_sums(
-                x, at, rows, starts, lines, columns, tails, right, matrix, kinds[t] == MISSING
+            known = weight_sums(
+                x, at, rows, starts, lines, columns, tails, patterns, right, matrix, gaps
             )
             solve_normal(matrix, right, 0, 1, lower)
             for r in range(rank):
@@ -192,7 +233,10 @@ def adapt(
             last = d if together else first + 1
             if first:
                 tails = tails_of(new, offsets)
-            squares = errors(x, at, rows, starts, lines, new, tails, s, zeros, error)
+            known = known and first == 0
+            squares = errors(
+                x, at, rows, starts, lines, new, tails, patterns, known, s, zeros, error
+            )
             if first == 0:
                 prequential = squares
             slopes(error, at, rows, starts, lines, new, tails, offsets, s, first, last, slope)
@@ -204,7 +248,7 @@ def adapt(
             if zeros:
                 prequential += whole(matrix, s)
             tails = tails_of(new, offsets)
-            local = errors(x, at, rows, starts, lines, new, tails, s, zeros, error)
+            local = errors(x, at, rows, starts, lines, new, tails, patterns, False, s, zeros, error)
             if zeros:
                 products(new, offsets, -1, matrix)
                 local += whole(matrix, s)

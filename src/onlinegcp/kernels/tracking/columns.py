@@ -95,6 +95,40 @@ def products(columns, offsets, skip, out):
 
 
 @kernel
+def times(matrix, vector, out):
+    # out = matrix times vector, four rows at a time: each number of the vector is then read once
+    # for all of them.
+    n, m = matrix.shape
+    for r in range(0, n - 3, 4):
+        t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+        for c in range(m):
+            t0 += matrix[r, c] * vector[c]
+            t1 += matrix[r + 1, c] * vector[c]
+            t2 += matrix[r + 2, c] * vector[c]
+            t3 += matrix[r + 3, c] * vector[c]
+        out[r], out[r + 1], out[r + 2], out[r + 3] = t0, t1, t2, t3
+    for r in range(n - n % 4, n):
+        total = 0.0
+        for c in range(m):
+            total += matrix[r, c] * vector[c]
+        out[r] = total
+
+
+@kernel
+def add_rows(vector, matrix, out):
+    # out += vector times matrix, four rows at a time.
+    n, m = matrix.shape
+    for r in range(0, n - 3, 4):
+        for c in range(m):
+            out[c] += (vector[r] * matrix[r, c] + vector[r + 1] * matrix[r + 1, c]) + (
+                vector[r + 2] * matrix[r + 2, c] + vector[r + 3] * matrix[r + 3, c]
+            )
+    for r in range(n - n % 4, n):
+        for c in range(m):
+            out[c] += vector[r] * matrix[r, c]
+
+
+@kernel
 def lines_of(offsets):
     # Lines of cells along the last mode, in C order: for each its rows in the other modes.
     last, n = offsets.shape[0] - 2, 1
@@ -147,14 +181,9 @@ def sweep(basis, columns, offsets, rows, out):
         for c in range(length):
             new[c] = 0.0
         for i in range(n):
-            factor = along_line(out, r, rows, i, -1)
-            for c in range(length):
-                new[c] += factor * tensors[r, i, c]
-        for i in range(n):
-            total = 0.0
-            for c in range(length):
-                total += new[c] * tensors[r, i, c]
-            sums[i] = total
+            sums[i] = along_line(out, r, rows, i, -1)
+        add_rows(sums, tensors[r], new)
+        times(tensors[r], new, sums)
         for c in range(length):
             out[r, tail + c] = new[c]
         for k in range(last - 1, -1, -1):

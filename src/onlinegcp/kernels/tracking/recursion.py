@@ -8,6 +8,7 @@ import numpy as np
 
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.tracking.columns import (
+    add_rows,
     along_line,
     holdings,
     lines_of,
@@ -15,6 +16,7 @@ from onlinegcp.kernels.tracking.columns import (
     solve_normal,
     sweep,
     tails_of,
+    times,
     usual,
 )
 
@@ -25,105 +27,80 @@ DRIFT = 1e-7
 @kernel
 def weigh(inverse, sums, x, seen, s):
     # seen = D+ x, and s = P D+ x: the least-squares weights of a slice under the basis.
-    rank = sums.shape[0]
-    for r in range(rank):
-        total = 0.0
-        for c in range(x.shape[0]):
-            total += inverse[r, c] * x[c]
-        seen[r] = total
-    for r in range(rank):
-        total = 0.0
-        for i in range(rank):
-            total += sums[r, i] * seen[i]
-        s[r] = total
+    times(inverse, x, seen)
+    times(sums, seen, s)
 
 
 @kernel
 def count(
     basis, inverse, sums, inverse_sums, x, seen, s, share, fade,
-    new_basis, new_inverse, new_sums, new_inverse_sums, u, h,
+    new_basis, new_inverse, new_sums, new_inverse_sums, u, h, error,
 ):  # fmt: skip
     # Weighs all that was seen down by `fade`, then counts slice x with weights s, `share` times
-    # (a negative share takes it out again); `seen` is D+ x. What the matrices are says
-    # `streaming.rlst`; u and h (cells,) are scratch. Returns how far the new inverses are from
-    # being inverses.
+    # (a negative share takes it out again); `seen` is D+ x before and after. What the matrices are
+    # says `streaming.rlst`; u, h and error (cells,) are scratch. Returns how far the new inverses
+    # are from being inverses.
     rank, cells = basis.shape
     k, t, along, q = np.empty(rank), np.empty(rank), np.empty(rank), np.empty(rank)
     for c in range(cells):
-        u[c] = share * x[c]
+        u[c] = -share * x[c]
         h[c] = 0.0
+        error[c] = -x[c]
+    times(inverse_sums, s, q)
+    beta, scale = 1.0, 0.0
     for r in range(rank):
-        part = s[r] / fade
-        for c in range(cells):
-            h[c] += part * inverse[r, c]
         k[r] = share * seen[r] / fade
-    beta = 1.0
-    for r in range(rank):
+        q[r] /= fade
         beta += s[r] * k[r]
-        total = 0.0
-        for i in range(rank):
-            total += sums[r, i] * k[i]
-        t[r] = fade * total
-    for r in range(rank):
-        for c in range(cells):
-            u[c] -= t[r] * basis[r, c]
-    nu, theta = 0.0, 0.0
-    for c in range(cells):
-        nu += u[c] * u[c]
-        theta += h[c] * h[c]
-    sigma = theta * nu + beta * beta
-    # D+ after D + share x s', for D of full column rank.
-    for r in range(rank):
-        total = 0.0
-        for c in range(cells):
-            total += inverse[r, c] * h[c]
-        along[r] = total / fade
-    for r in range(rank):
-        p = -nu / beta * along[r] - k[r]
-        first, second = along[r] / beta + theta / sigma * p, beta / sigma * p
-        for c in range(cells):
-            new_inverse[r, c] = inverse[r, c] / fade + first * u[c] + second * h[c]
-
-    scale = 0.0
-    for r in range(rank):
-        total = 0.0
-        for i in range(rank):
-            total += inverse_sums[r, i] * s[i]
-        q[r] = total / fade
         scale += s[r] * q[r]
     scale = share / (1.0 + share * scale)
+    times(sums, k, t)
     for r in range(rank):
+        t[r] *= fade
         for i in range(rank):
             new_inverse_sums[r, i] = inverse_sums[r, i] / fade - scale * q[r] * q[i]
             new_sums[r, i] = fade * sums[r, i] + share * s[r] * s[i]
-
-    error, check = u, h  # which are not needed any more
+    add_rows(s, inverse, h)
+    add_rows(t, basis, u)
+    add_rows(s, basis, error)
+    nu, theta, ux, hx = 0.0, 0.0, 0.0, 0.0
     for c in range(cells):
-        error[c] = x[c]
-        check[c] = 0.0
+        h[c] /= fade
+        u[c] = -u[c]
+        nu += u[c] * u[c]
+        theta += h[c] * h[c]
+        ux += u[c] * x[c]
+        hx += h[c] * x[c]
+    sigma = theta * nu + beta * beta
+    # D+ after D + share x s', for D of full column rank.
+    times(inverse, h, along)
     for r in range(rank):
+        p = -nu / beta * (along[r] / fade) - k[r]
+        first, second = along[r] / fade / beta + theta / sigma * p, beta / sigma * p
+        seen[r] = seen[r] / fade + first * ux + second * hx
         for c in range(cells):
-            error[c] -= s[r] * basis[r, c]
+            new_inverse[r, c] = inverse[r, c] / fade + first * u[c] + second * h[c]
+
+    times(new_inverse_sums, s, q)
+    for r in range(rank):
+        total, gain = 0.0, share * q[r]
+        for i in range(rank):
+            total += new_sums[r, i]
+        t[r] = total
+        for c in range(cells):
+            new_basis[r, c] = basis[r, c] - gain * error[c]
+    # What inverses make of sums over components should be ones.
+    for c in range(cells):
+        error[c] = 0.0
+    add_rows(t, new_basis, error)
+    times(new_inverse, error, along)
+    times(new_inverse_sums, t, q)
     far = 0.0
     for r in range(rank):
-        gain, ones = 0.0, 0.0
-        for i in range(rank):
-            gain += share * new_inverse_sums[r, i] * s[i]
-            ones += new_sums[r, i]
-        t[r] = ones
-        for c in range(cells):
-            value = basis[r, c] + gain * error[c]
-            new_basis[r, c] = value
-            check[c] += ones * value
-    for r in range(rank):
-        gap, same = -1.0, -1.0
-        for c in range(cells):
-            gap += new_inverse[r, c] * check[c]
-        for i in range(rank):
-            same += new_inverse_sums[r, i] * t[i]
-        far = max(far, abs(gap), abs(same))
-        if not np.isfinite(gap + same):
+        gap = abs(along[r] - 1.0) + abs(q[r] - 1.0)
+        if not gap < DRIFT:  # which is also true of what is not a number
             return np.inf
+        far = max(far, gap)
     return far
 
 
@@ -150,16 +127,14 @@ def least_squares_weights(x, columns, offsets, rows, out):
     # Weights (R, 1) with which the factors explain a slice best.
     n, tails = rows.shape[0], tails_of(columns, offsets)
     rank, length = tails.shape
-    matrix, lower, lines = np.empty((rank, rank)), np.empty((rank, rank)), x.reshape((n, length))
+    matrix, lower = np.empty((rank, rank)), np.empty((rank, rank))
+    lines, sums = x.reshape((n, length)), np.empty(n)
     products(columns, offsets, -1, matrix)
     for r in range(rank):
-        cross = 0.0
+        times(lines, tails[r], sums)
+        out[r, 0] = 0.0
         for i in range(n):
-            total = 0.0
-            for c in range(length):
-                total += lines[i, c] * tails[r, c]
-            cross += total * along_line(columns, r, rows, i, -1)
-        out[r, 0] = cross
+            out[r, 0] += sums[i] * along_line(columns, r, rows, i, -1)
     solve_normal(matrix, out, 0, 1, lower)
 
 
@@ -180,18 +155,18 @@ def follow(
         np.empty(rank), np.empty(rank), np.empty(rank), np.empty((rank, 1)),
     )  # fmt: skip
     moved, rows = np.empty((rank, columns.shape[1])), lines_of(offsets)
-    u, h = np.empty(cells), np.empty(cells)
+    u, h, error = np.empty(cells), np.empty(cells), np.empty(cells)
     prequential, local, done = 0.0, 0.0, 0
     for t in range(n):
         x = slices[t]
         weigh(inverse, sums, x, seen, s)
         far = count(
             basis, inverse, sums, inverse_sums, x, seen, s, 1.0, forget,
-            next_basis, next_inverse, next_sums, next_inverse_sums, u, h,
+            next_basis, next_inverse, next_sums, next_inverse_sums, u, h, error,
         )  # fmt: skip
         if not far < DRIFT:
             break
-        weigh(next_inverse, next_sums, x, seen, s)
+        times(next_sums, seen, s)
         sweep(next_basis, columns, offsets, rows, moved)
         if not usual(moved, offsets):
             break
