@@ -11,7 +11,7 @@ from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.objective import slice_loss
-from onlinegcp.streaming import ACP, METHODS, RLST, admission, keeping, rlst
+from onlinegcp.streaming import ACP, METHODS, RLST, acp, admission, keeping, rlst
 from onlinegcp.streaming.showing import PAST
 from onlinegcp.streaming.walking import within_reach
 
@@ -72,6 +72,17 @@ def test_a_block_goes_through_repairs_of_its_inverses(monkeypatch):
     products = arrays["sums"] @ arrays["basis"]
     np.testing.assert_allclose(arrays["inverse"] @ products.T, np.eye(6), atol=1e-6)
     np.testing.assert_allclose(arrays["sums"] @ arrays["inverse_sums"], np.eye(6), atol=1e-6)
+
+
+@pytest.mark.parametrize("variant", ["acp", "rolcp"])
+def test_large_dense_slices_are_learned_by_matrix_products_and_say_the_same(variant, monkeypatch):
+    factors, arrays, rng = stream(20)
+    init, slices = KTensor(None, factors), of_all_kinds(arrays, rng)
+    small = ACP(2, init=init, variant=variant).partial_fit(slices)
+    monkeypatch.setattr(acp, "LARGE", 1)
+    large = ACP(2, init=init, variant=variant).partial_fit(slices)
+    np.testing.assert_allclose(large.to_ktensor().full(), small.to_ktensor().full(), rtol=1e-9)
+    assert large.last_.prequential == pytest.approx(small.last_.prequential, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", [n for n, method in METHODS.items() if method.walks])

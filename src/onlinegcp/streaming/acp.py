@@ -15,7 +15,7 @@ from onlinegcp.kernels.tracking.columns import to_columns, to_factors
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights
+from onlinegcp.solvers.least_squares import error_slopes, gram, solve_normal, solve_weights
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
@@ -26,6 +26,8 @@ from onlinegcp.streaming.warm_start import WarmStart
 
 # Weight of the identity that both variants add to their systems, as in the authors' codes.
 DAMPING = {"acp": 100.0, "rolcp": 10.0}
+# Cells times components of a dense slice from which matrix products are faster than one call.
+LARGE = 1 << 17
 
 
 @final
@@ -161,15 +163,14 @@ class ACP(StreamingModel):
         return ModelState(factors, weights, start.mean, arrays)
 
     def _walk(self, state: ModelState, slices: Sequence[Slice], number: int, seed: int) -> Walk:
-        if self.regressors == "data":
+        if not self._is_compiled(slices[0]):
             return super()._walk(state, slices, number, seed)
         watch = Stopwatch()
         given = np.empty((0, self.rank))
-        if self._sampled(slices[0]):
-            slices = slices[:1]
-            given = self._solve_weights(state, slices[0], number, seed)[None, :]
-        elif any(map(self._sampled, slices)):
-            slices = slices[:1]
+        if self._is_sampled(slices[0]):
+            given, slices = self._solve_weights(state, slices[0], number, seed)[None, :], slices[:1]
+        others = (k for k, x in enumerate(slices) if not self._is_like(x, slices[0]))
+        slices = slices[: next(others, len(slices))]
         cells, (columns, offsets) = listed_cells(slices), to_columns(state.factors)
         held, mean = np.empty((len(slices), self.rank)), state.mean_weights.copy()
         fading = self.variant == "acp"
@@ -191,14 +192,14 @@ class ACP(StreamingModel):
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
-        """One step of regressors="data"; `_walk` knows the others."""
+        """One step in NumPy."""
         watch = Stopwatch()
         s = self._solve_weights(state, x, number, seed)
         watch.lap("weights")
         factors, arrays, fading = list(state.factors), {}, self.variant == "acp"
         for k in range(x.ndim):
             seen = state.factors if fading else factors
-            system, slope = _regress_on_data(x, seen, s, k)
+            system, slope = self._regress(x, seen, s, k)
             if fading:
                 system = self.forget * state.arrays[f"past{k}"] + system
                 arrays[f"past{k}"] = system
@@ -222,12 +223,21 @@ class ACP(StreamingModel):
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return self._solve_weights(state, x, 0, seed)  # slice 0 is never learned
 
-    def _sampled(self, x: Slice) -> bool:
+    def _is_compiled(self, x: Slice) -> bool:
+        """Whether compiled code learns a slice; large dense ones are for matrix products."""
+        dense = x.array is not None and x.size * self.rank > LARGE
+        return self.regressors == "model" and not dense
+
+    def _is_sampled(self, x: Slice) -> bool:
         few = self.samples is not None and x.n_listed > self.samples
         return few and x.n_observed < x.size
 
+    def _is_like(self, x: Slice, first: Slice) -> bool:
+        """Whether a slice may be learned in one call with the first."""
+        return x is first or (self._is_compiled(x) and not self._is_sampled(x))
+
     def _solve_weights(self, state: ModelState, x: Slice, number: int, seed: int) -> FloatArray:
-        if self.samples is None or not self._sampled(x):
+        if self.samples is None or not self._is_sampled(x):
             return solve_weights(x, state.factors)
         # Every cell has its number; the smallest are a sample without replacement.
         key = np.uint64(stream_key(seed, number, WEIGHT_SUBSET))
@@ -235,6 +245,16 @@ class ACP(StreamingModel):
         chosen = np.sort(np.argpartition(numbers, self.samples)[: self.samples])
         part = Slice(x.index[chosen], x.value[chosen], x.shape, unlisted="missing")
         return solve_weights(part, state.factors)
+
+    def _regress(
+        self, x: Slice, factors: Sequence[FloatArray], s: FloatArray, mode: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """W W' and E W' of a mode."""
+        if self.regressors == "data":
+            return _regress_on_data(x, factors, s, mode)
+        # A row sees this share of the cells that the products over whole modes count.
+        seen = x.n_observed / x.size * np.outer(s, s)
+        return gram(factors, skip=mode) * seen, error_slopes(x, factors, s, [mode])[0]
 
     def _damping(self) -> float:
         return DAMPING[self.variant] if self.damping is None else self.damping
