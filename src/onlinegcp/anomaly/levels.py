@@ -118,7 +118,7 @@ class Levels:
             self.season[:, :, phase] += part * (1.0 - rate) * error
         early = 0.3 if self.n_slices < self.period else 1.0
         self.level = self.level + DAMPING * self.trend + early * rate * error
-        self.trend = np.where(TRENDS > 0.0, DAMPING * self.trend + TRENDS * rate * error, 0.0)
+        self.trend = DAMPING * self.trend + TRENDS * rate * error  # stays zero where TRENDS is
         self.seen = self.seen + known
         self.n_slices += 1
 

@@ -128,10 +128,10 @@ class HeavyPairs:
         length = x.shape[self.second]
         one, two = x.index[:, self.first].astype(np.int64), x.index[:, self.second]
         if x.shape[self.first] * length <= min(TABLE, 64 * max(len(one), 256)):
-            sums = np.bincount(one * length + two, x.value, minlength=1).astype(np.float64)
+            sums = np.asarray(np.bincount(one * length + two, x.value, minlength=1), np.float64)
             cells = np.flatnonzero(sums)
-            keys = ((cells // length) << SHIFT) | (cells % length)
-            return keys.astype(np.int64), sums[cells]
+            high = cells // length
+            return np.asarray((high << SHIFT) | (cells - high * length)), sums[cells]
         keys, place = np.unique((one << SHIFT) | two, return_inverse=True)
-        sums = np.bincount(place, x.value, minlength=len(keys)).astype(np.float64)
+        sums = np.asarray(np.bincount(place, x.value, minlength=len(keys)), np.float64)
         return keys, sums

@@ -30,7 +30,6 @@ from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
-from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.model import StreamingModel
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -203,18 +202,14 @@ def misfit_of(model: StreamingModel, x: Slice, usual: FloatArray) -> float:
     depend on how many events there are and needs no fit; else the loss per cell with weights fitted
     to the slice, as a logarithm where it is a square.
     """
-    state, loss = model._ready(), model.loss_
-    known = known_part(x, state.shape)
+    known, loss = known_part(x, model.shape_), model.loss_
     if known.n_observed == 0:
         return math.nan
     if loss.traits.poisson:
-        total, expected = known.total, float(usual @ state.magnitudes)
-        if not (total > 0.0 and expected > 0.0):
-            return math.nan
-        return math.log(expected) - state.log_sum(known, usual, 1e-12 * expected) / total
+        return model.surprise_of(known, usual)
     with one_blas_thread():  # small products, which threads would only slow down
         weights = model.weigh(known, tolerance=TOLERANCE)
-        mean = slice_loss(known, state.factors, weights, loss, seed=model._seed) / known.n_observed
+        mean = model.loss_of(known, weights) / known.n_observed
     return math.log(mean) if mean > 0.0 and loss.traits.quadratic else mean
 
 

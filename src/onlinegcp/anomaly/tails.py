@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from types import ModuleType
 from typing import TypeAlias, final
@@ -85,14 +85,13 @@ class Past:
         upper = ordered[(3 * (n - 1)) // 4]
         fence = upper + FENCE * max(upper - ordered[(n - 1) // 2], 0.1)
         last = n - 1 - min(n - bisect_right(ordered, fence), int(TRIMMED * n))
-        low, high = (self._between(last * part) for part in (0.75, 0.95))
-        return n, low, high
+        return n, _between(ordered, last * 0.75), _between(ordered, last * 0.95)
 
-    def _between(self, place: float) -> float:
-        below = int(place)
-        value = self._ordered[below]
-        above = self._ordered[min(below + 1, len(self._ordered) - 1)]
-        return value + (above - value) * (place - below)
+
+def _between(ordered: Sequence[float], place: float) -> float:
+    below = int(place)
+    value = ordered[below]
+    return value + (ordered[min(below + 1, len(ordered) - 1)] - value) * (place - below)
 
 
 def log_tail(past: Marks, value: float, theory: tuple[float, float] = EXPONENTIAL) -> float:
@@ -170,8 +169,8 @@ def log_tail_of_largest(past: Marks, value: float, n: int) -> float:
     count, low, high = past
     if count < MATURE:
         return log_tail(past, value, largest_of(n))
-    scaled = (surprise_of_largest(z, n) for z in (low, high, value))
-    return log_tail((count, next(scaled), next(scaled)), next(scaled))
+    scaled = count, surprise_of_largest(low, n), surprise_of_largest(high, n)
+    return log_tail(scaled, surprise_of_largest(value, n))
 
 
 def surprise_of_largest(z: float, n: int) -> float:

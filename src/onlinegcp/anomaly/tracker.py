@@ -401,7 +401,7 @@ class AnomalyTracker:
     def _sums(self, x: Slice, k: int) -> FloatArray:
         """Sums of the rows of a mode in units, or their means where data do not add up."""
         length = max(x.shape[k], len(self.rows[k]))
-        sums = np.bincount(x.index[:, k], x.value, minlength=length).astype(np.float64)
+        sums = np.bincount(x.index[:, k], x.value, minlength=length)
         if self.counted and x.n_observed == x.size:
             return np.asarray(sums / self.unit)
         cells = np.bincount(x.index[:, k], minlength=length).astype(np.float64)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting.recent import Recent
@@ -166,7 +165,7 @@ class StreamingModel(
         refuse_whole_tensor(stream, self._declared())
         self._reset()
         if is_stream(stream):
-            for x in self._coming(stream):
+            for x in self.coming(stream):
                 with undone_on_error(self):
                     one, self._names = read_one(x, told=self._told())
                     self._absorb([one])
@@ -232,6 +231,11 @@ class StreamingModel(
         return getattr(self, "_state", None) is not None
 
     @property
+    def shape_(self) -> tuple[int, ...]:
+        """Lengths of the modes, as far as they were seen."""
+        return self._ready().shape
+
+    @property
     def factors_(self) -> tuple[FloatArray, ...]:
         """One matrix (I_k, R) per mode."""
         return tuple(a.copy() for a in self._ready().factors)
@@ -244,7 +248,7 @@ class StreamingModel(
     @property
     def n_waiting_(self) -> int:
         """Slices of `n_slices_` that are not learned yet: a warm start, or a batch, fills up."""
-        check_is_fitted(self)
+        self._check_fitted()
         return len(self._buffer)
 
     # ---- keeping it
@@ -285,7 +289,7 @@ class StreamingModel(
         return None if self._state is None else self._state.shape
 
     def _read(self, x: Any) -> tuple[list[Slice], bool]:
-        check_is_fitted(self)
+        self._check_fitted()
         slices, single, _ = read_slices(self, x, told=self._told(may_grow=False))
         return self._check_slices(slices, may_grow=False), single
 
@@ -365,10 +369,10 @@ class StreamingModel(
     @with_workers
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
-        if self.started_:  # first: scikit-learn's own check takes longer than all else here
+        if self.started_:
             assert self._state is not None
             return self._state
-        check_is_fitted(self)
+        self._check_fitted()
         if self._provisional is None:
             found = self._begin(self._static_start(self._prepared(self._buffer)), self._seed)
             if not is_finite(found):

@@ -337,7 +337,7 @@ class OnlineGCP(StreamingModel):
             if engine is not None:
                 engine.expect(x)
 
-    def _coming(self, stream: Iterable[Any]) -> Iterable[Any]:
+    def coming(self, stream: Iterable[Any]) -> Iterable[Any]:
         if self.device == "cpu":
             yield from stream
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, overload
 
@@ -39,6 +39,9 @@ class Views(Sequence[FloatArray]):
 
     def __len__(self) -> int:
         return self._blocks.ndim
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        return iter(self._blocks.views())  # once, not for every one of them
 
     @overload
     def __getitem__(self, k: int) -> FloatArray: ...

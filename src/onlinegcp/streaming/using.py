@@ -160,6 +160,25 @@ class Using(abc.ABC):
         row = self._weigh_all([part])[0] if weights is None else np.asarray(weights)
         return self._lost(part, row)
 
+    def surprise_of(self, x: Any, weights: ArrayLike) -> float:
+        """Mean surprise of an event of a slice: -log of its share in a mixture of patterns.
+
+        It does not depend on how many events there are, and nothing is fitted; NaN where there are
+        none, or where the mixture is empty.
+
+        Parameters
+        ----------
+        x
+            The slice.
+        weights
+            The mixture (R,), of any size.
+        """
+        part, state, row = self._one(x), self._ready(), np.asarray(weights, dtype=np.float64)
+        total, expected = part.total, float(row @ state.magnitudes)
+        if not (total > 0.0 and expected > 0.0):
+            return math.nan
+        return math.log(expected) - state.log_sum(part, row, 1e-12 * expected) / total
+
     def score_samples(self, x: Any) -> Any:
         """Minus the mean loss per observed cell of each slice: higher is better."""
         slices, single = self._read(x)
