@@ -203,23 +203,18 @@ def misfit_of(model: StreamingModel, x: Slice, usual: FloatArray) -> float:
     depend on how many events there are and needs no fit; else the loss per cell with weights fitted
     to the slice, as a logarithm where it is a square.
     """
-    factors, loss = model.factors_, model.loss_
-    known = known_part(x, tuple(len(a) for a in factors))
+    state, loss = model._ready(), model.loss_
+    known = known_part(x, state.shape)
     if known.n_observed == 0:
         return math.nan
     if loss.traits.poisson:
-        total = known.total
-        expected = float(usual @ np.prod([a.sum(axis=0) for a in factors], axis=0))
+        total, expected = known.total, float(usual @ state.magnitudes)
         if not (total > 0.0 and expected > 0.0):
             return math.nan
-        products = factors[0][known.index[:, 0]]
-        for k, factor in enumerate(factors[1:], 1):
-            products = products * factor[known.index[:, k]]
-        means = np.maximum(products @ usual, 1e-12 * expected)
-        return math.log(expected) - float(known.value @ np.log(means)) / total
+        return math.log(expected) - state.log_sum(known, usual, 1e-12 * expected) / total
     with one_blas_thread():  # small products, which threads would only slow down
         weights = model.weigh(known, tolerance=TOLERANCE)
-        mean = slice_loss(known, factors, weights, loss, seed=model._seed) / known.n_observed
+        mean = slice_loss(known, state.factors, weights, loss, seed=model._seed) / known.n_observed
     return math.log(mean) if mean > 0.0 and loss.traits.quadratic else mean
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onlinegcp.errors import DataError
-from onlinegcp.forecasting import Forecast, forecast
+from onlinegcp.forecasting import Forecast, Recent, forecast
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.notebook.components import ComponentTable, component_card
@@ -20,17 +20,22 @@ from onlinegcp.streaming.state import FloatArray, ModelState
 PAST = 256
 
 
-def remember(past: FloatArray, state: ModelState, order: Sequence[int] | None = None) -> FloatArray:
-    """The past with what each component holds in the newest slice, whatever its columns' scale.
+def remember(past: FloatArray, held: FloatArray, order: Sequence[int] | None = None) -> FloatArray:
+    """The past with what each component held in the newest slices, whatever its columns' scale.
 
-    `order` says where components were before; new ones (-1) held nothing.
+    Parameters
+    ----------
+    past, held
+        Rows of both, oldest first.
+    order
+        Where components were before; new ones (-1) held nothing.
     """
     if order is not None and past.size:
         at = np.array(order)
         past = np.where(at >= 0, past[:, at], 0.0)
-    row = state.weights * state.magnitudes
-    start = past[-(PAST - 1) :] if past.shape[1:] == row.shape else np.empty((0, len(row)))
-    return np.concatenate([start, row[None, :]])
+    if past.shape[1:] != held.shape[1:]:
+        past = held[:0]
+    return np.concatenate([past[max(0, len(past) + len(held) - PAST) :], held])
 
 
 class Showing(abc.ABC):
@@ -40,6 +45,7 @@ class Showing(abc.ABC):
     rank: int
     n_slices_: int
     _past: FloatArray
+    _recent: Recent
 
     @property
     @abc.abstractmethod
@@ -112,6 +118,9 @@ class Showing(abc.ABC):
     ) -> Forecast:
         """The next slices: weights carried on by seasonal exponential smoothing.
 
+        Single cells are drawn towards what they held in the newest slices, as far as that would
+        have helped lately.
+
         Parameters
         ----------
         steps
@@ -132,7 +141,14 @@ class Showing(abc.ABC):
         known: Any = model.labels if labels is None else labels
         named = getattr(known, "labels", known)
         return forecast(
-            self._past, model.factors, self.loss_, steps, labels=named, period=period, level=level
+            self._past,
+            model.factors,
+            self.loss_,
+            steps,
+            labels=named,
+            period=period,
+            level=level,
+            recent=self._recent,
         )
 
     def _repr_html_(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from onlinegcp.errors import OnlineGCPError
+from onlinegcp.forecasting.recent import MOST
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.objective import slice_loss
@@ -69,7 +70,10 @@ def several_slices_equal_one_by_one(model: Any) -> None:
     """A list of slices is learned like its members in turn."""
     slices = _stream(model, 16).slices
     together = clone(model).partial_fit(slices[:12]).partial_fit(slices[12:])
-    _same_model(together, _fit(model, slices), "a list of slices and the same slices in turn")
+    alone = _fit(model, slices)
+    _same_model(together, alone, "a list of slices and the same slices in turn")
+    told = [None if m.last_ is None else replace(m.last_, seconds={}) for m in (together, alone)]
+    assert told[0] == told[1], "a list of slices and the same in turn have different last records"
 
 
 def transform_and_predict_change_nothing(model: Any) -> None:
@@ -232,6 +236,10 @@ def declarations_are_kept(model: Any) -> None:
         )
         assert fitted.transform(x).shape == fitted.weights_.shape, "weights of another rank"
     assert learned, "40 slices were not enough to begin"
+    if model.walks:
+        few = fitted._check_slices(slices[:3], may_grow=True)
+        ahead = fitted._walk(fitted._ready(), few, len(slices) + 1, 0)
+        assert len(ahead.held) == 3, f"of three slices {len(ahead.held)} were learned in one call"
 
 
 def slices_too_large_are_refused(model: Any) -> None:
@@ -410,7 +418,8 @@ def _size(model: Any) -> int:
     if model.gathers is not None:
         parameters["_buffer"] = None  # whose length `declarations_are_kept` checks
     assert len(model._past) <= PAST, "more weights than forecasts need are kept"
-    parameters["_past"] = None  # fills up to that many rows
+    assert len(model._recent) <= MOST, "more slices than forecasts need are kept"
+    parameters["_past"] = parameters["_recent"] = None  # fill up to that many
     return len(pickle.dumps({k: v for k, v in vars(model).items() if k not in parameters}))
 
 

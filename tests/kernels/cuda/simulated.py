@@ -30,13 +30,16 @@ from onlinegcp.kernels.cuda import (
 )
 from onlinegcp.kernels.cuda.lanes import LANES
 from onlinegcp.kernels.layout import stack_factors
+from onlinegcp.ktensor import KTensor
 from onlinegcp.losses.formulas import EPS
 from onlinegcp.losses.traits import OddsForm
+from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.cells import Cells
 from onlinegcp.solvers.auto.newton import solve_odds_form
 from onlinegcp.solvers.auto.odds_sums import OddsSums
 from onlinegcp.solvers.cuda.conjugate import rules_for
+from onlinegcp.solvers.objective import log_sum
 
 RNG = np.random.default_rng(7)
 SHAPE, RANK = (3, 4, 2), 3
@@ -71,12 +74,14 @@ def same(found, expected, tolerance=1e-12):
 def check_sums():
     count = np.array([len(VALUE), 1], dtype=np.int64)
     out = np.zeros(WIDTH + 1)
-    launch(
-        cells.sums_kernel(1, 3), DATA, WIDTH, OFFSETS, LIST, VALUE, count, 4, WEIGHTS, NEVER, out
-    )
+    kernel, lists = cells.sums_kernel(1, 3), (DATA, WIDTH, OFFSETS, LIST, VALUE, count, 4, WEIGHTS)
+    launch(kernel, *lists, np.array([EPS, 0.0]), NEVER, out)
     logs, pull, _ = kernel_twins.listed_sums(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
     same(out[:RANK], pull)
     same(out[WIDTH], logs)
+    floor = float(np.median(KTensor(WEIGHTS[:RANK], FACTORS).full()))
+    launch(kernel, *lists, np.array([0.0, floor]), NEVER, out)
+    same(out[WIDTH], log_sum(Slice(INDEX, VALUE, SHAPE), FACTORS, WEIGHTS[:RANK], floor))
 
 
 def check_curvature():

@@ -82,7 +82,7 @@ def check_history():
     parts, folded, totals = (send(np.zeros(n * square)) for n in (8, 6, 6))
     data, past = send(blocks.data.reshape(-1)), send(old.data.reshape(-1))
     stream = cuda.stream()
-    history.grams_kernel()[(4, 1), LANES, stream, 4096](data, past, width, chunks, 2, parts)
+    history.grams_kernel(width, 2)[(4, 1), LANES, stream, 4096](data, past, chunks, parts)
     history.fold_kernel(3)[1, LANES, stream, 4096](
         width, bounds, parts, send(S.reshape(-1)), folded, totals
     )

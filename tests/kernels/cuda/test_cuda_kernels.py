@@ -38,7 +38,7 @@ def test_kernels_in_the_simulator_give_what_numpy_and_the_cpu_give():
 @pytest.mark.slow
 def test_kernels_of_row_systems_in_the_simulator_give_what_the_cpu_gives():
     found = _run("simulated_rows.py", NUMBA_ENABLE_CUDASIM="1")
-    assert len(found) == 4, found
+    assert len(found) == 5, found
 
 
 @pytest.mark.slow
