@@ -40,8 +40,12 @@ def ids_in_order(known: LabelIds, ids: Ids) -> Ids:
         return ids[sorted(range(len(names)), key=lambda place: label_order(names[place]))]
     if len(ids) <= BLOCK:
         return _sorted(known, ids)
-    piles = _piles(known, ids)
-    return np.concatenate([_sorted(known, ids[piles == p]) for p in range(int(piles.max()) + 1)])
+    piles, found, end = _piles(known, ids), np.empty_like(ids), 0
+    for pile in range(int(piles.max()) + 1):
+        some = ids[piles == pile]
+        found[end : end + len(some)] = _sorted(known, some)
+        end += len(some)
+    return found
 
 
 def _sorted(known: LabelIds, ids: Ids) -> Ids:
