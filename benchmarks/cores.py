@@ -76,8 +76,8 @@ def _rows(case: str, found: dict[str, Any], unit: str, target: float | None) -> 
     same = "same bits" if one["digest"] == two["digest"] else "OTHER BITS"
     note = f"{same}; processor time {one['cpu']:.4g} and {two['cpu']:.4g} {unit}; {found['load']}"
     if "pieces" in found:
-        whole, pieces, halves = found["whole"], found["pieces"], found["halves"]
-        most = whole / (whole - pieces + halves)
+        whole, pieces, in_two = found["whole"], found["pieces"], found["in two"]
+        most = whole / (whole - pieces + in_two)
         note += f"; pieces {pieces:.4g} of {whole:.4g} {unit}, so {most:.2f} times at most"
     yield Row(case, "one thread", one["wall"], one["wall"], one["wall"], unit, note=found["load"])
     yield Row(
@@ -133,7 +133,7 @@ def _measure(name: str) -> dict[str, Any]:
 
 
 def _account(learn: Callable[[Any, Spent], str], rounds: int) -> dict[str, float]:
-    """Processor time of a stream, of the pieces that two threads share, and of half of these."""
+    """Processor time of a stream, of the pieces that are shared, and how long these take two."""
     try:
         from onlinegcp.sums.local import Local, jobs
     except ImportError:  # before
@@ -152,7 +152,10 @@ def _account(learn: Callable[[Any, Spent], str], rounds: int) -> dict[str, float
                     begin = time.thread_time()
                     work(piece)
                     spent.append(time.thread_time() - begin)
-            runs.append((sum(spent), max([sum(spent) / 2, *spent])))
+            busy = [0.0, 0.0]  # whoever is free takes the next
+            for piece in spent:
+                busy[busy.index(min(busy))] += piece
+            runs.append((sum(spent), max(busy)))
 
     found: dict[str, float] = {}
     for _ in range(rounds):
@@ -161,8 +164,8 @@ def _account(learn: Callable[[Any, Spent], str], rounds: int) -> dict[str, float
         learn(InTurn(2), spent)
         whole = sum(cpu for _, cpu in spent)
         if whole < found.get("whole", np.inf):
-            pieces, halves = np.sum(runs, axis=0) if runs else (0.0, 0.0)
-            found = {"whole": whole, "pieces": float(pieces), "halves": float(halves)}
+            pieces, in_two = np.sum(runs, axis=0) if runs else (0.0, 0.0)
+            found = {"whole": whole, "pieces": float(pieces), "in two": float(in_two)}
     return found
 
 
