@@ -41,13 +41,16 @@ def forecast(
     from onlinegcp.digest import loss_of
     from onlinegcp.drawing.profiles import matrix
     from onlinegcp.drawing.text import number, say_time, shown_modes
+    from onlinegcp.forecasting import Recent
     from onlinegcp.forecasting import forecast as carry_on
 
     digest = digest_of(run, quiet=json)
     view, steps = digest.view, list(digest.newest)  # as many as a forecast looks at
     check_learned(view)
+    recent = Recent.of(view.recent)
     if steps[-1].get("partial"):  # half a day says little; it is forecast
         steps.pop()
+        recent = recent.without_last()
     sums = np.prod([np.abs(factor).sum(axis=0) for factor in view.factors], axis=0)
     found = carry_on(
         matrix(steps, "weights", view.rank) * sums,
@@ -58,6 +61,7 @@ def forecast(
         labels=view.labels,
         period=season,
         level=level,
+        recent=recent,
     )
     if json:
         say_json(found.to_json(top))

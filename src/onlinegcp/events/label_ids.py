@@ -67,12 +67,15 @@ class LabelIds:
             found[start : start + BLOCK] = self._find_block(labels[start : start + BLOCK])
         return found
 
-    def add(self, labels: pl.Series) -> None:
-        """Number labels that are not known yet, each of which is there once."""
+    def add(self, labels: pl.Series, more: int = 0) -> None:
+        """Number labels that are not known yet, each of which is there once.
+
+        So many `more` may soon follow: if slots have to be made, there is room for them.
+        """
         first = len(self.column)
         self.column.extend(labels)
         if self._few is None:
-            self._enter(first)
+            self._enter(first, more)
         elif len(self.column) > MANY:
             self._leave_few()
         else:
@@ -83,11 +86,11 @@ class LabelIds:
         self._few = None
         self._enter(0)
 
-    def _enter(self, first: int) -> None:
-        """Give slots to the ids from `first` on, and if need be more slots to all."""
+    def _enter(self, first: int, more: int = 0) -> None:
+        """Give slots to the ids from `first` on, and if need be new slots to all and to `more`."""
         if not len(self._slots) or len(self.column) > _FULL * len(self._slots):
             n_slots = max(_FEWEST_SLOTS, len(self._slots))
-            while len(self.column) > _FULL * n_slots:
+            while len(self.column) + more > _FULL * n_slots:
                 n_slots *= 2
             self._slots, first = np.full(n_slots, -1, dtype=np.int32), 0
             self._tags = np.empty(int(_FULL * n_slots) + 1, dtype=np.uint32)

@@ -6,7 +6,7 @@ import datetime
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +15,8 @@ from scipy.special import ndtri
 
 from onlinegcp.drawing.text import number, parse_time, say_interval
 from onlinegcp.errors import DataError
+from onlinegcp.forecasting.cells import Drawn, draw, patterns_only
+from onlinegcp.forecasting.recent import Recent
 from onlinegcp.forecasting.smoothing import carry_on
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -24,6 +26,7 @@ FloatArray = NDArray[np.float64]
 
 _LEAST = 4
 _DENSE_CELLS = 20_000_000
+NOTHING = Recent()
 _SEASONS = {"hourly": 24, "daily": 7, "weekly": 52, "monthly": 12}
 
 
@@ -57,13 +60,18 @@ class Forecast:
     labels: tuple[tuple[str, ...], ...] | None
     loss: Loss
     covariance: FloatArray
+    drawn: Drawn
+    noise: FloatArray  # of single cells, over what is usual for the loss
+    floor: float
 
     def __len__(self) -> int:
         return len(self.times)
 
     def dense(self, step: int = 0) -> FloatArray:
         """All cells of one of the slices, counted from 0."""
-        return np.asarray(self.loss.mean(KTensor(self.weights[step], self.factors).full()))
+        values = KTensor(self.drawn.weights[step], self.factors).full()
+        values[tuple(self.drawn.index.T)] += self.drawn.listed(step)
+        return np.maximum(self.loss.mean(values), self.floor)
 
     def cells(self, step: int = 0, top: int = 10) -> list[dict[str, Any]]:
         """The cells that are expected to hold most, with labels and how sure they are.
@@ -75,33 +83,34 @@ class Forecast:
         top
             How many cells.
         """
+        weights = self.drawn.weights[step]
+        # Cells that hold most are found among the rows that hold most, and those held lately.
+        kept = [np.sort(np.argsort(-np.abs(a @ weights), kind="stable")[:60]) for a in self.factors]
+        grid = np.stack([part.reshape(-1) for part in np.meshgrid(*kept, indexing="ij")], axis=1)
+        listed = self.drawn.listed(step)
+        places = np.concatenate([self.drawn.index, grid])
         shape = tuple(len(a) for a in self.factors)
-        # Cells that hold most are found among the rows that hold most.
-        kept = [
-            np.sort(np.argsort(-np.abs(a @ self.weights[step]), kind="stable")[:60])
-            for a in self.factors
-        ]
-        small = [a[rows] for a, rows in zip(self.factors, kept, strict=True)]
-        values = np.asarray(self.loss.mean(KTensor(self.weights[step], small).full())).reshape(-1)
+        linear = np.ravel_multi_index(tuple(places.T), shape)
+        _, first = np.unique(linear, return_index=True)  # a listed cell comes before the grid's
+        values = KTensor(weights, self.factors).values(places[first])
+        values += np.concatenate([listed, np.zeros(len(grid))])[first]
+        values = np.maximum(self.loss.mean(values), self.floor)
         best = np.argsort(-values, kind="stable")[:top]
-        places = np.stack(np.unravel_index(best, tuple(map(len, kept))), axis=1)
         reach = float(ndtri(0.5 + self.level / 2))
         found = []
-        for place, value in zip(places, values[best], strict=True):
-            index = [int(rows[i]) for rows, i in zip(kept, place, strict=True)]
+        for index, value in zip(places[first[best]], values[best], strict=True):
             row = np.prod([a[i] for a, i in zip(self.factors, index, strict=True)], axis=0)
-            spread = float(row @ self.covariance[step] @ row) + _noise(self.loss, float(value))
+            spread = float(row @ self.covariance[step] @ row)
+            spread += float(self.noise[step] * _noise(self.loss, value))
             width = reach * math.sqrt(max(spread, 0.0))
-            least = 0.0 if self.loss.lower == 0.0 else -math.inf
             found.append(
                 {
-                    "labels": [self._label(k, i) for k, i in enumerate(index)],
+                    "labels": [self._label(k, int(i)) for k, i in enumerate(index)],
                     "expected": float(value),
-                    "low": max(float(value) - width, least),
+                    "low": max(float(value) - width, self.floor),
                     "high": float(value) + width,
                 }
             )
-        assert len(shape) == len(kept)
         return found
 
     def _label(self, k: int, i: int) -> str:
@@ -162,6 +171,7 @@ def forecast(
     labels: Sequence[Sequence[str]] | None = None,
     period: int | None = None,
     level: float = 0.8,
+    recent: Recent = NOTHING,
 ) -> Forecast:
     """Carry the weights of a stream on.
 
@@ -184,6 +194,10 @@ def forecast(
         Slices after which weights repeat; by default what the calendar says, or what fits.
     level
         Share of totals that should lie in the interval.
+    recent
+        The newest slices, those of the last rows of `past`: what single cells held is carried on
+        as far as it would have helped lately. Losses whose expectations are no multiples of model
+        values go without.
     """
     if (
         isinstance(steps, bool)
@@ -205,17 +219,23 @@ def forecast(
     sums = np.prod([np.abs(a).sum(axis=0) for a in factors], axis=0)
     unit = 1.0 / np.where(sums > 0, sums, 1.0)
     least = 0.0 if loss.lower == 0.0 or all((a >= 0).all() for a in factors) else -np.inf
-    weights = np.maximum(carried.mean, least) * unit
-    covariance = carried.covariance * np.outer(unit, unit)
+    mean = np.maximum(carried.mean, least)
     matrices = tuple(np.asarray(a, dtype=np.float64) for a in factors)
-    total, spread = _totals(matrices, weights, covariance, loss)
+    slope = _slope(loss)
+    if slope is None:
+        drawn = patterns_only(mean, len(matrices))
+    else:
+        columns = [a / np.maximum(np.abs(a).sum(axis=0), 1e-300) for a in matrices]
+        drawn = draw(recent, past, carried, mean, columns, slope, period or carried.period)
+    covariance = carried.covariance * np.outer(unit, unit)
+    drawn = replace(drawn, weights=drawn.weights * unit)
+    total, spread = _totals(matrices, drawn, covariance, loss, slope)
     width = float(ndtri(0.5 + level / 2)) * np.sqrt(np.maximum(spread, 0.0))
-    floor = 0.0 if np.isfinite(least) else -np.inf
     return Forecast(
         tuple(next_times(times, int(steps))),
-        weights,
+        mean * unit,
         total,
-        np.maximum(total - width, floor),
+        np.maximum(total - width, least),
         total + width,
         level,
         carried.period,
@@ -223,37 +243,74 @@ def forecast(
         None if labels is None else tuple(tuple(map(str, names)) for names in labels),
         loss,
         covariance,
+        drawn,
+        _noise_levels(matrices, drawn, covariance, loss, recent),
+        least,
     )
+
+
+def _slope(loss: Loss) -> float | None:
+    """What the data of a model value of one are, where they are multiples of it; else None."""
+    one, three = (float(loss.mean(np.array(m))) for m in (1.0, 3.0))
+    straight = float(loss.mean(np.array(0.0))) == 0.0 and np.isclose(three, 3.0 * one)
+    return one if straight else None
 
 
 def _totals(
-    factors: tuple[FloatArray, ...], weights: FloatArray, covariance: FloatArray, loss: Loss
+    factors: tuple[FloatArray, ...],
+    drawn: Drawn,
+    covariance: FloatArray,
+    loss: Loss,
+    slope: float | None,
 ) -> tuple[FloatArray, FloatArray]:
     """Sums of the expected cells of each slice, and the variance of these sums."""
     sums = np.prod([a.sum(axis=0) for a in factors], axis=0)
-    slope = float(loss.mean(np.array(2.0)) - loss.mean(np.array(1.0)))
-    straight = float(loss.mean(np.array(0.0))) == 0.0 and np.isclose(
-        float(loss.mean(np.array(3.0))), 3.0 * slope
-    )
-    spread = slope**2 * np.einsum("r,hrs,s->h", sums, covariance, sums)
-    if straight:
-        return slope * weights @ sums, spread
+    spread = np.einsum("r,hrs,s->h", sums, covariance, sums)
+    if slope is not None:
+        held = drawn.weights @ sums + drawn.shares @ drawn.rows.sum(axis=1)
+        return slope * held, slope**2 * spread
     if math.prod(len(a) for a in factors) > _DENSE_CELLS:
         raise DataError(
             f"Totals of at most {_DENSE_CELLS:,} cells can be summed for the loss {loss.name!r}, "
             "whose expectations are not sums, but slices are larger. Use fewer labels."
         )
-    dense = [np.asarray(loss.mean(KTensor(row, factors).full())).sum() for row in weights]
-    return np.array(dense), spread
+    dense = [np.asarray(loss.mean(KTensor(row, factors).full())).sum() for row in drawn.weights]
+    slope = float(loss.mean(np.array(2.0)) - loss.mean(np.array(1.0)))
+    return np.array(dense), slope**2 * spread
 
 
-def _noise(loss: Loss, value: float) -> float:
-    """Variance of one cell around its expectation, where the loss says it."""
-    if loss.name == "poisson":
-        return value
-    if loss.name == "negative_binomial":
-        return value + value**2 / float(loss.parameters["r"])
-    return 0.0
+def _noise(loss: Loss, value: FloatArray) -> FloatArray:
+    """Variance of cells around what is expected as the loss has it; 1 where it does not say."""
+    if not loss.traits.counts:
+        return np.ones_like(value)
+    r = loss.parameters.get("r")
+    return value if r is None else value + value**2 / r
+
+
+def _noise_levels(
+    factors: tuple[FloatArray, ...],
+    drawn: Drawn,
+    covariance: FloatArray,
+    loss: Loss,
+    recent: Recent,
+) -> FloatArray:
+    """By how much cells vary more than the loss says, or by how much where it does not say."""
+    if drawn.missed is None:
+        return np.full(len(covariance), 1.0 if loss.traits.counts else 0.0)
+    slope = float(loss.mean(np.array(1.0)))
+    gram = np.prod([np.einsum("ir,is->rs", a, a) for a in factors], axis=0)
+    left = slope**2 * (drawn.missed - np.einsum("hrs,rs->h", covariance, gram))
+    # What the loss has for all cells, as they were lately.
+    size = math.prod(map(len, factors))
+    usual = np.mean(
+        [
+            size
+            if x.whole and not loss.traits.counts
+            else _noise(loss, x.value.astype(float)).sum()
+            for x in recent.slices
+        ]
+    )
+    return np.asarray(np.maximum(left, 0.0) / max(float(usual), 1e-300))
 
 
 def next_times(times: Sequence[Any], steps: int) -> list[Any]:

@@ -54,11 +54,16 @@ class Carried:
         Of the errors, which grow with the distance.
     period
         Steps after which they repeat; 1 for no season.
+    near, far : (times, series) arrays
+        Errors in the last steps of what was expected one step before, and `steps` before; as far
+        back as there are any.
     """
 
     mean: FloatArray
     covariance: FloatArray
     period: int
+    near: FloatArray
+    far: FloatArray
 
 
 def carry_on(past: FloatArray, steps: int, period: int | None = None) -> Carried:
@@ -239,4 +244,5 @@ def _carried(run: _Run, steps: int, period: int) -> Carried:
     covariance = np.stack(
         [sum(np.outer(row, row) * base for row in growth[: h + 1]) for h in range(steps)]
     )
-    return Carried(mean, covariance, period)
+    judged = min(max(len(run.far) - steps + 1, 0), len(run.far))
+    return Carried(mean, covariance, period, run.errors, run.far[len(run.far) - judged :])

@@ -9,7 +9,7 @@ import numpy as np
 from onlinegcp.digest import Digest, loss_of
 from onlinegcp.drawing.profiles import matrix
 from onlinegcp.errors import DataError
-from onlinegcp.forecasting import Forecast, forecast
+from onlinegcp.forecasting import Forecast, Recent, forecast
 
 # How far ahead a page looks, and its interval.
 _AHEAD = {"hourly": 48, "daily": 14, "weekly": 8, "monthly": 12, "quarterly": 8, "yearly": 5}
@@ -23,8 +23,10 @@ def outlook(digest: Digest) -> Forecast | None:
     A slice that was cut off says little about the next ones: it is left out, and forecast.
     """
     steps = [step for step in digest.newest if step.get("weights")]
+    recent = Recent.of(digest.view.recent)
     if steps and steps[-1].get("partial"):
         steps.pop()
+        recent = recent.without_last()
     if len(steps) < _LEAST or not digest.view.factors:
         return None
     factors = digest.view.factors
@@ -34,7 +36,7 @@ def outlook(digest: Digest) -> Forecast | None:
     times = [step.get("time") for step in steps]
     try:
         loss = loss_of(digest.view)
-        return forecast(past, factors, loss, ahead, times=times, level=_LEVEL)
+        return forecast(past, factors, loss, ahead, times=times, level=_LEVEL, recent=recent)
     except DataError:
         return None
 

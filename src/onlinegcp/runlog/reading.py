@@ -28,13 +28,15 @@ from onlinegcp.runlog.labels import read_labels
 from onlinegcp.runlog.line import Step, parse_file
 from onlinegcp.runlog.shapes import check_info
 from onlinegcp.storage.appending import unreadable
-from onlinegcp.storage.archive import DamagedFile, read_archive
+from onlinegcp.storage.archive import DamagedFile, read_archive, under
 from onlinegcp.storage.atomic import STREAMS
 from onlinegcp.storage.labels import Labels, held
 from onlinegcp.storage.sealed import unseal
 
 FloatArray = NDArray[np.float64]
-Model = tuple[tuple[FloatArray, ...], FloatArray, tuple[Sequence[str], ...]]
+Model = tuple[
+    tuple[FloatArray, ...], FloatArray, tuple[Sequence[str], ...], dict[str, NDArray[Any]]
+]
 
 
 @final
@@ -58,6 +60,8 @@ class RunView:
         Names of the rows of each factor; the row numbers where the run has no names.
     modes
         Name of each mode.
+    recent
+        Arrays of the newest slices, as `forecasting.Recent` takes them.
     """
 
     path: Path
@@ -67,6 +71,7 @@ class RunView:
     weights: FloatArray
     labels: tuple[Sequence[str], ...]
     modes: tuple[str, ...]
+    recent: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
 
     @property
     def times(self) -> list[Any]:
@@ -179,10 +184,10 @@ def read_head(path: PathLike, info: dict[str, Any] | None = None) -> RunView:
     """
     folder = Path(path)
     info = read_run_json(folder) if info is None else info
-    factors, weights, labels = read_model(folder)
+    factors, weights, labels, recent = read_model(folder)
     names = [str(name) for name in info.get("modes") or ()]
     names += [f"mode {k + 1}" for k in range(len(names), len(factors))]
-    return RunView(folder, info, [], factors, weights, labels, tuple(names))
+    return RunView(folder, info, [], factors, weights, labels, tuple(names), recent)
 
 
 @final
@@ -220,7 +225,7 @@ class StoredSteps:
 
 
 def read_model(path: PathLike) -> Model:
-    """The factors, weights and labels of the checkpoint, empty where there is none yet."""
+    """Factors, weights, labels and newest slices of the checkpoint, empty where there is none."""
     folder = Path(path)
     try:
         found = read_checkpoint(folder)
@@ -229,7 +234,7 @@ def read_model(path: PathLike) -> Model:
         if found is None:
             raise
     if found is None:
-        return (), np.zeros(0), ()
+        return (), np.zeros(0), (), {}
     arrays, record = found
     factors: list[FloatArray] = []
     while f"factor.{len(factors)}" in arrays:
@@ -244,7 +249,8 @@ def read_model(path: PathLike) -> Model:
         labels.append(names)
     # Before the warm start is over a checkpoint holds slices only.
     weights = arrays.get("weights", np.zeros(0)) if factors else np.zeros(0)
-    return tuple(factors), np.asarray(weights, dtype=np.float64), tuple(labels)
+    numbers = np.asarray(weights, dtype=np.float64)
+    return tuple(factors), numbers, tuple(labels), under(arrays, "recent.")
 
 
 def read_checkpoint(

@@ -40,6 +40,17 @@ class SuspectFile(DamagedFile, DataError):  # noqa: N818 - as above
     """A file that claims to hold more than files may: damaged, or made to do harm."""
 
 
+def under(arrays: Mapping[str, NDArray[Any]], beginning: str) -> dict[str, NDArray[Any]]:
+    """Arrays whose names begin so, by what follows.
+
+    Examples
+    --------
+    >>> list(under({"state.a": np.zeros(1), "weights": np.zeros(1)}, "state."))
+    ['a']
+    """
+    return {n.removeprefix(beginning): a for n, a in arrays.items() if n.startswith(beginning)}
+
+
 def write_archive(
     path: str | os.PathLike[str],
     kind: str,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -72,6 +72,29 @@ def read_slices(
         return _with_times(slices, time), False, told.names
     one, names = read_one(x, time, told=told)
     return [one], True, names
+
+
+def with_next(stream: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Every item with the one after it, None after the last.
+
+    An error in asking for an item is raised when it is due, not before.
+
+    Examples
+    --------
+    >>> list(with_next("abc"))
+    [('a', 'b'), ('b', 'c'), ('c', None)]
+    """
+    items = iter(stream)
+    nothing = object()
+    here = next(items, nothing)
+    while here is not nothing:
+        try:
+            after = next(items, nothing)
+        except Exception:
+            yield here, None
+            raise
+        yield here, None if after is nothing else after
+        here = after
 
 
 def read_one(x: Any, time: Any = None, *, told: Told = NOTHING) -> tuple[Slice, Names | None]:

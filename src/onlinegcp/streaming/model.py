@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from onlinegcp.errors import DataError
+from onlinegcp.forecasting.recent import Recent
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -165,7 +166,7 @@ class StreamingModel(
         refuse_whole_tensor(stream, self._declared())
         self._reset()
         if is_stream(stream):
-            for x in stream:
+            for x in self._coming(stream):
                 with undone_on_error(self):
                     one, self._names = read_one(x, told=self._told())
                     self._absorb([one])
@@ -267,7 +268,7 @@ class StreamingModel(
         self.n_slices_ = 0
         self.last_ = None
         self._names = self._first_names()
-        self._past = np.empty((0, 0))
+        self._past, self._recent = np.empty((0, 0)), Recent()
         self._state = None
         self._buffer = ()
         self._provisional = None
@@ -332,6 +333,7 @@ class StreamingModel(
         self.n_slices_ += len(walk.held)
         order = None if walk.record is None else walk.record.order
         self._past = remember(self._past, walk.held, order)
+        self._recent = self._recent.after(*slices[: len(walk.held)])
         tell_cancelling(self, self._state)
         return len(walk.held)
 

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from onlinegcp.errors import StateError
+from onlinegcp.forecasting import Recent
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.keeping import is_finite
@@ -26,6 +27,7 @@ class Keeping:
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
     _past: FloatArray
+    _recent: Recent
     _names: Names | None
 
     def _reset(self) -> None:
@@ -69,6 +71,7 @@ class Keeping:
             "buffer": self._buffer,
             "last": self.last_,
             "past": self._past,
+            "recent": self._recent,
             "names": self._names,
         }
 
@@ -83,6 +86,7 @@ class Keeping:
         self._buffer = tuple(saved["buffer"])
         self.last_ = saved["last"]
         self._past = np.asarray(saved.get("past", self._past))
+        self._recent = saved.get("recent", self._recent)
         self._names = saved.get("names", self._names)
         return self
 

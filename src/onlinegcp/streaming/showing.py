@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onlinegcp.errors import DataError
-from onlinegcp.forecasting import Forecast, forecast
+from onlinegcp.forecasting import Forecast, Recent, forecast
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.notebook.components import ComponentTable, component_card
@@ -45,6 +45,7 @@ class Showing(abc.ABC):
     rank: int
     n_slices_: int
     _past: FloatArray
+    _recent: Recent
 
     @property
     @abc.abstractmethod
@@ -117,6 +118,9 @@ class Showing(abc.ABC):
     ) -> Forecast:
         """The next slices: weights carried on by seasonal exponential smoothing.
 
+        Single cells are drawn towards what they held in the newest slices, as far as that would
+        have helped lately.
+
         Parameters
         ----------
         steps
@@ -137,7 +141,14 @@ class Showing(abc.ABC):
         known: Any = model.labels if labels is None else labels
         named = getattr(known, "labels", known)
         return forecast(
-            self._past, model.factors, self.loss_, steps, labels=named, period=period, level=level
+            self._past,
+            model.factors,
+            self.loss_,
+            steps,
+            labels=named,
+            period=period,
+            level=level,
+            recent=self._recent,
         )
 
     def _repr_html_(self) -> str:

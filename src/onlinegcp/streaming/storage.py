@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from onlinegcp import __version__
 from onlinegcp.errors import StateError
+from onlinegcp.forecasting import Recent
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.storage.archive import read_archive, write_archive
+from onlinegcp.storage.archive import read_archive, under, write_archive
 from onlinegcp.storage.times import pack_time, unpack_time
 from onlinegcp.streaming import auto_solver
 from onlinegcp.streaming.model import StreamingModel
@@ -25,6 +26,7 @@ from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import ModelState
 
 KIND = "streaming model"
+RECENT = "recent."  # how the names of the arrays of the newest slices begin
 
 
 def save_model(model: StreamingModel, path: str | os.PathLike[str]) -> None:
@@ -61,6 +63,7 @@ def pack_model(model: StreamingModel) -> tuple[dict[str, NDArray[Any]], dict[str
     if saved["names"] is not None:
         record["names"] = {"labels": saved["names"].labels, "modes": saved["names"].modes}
     arrays["past"] = saved["past"]
+    arrays |= {f"{RECENT}{name}": part for name, part in saved["recent"].to_arrays().items()}
     state: ModelState | None = saved["state"]
     if state is not None:
         for k, a in enumerate(state.factors):
@@ -156,12 +159,11 @@ def _rebuild(
     if "n_modes" not in record and not record["buffer"]:
         raise KeyError("n_modes")
     if "n_modes" in record:
-        prefix = "state."
         state = ModelState(
             tuple(arrays[f"factor.{k}"] for k in range(record["n_modes"])),
             arrays["weights"],
             arrays["mean_weights"],
-            {n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)},
+            under(arrays, "state."),
             record["scalars"],
             tuple(unpack_slices(record["slices"], "slices", arrays)),
         )
@@ -175,6 +177,7 @@ def _rebuild(
             "buffer": unpack_slices(record["buffer"], "buffer", arrays),
             "last": _unpack_step(record["last"]),
             "past": arrays.get("past", np.empty((0, 0))),
+            "recent": Recent.of(under(arrays, RECENT)),
             "names": _unpack_names(record.get("names")),
         }
     )
@@ -197,8 +200,7 @@ def _pack_live(flat: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[st
 
 
 def _unpack_live(scalars: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    prefix = "live."
-    return {**scalars, **{n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)}}
+    return {**scalars, **under(arrays, "live.")}
 
 
 def pack_slices(

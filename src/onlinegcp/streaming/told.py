@@ -6,7 +6,7 @@ is read by what was told and refused where nothing was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,6 +59,10 @@ class Telling:
 
     def _expect(self, x: Slice | None) -> None:
         """Take note of the slice after the one that is learned next, where it is known."""
+
+    def _coming(self, stream: Iterable[Any]) -> Iterable[Any]:
+        """The items of a stream, to be learned at once."""
+        return stream
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "n_slices_", 0) > 0

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from onlinegcp.errors import OnlineGCPError
+from onlinegcp.forecasting.recent import MOST
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.objective import slice_loss
@@ -417,7 +418,8 @@ def _size(model: Any) -> int:
     if model.gathers is not None:
         parameters["_buffer"] = None  # whose length `declarations_are_kept` checks
     assert len(model._past) <= PAST, "more weights than forecasts need are kept"
-    parameters["_past"] = None  # fills up to that many rows
+    assert len(model._recent) <= MOST, "more slices than forecasts need are kept"
+    parameters["_past"] = parameters["_recent"] = None  # fill up to that many
     return len(pickle.dumps({k: v for k, v in vars(model).items() if k not in parameters}))
 
 
