@@ -35,7 +35,7 @@ AUTHORS = {
     "acp": "Tensor_Tracking/Algorithms/Our_Methods",
 }
 
-LONG, ROUNDS = 1000, 5  # slices that are passed in one call, and how often
+LONG, ROUNDS = 200, 9  # slices that are passed in one call, and how often
 
 # A model, the slices it learns, and the clean slice each stands for.
 Demo = tuple[StreamingModel, list[Slice], list[np.ndarray]]

@@ -171,23 +171,22 @@ class ACP(StreamingModel):
             given, slices = self._solve_weights(state, slices[0], number, seed)[None, :], slices[:1]
         others = (k for k, x in enumerate(slices) if not self._is_like(x, slices[0]))
         slices = slices[: next(others, len(slices))]
-        cells, (columns, offsets) = listed_cells(slices), to_columns(state.factors)
+        columns, offsets = to_columns(state.factors)
         held, mean = np.empty((len(slices), self.rank)), state.mean_weights.copy()
-        fading = self.variant == "acp"
+        forget = self.forget if self.variant == "acp" else 0.0
         past = np.zeros((len(state.factors), self.rank, self.rank))
-        for k, one in enumerate(past):
-            one[...] = state.arrays[f"past{k}"] if fading else 0.0
+        for k in range(len(past) if forget else 0):
+            past[k] = state.arrays[f"past{k}"]
         done, columns, past, weights, *losses = adapt(
-            *cells, given, columns, offsets, past, mean,
-            self.forget if fading else 0.0, self._damping(), held,
+            *listed_cells(slices), given, columns, offsets, past, mean,
+            forget, self._damping(), held,
         )  # fmt: skip
-        arrays = {f"past{k}": one.copy() for k, one in enumerate(past)} if fading else {}
-        new = ModelState(to_factors(columns, offsets), weights, mean, arrays)
+        arrays = {f"past{k}": one.copy() for k, one in enumerate(past)} if forget else {}
+        found = ModelState(to_factors(columns, offsets), weights, mean, arrays)
         if done < len(slices):
-            return Walk(new, None, held[:done])
+            return Walk(found, None, held[:done])
         watch.lap("solver")
-        last = number + done - 1
-        return Walk(new, solved_record(slices[-1], last, losses, watch, done), held)
+        return Walk(found, solved_record(slices[-1], number + done - 1, losses, watch, done), held)
 
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int

@@ -26,31 +26,33 @@ ROOM = 1 << 14
 
 
 @kernel
-def lines_among(index, offsets, begin, end, rows, starts):
-    # Where lines begin among the listed cells begin..end, and their rows in all modes but the
-    # last. Returns how many there are.
-    last, n, at = offsets.shape[0] - 2, 0, begin
-    length = offsets[last + 1] - offsets[last]
-    while at < end:
-        # Cells are sorted: between two of the same rows all have these.
-        here, there = at, min(at + length - index[at, last], end) - 1
-        guess = there
+def lines_among(index, place, at, n, offsets, rows, starts):
+    # Where lines begin among n listed cells, whose coordinates begin at index[place] and lie in
+    # rows `at` of the last mode, and their rows in the other modes. Returns how many there are.
+    last, lines, begin = offsets.shape[0] - 2, 0, 0
+    while begin < n:
+        # Cells are sorted: within a line the last mode's rows rise, and between two cells with
+        # the same other rows all have these.
+        there = begin
+        while there + 1 < n and at[there + 1] > at[there]:
+            there += 1
+        here, guess = begin, there
         while here < there:
             same = True
             for k in range(last):
-                same = same and index[guess, k] == index[at, k]
+                same = same and index[place + guess, k] == index[place + begin, k]
             if same:
                 here = guess
             else:
                 there = guess - 1
             guess = (here + there + 1) // 2
-        starts[n] = at - begin
+        starts[lines] = begin
         for k in range(last):
-            rows[n, k] = offsets[k] + index[at, k]
-        n += 1
-        at = here + 1
-    starts[n] = end - begin
-    return n
+            rows[lines, k] = offsets[k] + index[place + begin, k]
+        lines += 1
+        begin = here + 1
+    starts[lines] = n
+    return lines
 
 
 @kernel
@@ -211,10 +213,9 @@ def adapt(
         count, zeros, gaps = begins[t + 1] - begins[t], kinds[t] == ZEROS, kinds[t] == MISSING
         x = value[begins[t] : begins[t + 1]]
         if t == 0 or places[t] != places[t - 1]:
-            end = places[t] + count
-            lines = lines_among(index, offsets, places[t], end, rows, starts)
             for e in range(count):
                 at[e] = index[places[t] + e, d - 1]
+            lines = lines_among(index, places[t], at, count, offsets, rows, starts)
         tails = tails_of(columns, offsets)
         products(columns, offsets, -1, matrix)
         known = False
@@ -244,7 +245,7 @@ def adapt(
         ordinary = usual(new, offsets)
         if t > 0 and not ordinary:
             break
-        if t == n - 1 or not ordinary:  # of the others nobody keeps a record
+        if t == n - 1:  # of the others nobody keeps a record
             if zeros:
                 prequential += whole(matrix, s)
             tails = tails_of(new, offsets)
