@@ -16,6 +16,7 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.solvers.objective import least_loss, slice_loss
+from onlinegcp.streaming.contract import Contract
 from onlinegcp.streaming.inputs import is_stream
 from onlinegcp.streaming.state import FloatArray, ModelState
 
@@ -27,8 +28,11 @@ def _predicts_cells(model: Any) -> bool:
     return not hasattr(model, "n_features_in_")
 
 
-class Using(abc.ABC):
-    """What a model answers, given what it must have."""
+class Using(Contract, abc.ABC):
+    """What a model answers, given what it must have.
+
+    An estimator itself: scikit-learn gives `transform` its choice of output where it is defined.
+    """
 
     _seed: int
 
