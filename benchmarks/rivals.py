@@ -35,7 +35,9 @@ AUTHORS = {
     "acp": "Tensor_Tracking/Algorithms/Our_Methods",
 }
 
-LONG, ROUNDS = 200, 9  # slices that are passed in one call, and how often
+# Slices that are passed in one call, as many as the drivers loop over, and how often.
+LONG = {"olstec": 60, "rlst": 1000, "sdt": 1000, "acp": 200}
+ROUNDS = 9
 
 # A model, the slices it learns, and the clean slice each stands for.
 Demo = tuple[StreamingModel, list[Slice], list[np.ndarray]]
@@ -76,7 +78,7 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
                 (method, Times(tuple(seconds))),
                 (
                     f"{method}, all at once",
-                    _learn_at_once(partial(make, LONG // 10 if quick else LONG)),
+                    _learn_at_once(partial(make, LONG[name] // 10 if quick else LONG[name])),
                 ),
             ):
                 yield measured(

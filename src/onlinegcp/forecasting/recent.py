@@ -7,7 +7,7 @@ them, found anew from the numbers alone, so that a stored copy goes on as the or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -76,7 +76,7 @@ class Recent:
             count += 1
         new = min(count, len(newer))
         old = self.slices[len(self.slices) + new - count :]
-        return Recent((*old, *map(_made, newer[len(newer) - new :])))
+        return Recent((*old, *_made(newer[len(newer) - new :])))
 
     def without_last(self) -> Recent:
         """Without the newest one."""
@@ -108,9 +108,23 @@ class Recent:
         )
 
 
-def _made(x: Slice) -> Kept:
-    index = _places(x.index) if x.array is None else _every_cell(x.shape)
-    return Kept(index, _smallest(x.value), x.unlisted == "zero")
+def _made(slices: Sequence[Slice]) -> list[Kept]:
+    """The slices as they are kept; dense ones of one shape are looked at together."""
+    if len(slices) > 1 and all(x.array is not None and x.shape == slices[0].shape for x in slices):
+        index, values = _every_cell(slices[0].shape), np.array([x.value for x in slices])
+        ends = zip(values.min(axis=1).tolist(), values.max(axis=1).tolist(), strict=True)
+        whole = (values == np.floor(values)).all(axis=1).tolist()
+        types = [_type(*pair, counts) for pair, counts in zip(ends, whole, strict=True)]
+        rows = zip(slices, values, types, strict=True)
+        return [Kept(index, row.astype(kind), x.unlisted == "zero") for x, row, kind in rows]
+    return [
+        Kept(
+            _places(x.index) if x.array is None else _every_cell(x.shape),
+            _smallest(x.value),
+            x.unlisted == "zero",
+        )
+        for x in slices
+    ]
 
 
 @lru_cache(maxsize=4)
@@ -125,6 +139,12 @@ def _places(index: Array) -> Array:
 def _smallest(value: Array) -> Array:
     """Counts as the shortest whole numbers, others with seven digits where those can hold them."""
     low, high = float(value.min(initial=0)), float(value.max(initial=0))
-    if low >= 0 and high < 2**32 and (value == np.floor(value)).all():
-        return value.astype(np.min_scalar_type(int(high)))
-    return value.astype(np.float32 if max(-low, high) < 1e30 else np.float64)
+    # Others are told from counts by the first few.
+    counts = all(x % 1 == 0 for x in value[:4].tolist()) and (value == np.floor(value)).all()
+    return value.astype(_type(low, high, bool(counts)))
+
+
+def _type(low: float, high: float, counts: bool) -> Any:
+    if counts and low >= 0 and high < 2**32:
+        return np.min_scalar_type(int(high))
+    return np.float32 if max(-low, high) < 1e30 else np.float64

@@ -311,14 +311,15 @@ class StreamingModel(
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one, or as many together as are gathered."""
         enough = 1 if self.gathers is None else int(getattr(self, self.gathers))
-        checked, at = self._check_slices(slices, may_grow=True), 0
+        checked, at, new = self._check_slices(slices, may_grow=True), 0, 0
         while at < len(checked):
             x = checked[at]
             self._expect(checked[at + 1] if at + 1 < len(checked) else None)
             if self._state is None and self.init is not None:
                 self._start_given(self.init, x.shape)
             if self._state is not None and enough == 1:
-                at += self._advance(within_reach(self, checked, at), self._state)
+                done = self._advance(within_reach(self, checked, at), self._state)
+                at, new = at + done, new + done
                 continue
             at += 1
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
@@ -328,6 +329,8 @@ class StreamingModel(
                 self._finish_warm_start()
             elif self._state is not None and len(self._buffer) >= enough:
                 self._learn_gathered()
+        if new:  # learned one by one or in walks, which come last
+            self._recent = self._recent.after(*checked[len(checked) - new :])
 
     def _advance(self, slices: Sequence[Slice], state: ModelState) -> int:
         """Learn the first of the slices, or more of them at once; how many."""
@@ -337,7 +340,6 @@ class StreamingModel(
         self.n_slices_ += len(walk.held)
         order = None if walk.record is None else walk.record.order
         self._past = remember(self._past, walk.held, order)
-        self._recent = self._recent.after(*slices[: len(walk.held)])
         tell_cancelling(self, self._state)
         return len(walk.held)
 
