@@ -13,7 +13,8 @@ import math
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +42,8 @@ class Problem:
     most_ms: float | None  # None: nothing was promised
     least_ratio: float | None  # None: too long on one core
     missing: bool = False
+    bounded: bool = False  # factors may not fall below zero, whatever the loss
+    far: bool = False  # as if the slice were too large for the card
 
 
 PROBLEMS = {
@@ -52,7 +55,9 @@ PROBLEMS = {
     "bernoulli": Problem("bernoulli_odds", (10_000, 10_000, 24), 50, 1_000_000, 5, 300),
     "missing": Problem("poisson", (10_000, 10_000, 24), 50, 1_000_000, None, 1, missing=True),
     "gaussian": Problem("gaussian", (10_000, 10_000, 24), 50, 1_000_000, None, 1),
+    "bounded": Problem("gaussian", (10_000, 10_000, 24), 50, 1_000_000, None, 1, bounded=True),
     "poisson": Problem("poisson", (100_000, 100_000, 24), 50, 5_000_000, 7, 800),
+    "far": Problem("poisson", (100_000, 100_000, 24), 50, 5_000_000, None, None, far=True),
     "long": Problem("poisson", (1_000_000, 1_000_000, 24), 50, 20_000_000, 35, None),
     "longest": Problem("poisson", (1_000_000, 1_000_000, 1_000), 64, 50_000_000, 150, None),
 }
@@ -83,15 +88,61 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
             continue
         try:
             # A threaded BLAS spins, and its turns would count as work of the one core.
-            with one_blas_thread():
+            with one_blas_thread(), _limited(problem):
                 yield from _compare(name, problem)
         except Exception:
             traceback.print_exc()
+    if only in (None, "score") and not quick:
+        with one_blas_thread():
+            yield from _score()
     if only in (None, "year") and not quick:
         with one_blas_thread():
             yield _year()
     for rest in (gpu_sgd, gpu_static):
         yield from rest.run(quick=quick, only=only)
+
+
+@contextmanager
+def _limited(problem: Problem) -> Iterator[None]:
+    """The card with less room for slices, where a problem asks for it."""
+    from onlinegcp.kernels.cuda.card import card
+
+    on, most = card(), card().most_cell_bytes
+    on.most_cell_bytes = 0 if problem.far else most
+    try:
+        yield
+    finally:
+        on.most_cell_bytes = most
+
+
+def _score() -> Iterator[Row]:
+    """How odd a slice is to a model on the card: the mean surprise of its events."""
+    from onlinegcp.losses import get_loss
+    from onlinegcp.solvers.auto import solver
+    from onlinegcp.solvers.devices import engine_for
+    from onlinegcp.solvers.objective import log_sum
+
+    problem, loss, rng = PROBLEMS["bernoulli"], get_loss("poisson"), np.random.default_rng(5)
+    problem = replace(problem, loss="poisson")
+    x = _slice(problem, rng, problem.listed)
+    state, _ = solver.step(_state(problem, rng, loss), x, loss, card=engine_for("cuda"))
+    weights, seconds, found = state.model.mean_weights[: problem.rank], [], []
+    for _ in range(ROUNDS + RECORDED):
+        begin = time.perf_counter()
+        found.append(state.factors.log_sum(x, weights, 1e-12))
+        seconds.append(time.perf_counter() - begin)
+    card, views = Times(tuple(seconds[RECORDED:])), state.factors.views()
+    begin = clock()
+    here = log_sum(x, views, weights, 1e-12)
+    core, case = clock() - begin, "gpu/score"
+    note = f"poisson, {'x'.join(map(str, problem.shape))}, {x.n_listed} cells, rank {problem.rank}"
+    yield measured(case, "card", card, "ms per slice", 1e3, note=note)
+    yield measured(
+        case, "one core", Times((core,)), "ms per slice", 1e3, against="card",
+        ratio=core / card.median,
+    )  # fmt: skip
+    apart = _apart(here, found[-1])
+    yield Row(case, "difference", apart, apart, apart, "relative", target="<= 1e-10")
 
 
 def _year() -> Row:
@@ -218,10 +269,11 @@ def _state(problem: Problem, rng: np.random.Generator, loss):  # type: ignore[no
     if math.isinf(loss.lower) and problem.loss in BY_ROWS:
         factors = [rng.standard_normal((n, problem.rank)) for n in problem.shape]
         return solver.start(factors, rng.standard_normal((WARM, problem.rank)), slices, loss)
+    lower = 0.0 if problem.bounded else None
     sizes = np.prod([a.sum(axis=0) for a in factors], axis=0)
     rows = rng.random((WARM, problem.rank)) + 0.2
     rows *= np.array([[problem.listed * 1.5] for _ in slices]) / problem.rank / sizes
-    return solver.start(factors, rows, slices, loss)
+    return solver.start(factors, rows, slices, loss, lower=lower)
 
 
 def _slice(problem: Problem, rng: np.random.Generator, listed: int):  # type: ignore[no-untyped-def]
@@ -244,8 +296,6 @@ def _slice(problem: Problem, rng: np.random.Generator, listed: int):  # type: ig
 
 
 def _without_trial(state):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
-
     return replace(state, reseed=False)
 
 

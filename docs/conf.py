@@ -18,7 +18,8 @@ release = __version__
 copyright = "2026, The onlinegcp developers"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_math_renderer = "mathml"  # browsers draw it themselves, also without the network
-myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+smartquotes_action = "qe"  # quotes and dots, but no dashes: --jobs is an option
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # notebooks hold their outputs; a test runs them
 html_theme = "furo"
@@ -32,11 +33,32 @@ napoleon_google_docstring = False
 napoleon_use_ivar = True  # attributes of two classes may have one name
 
 
+# NumPy's own spelling of what it takes and gives, and what people call it.
+TYPES = (
+    (r"[~\w.]*_Buffer \| .*?_NestedSequence\[complex \| bytes \| str\]", "ArrayLike"),
+    (r"[~\w.]*ndarray\[.*?, [~\w.]*dtype\[[~\w.]*?(\w+)\]\]", r"array of \1"),
+    (r"~?\b(npt|collections\.abc)\.", ""),
+)
+
+
+def plainly(text):
+    """Call types by short names."""
+    for long, short in TYPES:
+        text = re.sub(long, short, text)
+    return text
+
+
+def plain_types(app, domain, objtype, node):
+    """The same for types that autodoc is about to write into a description."""
+    for types in app.env.temp_data.get("annotations", {}).values():
+        types.update({name: plainly(text) for name, text in types.items()})
+
+
 def escape_bars(app, what, name, obj, options, lines):
     """Keep |x| a magnitude: reStructuredText would look for a substitution of that name."""
     for i, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
-            lines[i] = re.sub(r"(``.*?``)|\|", lambda found: found[1] or r"\|", line)
+            lines[i] = re.sub(r"(``.*?``)|\|", lambda found: found[1] or r"\|", plainly(line))
 
 
 def write_commands(app, name, source):
@@ -67,3 +89,4 @@ def setup(app):
     app.add_html_math_renderer("mathml", (inline_formula, None), (block_formula, None))
     app.connect("source-read", write_commands)
     app.connect("autodoc-process-docstring", escape_bars)
+    app.connect("object-description-transform", plain_types, priority=400)  # autodoc has 500

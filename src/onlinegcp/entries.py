@@ -10,6 +10,7 @@ import math
 import reprlib
 import sys
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,12 @@ def checked_shape(shape: Iterable[Any]) -> tuple[int, ...]:
     return tuple(int(dim) for dim in dims)
 
 
+@lru_cache(maxsize=64)
+def array_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """`checked_shape` of an array, which holds integers and nothing else."""
+    return checked_shape(shape)
+
+
 def real_numbers(values: Any, what: str) -> npt.NDArray[Any]:
     """Return values as an array of booleans, integers or floats, masked ones as NaN."""
     if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "biuf":
@@ -125,10 +132,18 @@ def checked_values(values: Any, n_rows: int) -> Numbers:
     return numbers
 
 
+def own_floats(array: npt.NDArray[Any]) -> Numbers:
+    """A copy in C order."""
+    if array.dtype.itemsize <= 8:
+        return np.array(array, dtype=np.float64, order="C")
+    with np.errstate(over="ignore"):  # long doubles may overflow; whoever checks will tell
+        return np.array(array, dtype=np.float64, order="C")
+
+
 def all_finite(numbers: Numbers) -> bool:
     # One pass and no temporary in the usual case; a sum that overflows needs the second look.
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(numbers.sum())) or bool(np.isfinite(numbers).all())
+        return math.isfinite(numbers.sum()) or bool(np.isfinite(numbers).all())
 
 
 def _positions(index: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:

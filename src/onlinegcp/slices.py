@@ -18,9 +18,11 @@ import numpy.typing as npt
 from onlinegcp.entries import (
     Numbers,
     all_finite,
+    array_shape,
     checked_shape,
     in_order,
     linear_index,
+    own_floats,
     real_numbers,
     sorted_sums,
     unravel,
@@ -110,9 +112,8 @@ class Slice:
         array([1., 0., 2.])
         """
         given = real_numbers(array, "a dense slice")
-        dims = checked_shape(given.shape)
-        with np.errstate(over="ignore"):  # long doubles may overflow here; the next check tells
-            whole = np.array(given, dtype=np.float64, order="C", copy=True)
+        dims = array_shape(given.shape)
+        whole = own_floats(given)
         if all_finite(whole):
             return _trusted(dims, None, whole, time, "missing", None)
         infinite = np.isinf(whole)
@@ -249,9 +250,12 @@ def _trusted(
             owned.flags.writeable = False
     made = object.__new__(Slice)
     parts = (shape, value, array, time, unlisted, index)
-    for field, part in zip(fields(Slice), parts, strict=True):
-        object.__setattr__(made, field.name, part)
+    for name, part in zip(_PARTS, parts, strict=True):
+        object.__setattr__(made, name, part)
     return made
+
+
+_PARTS = tuple(field.name for field in fields(Slice))
 
 
 def as_slice(obj: Any, *, time: Any = None) -> Slice:

@@ -10,10 +10,11 @@ from onlinegcp.anomaly.tails import (
     LOWEST_LOG,
     NO_TAIL,
     RARE,
+    WINDOW,
+    Past,
     after_one_more,
     largest_of,
     log_tail,
-    marks,
     normal_quantile,
     settled,
     smallest_of,
@@ -22,7 +23,7 @@ from onlinegcp.anomaly.tails import (
 
 
 def test_a_past_of_another_scale_is_learned():
-    (past,) = marks(7.0 * np.random.default_rng(0).exponential(size=(1, 5000)))
+    past = Past((7.0 * np.random.default_rng(0).exponential(size=5000)).tolist()).marks
     for p in (0.2, 0.05, 0.01, 0.001):
         found = log_tail(past, 7.0 * -math.log(p))
         assert found == pytest.approx(math.log(p), rel=0.1)
@@ -31,13 +32,24 @@ def test_a_past_of_another_scale_is_learned():
 def test_a_few_odd_slices_do_not_move_it_and_a_young_past_leans_on_theory():
     calm = np.random.default_rng(1).exponential(size=300)
     odd = np.concatenate([calm, [500.0, 600.0, 700.0, 800.0]])
-    found = [log_tail(marks(past[None, :])[0], 5.0) for past in (odd, calm)]
+    found = [log_tail(Past(past.tolist()).marks, 5.0) for past in (odd, calm)]
     assert found[0] == pytest.approx(found[1], abs=0.3)
-    assert log_tail(marks(np.zeros((1, 3)))[0], 5.0) == pytest.approx(-5.0)
+    assert log_tail(Past([0.0] * 3).marks, 5.0) == pytest.approx(-5.0)
+
+
+def test_a_past_that_goes_on_is_its_newest_values():
+    values = (
+        np.random.default_rng(5).poisson(3.0, WINDOW + 200).astype(float).tolist()
+    )  # many equal
+    past = Past()
+    for value in values:
+        past.add(value)
+    assert past.to_array().tolist() == values[-WINDOW:]
+    assert past.marks == Past(values[-WINDOW:]).marks
 
 
 def test_tails_fall_and_end():
-    (past,) = marks(np.random.default_rng(2).exponential(size=(1, 100)))
+    past = Past(np.random.default_rng(2).exponential(size=100).tolist()).marks
     values = [log_tail(past, v) for v in (-1.0, 0.0, 0.5, 1.0, 2.0, 5.0, 1e9)]
     assert values == sorted(values, reverse=True)
     assert values[0] == 0.0
@@ -60,8 +72,8 @@ def test_the_smallest_of_some_chances(log_p):
 
 
 def test_quantiles_and_normal_quantiles_agree_with_others():
-    values = np.random.default_rng(3).normal(size=(4, 37))
-    for past, (n, low, high) in zip(values, marks(values), strict=True):
+    for past in np.random.default_rng(3).normal(size=(4, 37)):
+        n, low, high = Past(past.tolist()).marks
         assert n == 37
         assert (low, high) == pytest.approx(tuple(np.quantile(past, [0.75, 0.95])))
     assert normal_quantile(math.log(0.01)) == pytest.approx(stats.norm.isf(0.01))

@@ -24,8 +24,11 @@ def bad_hash(kept):
     [2**64 - 1, 0xFF, 0xFF << 32, 0x3_0000_0003, 0],
     ids=["all bits", "slots only", "tags only", "few of both", "none"],
 )
-@pytest.mark.parametrize(("block", "n_batches"), [(1 << 16, 12), (64, 5)])
-def test_it_is_a_dictionary(monkeypatch, kept, block, n_batches):
+@pytest.mark.parametrize(
+    ("block", "n_batches", "slots"), [(1 << 16, 12, 1 << 23), (64, 5, 1 << 23), (64, 12, 64)]
+)
+def test_it_is_a_dictionary(monkeypatch, kept, block, n_batches, slots):
+    monkeypatch.setattr(module, "_MOST_SLOTS", slots)
     monkeypatch.setattr(module, "label_hashes", bad_hash(kept))
     monkeypatch.setattr(module, "BLOCK", block)
     monkeypatch.setattr(module, "MANY", 20)
@@ -49,3 +52,19 @@ def test_it_is_a_dictionary(monkeypatch, kept, block, n_batches):
 def test_nothing_is_found_among_nothing():
     assert LabelIds().find(pl.Series([], dtype=pl.String)).tolist() == []
     assert LabelIds().find(pl.Series([str(n) for n in range(3000)])).max() == -1
+
+
+def test_where_labels_are_very_many_none_is_entered_again(monkeypatch):
+    monkeypatch.setattr(module, "_MOST_SLOTS", 1 << 14)
+    monkeypatch.setattr(module, "MANY", 20)
+    entered, enter = [], module._Table.enter
+    monkeypatch.setattr(
+        module._Table, "enter", lambda self, ids, h: entered.append(len(ids)) or enter(self, ids, h)
+    )
+    ids, n = LabelIds(), 60_000
+    labels = pl.Series(range(n)).cast(pl.String)
+    for first in range(0, n, 3000):
+        ids.add(labels[first : first + 3000])
+    assert ids.find(labels).tolist() == list(range(n))
+    # Only those of the first table, when it was half as long.
+    assert sum(entered) <= n + module._FULL * module._FEWEST_SLOTS

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinegcp.errors import DataError
-from onlinegcp.events import from_events
+from onlinegcp.events import from_events, time_column
 from onlinegcp.events.time_column import DAY, EPOCH, TimeColumn, zone_of
 
 NOON = datetime.datetime(2018, 3, 5, 12, 30, 15, 250_000)
@@ -241,3 +241,20 @@ def test_clocks_of_any_year_agree_with_the_starts_of_days(zone, year):
     for tick, wall in zip(ticks[::97].tolist(), column.wall(ticks)[::97].tolist(), strict=True):
         local = datetime.datetime.fromtimestamp(tick // 10**6, known).replace(tzinfo=None)
         assert EPOCH + datetime.timedelta(microseconds=wall) == local
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Australia/Lord_Howe"])
+def test_years_far_apart_keep_their_own_clocks(zone):
+    """One row of the year 9999 neither changes the others nor has ten thousand years looked up."""
+    days = [(2, 7, 4), (1923, 6, 1), (2018, 1, 7), (2018, 7, 7), (2037, 12, 31), (9998, 7, 4)]
+    moments = [datetime.datetime(*day, 23, 30, tzinfo=UTC) for day in days]
+    local = [moment.astimezone(zoneinfo.ZoneInfo(zone)) for moment in moments]
+    ticks, expected = (
+        np.array([time.replace(tzinfo=None) for time in times], dtype="M8[us]").view(np.int64)
+        for times in (moments, local)
+    )
+    column = TimeColumn("t", timezone=zone)
+    column.kind = "instant"
+    time_column._offsets.cache_clear()
+    np.testing.assert_array_equal(column.wall(ticks), expected)
+    assert time_column._offsets.cache_info().misses == 5  # 2018 twice

@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinegcp.errors import DataError, closest
+from onlinegcp.events import label_ids
+from onlinegcp.events import vocabulary as module
 from onlinegcp.events.label_order import label_order
 from onlinegcp.events.vocabulary import OTHER, Vocabulary, read_vocabulary
 from onlinegcp.storage.labels import Labels
@@ -289,3 +291,16 @@ print((resident() - before) // 1_000_000)
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert int(done.stdout) < 120  # eight tables would be 350
+
+
+def test_a_column_of_new_labels_makes_room_for_all_of_them_at_once(monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", 1 << 13)
+    entered, enter = [], label_ids._Table.enter
+    monkeypatch.setattr(
+        label_ids._Table,
+        "enter",
+        lambda self, ids, h: entered.append(len(ids)) or enter(self, ids, h),
+    )
+    zones, n = Vocabulary(), 1 << 16
+    assert zones.identify("z" + pl.Series(range(n)).cast(pl.String)).tolist() == list(range(n))
+    assert sum(entered) == n

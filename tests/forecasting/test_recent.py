@@ -58,3 +58,20 @@ def test_numbers_are_those_of_the_slices_and_a_stored_copy_goes_on_as_the_origin
         assert all((ours[n] == theirs[n]).all() for n in ours)
         assert [a.dtype for a in ours.values()] == [a.dtype for a in theirs.values()]
     assert recent.to_arrays()["value"].nbytes == again.to_arrays()["value"].nbytes
+
+
+def test_several_slices_at_once_are_kept_as_one_after_the_other():
+    rng = np.random.default_rng(4)
+    sizes = [300, 20_000, LARGEST + 1, *rng.integers(1, 3000, 150).tolist()]
+    slices = [
+        Slice(np.arange(n, dtype=np.int32)[:, None], rng.integers(1, 9, n).astype(float), (n,))
+        for n in sizes
+    ]
+    for first, last in ((0, 2), (1, 5), (3, 153), (0, 153)):
+        singly = Recent().after(slices[0])
+        for x in slices[first:last]:
+            singly = singly.after(x)
+        at_once = Recent().after(slices[0]).after(*slices[first:last])
+        ours, theirs = at_once.to_arrays(), singly.to_arrays()
+        assert ours.keys() == theirs.keys()
+        assert all(np.array_equal(ours[name], theirs[name]) for name in ours)

@@ -32,7 +32,7 @@ from onlinegcp.streaming import (
     OnlineCP,
     OnlineGCP,
     OnlineSGD,
-    model,
+    using,
 )
 from onlinegcp.testing import planted_stream
 
@@ -233,7 +233,7 @@ def test_what_is_handed_out_is_a_copy(fitted):
 
 
 def test_huge_reconstructions_are_refused(fitted, monkeypatch):
-    monkeypatch.setattr(model, "DENSE_CELLS", 59)
+    monkeypatch.setattr(using, "DENSE_CELLS", 59)
     assert fitted.inverse_transform(np.ones(2)).shape == (6, 5)
     with pytest.raises(DataError, match=r"Use predict\(index\)"):
         fitted.inverse_transform(np.ones((2, 2)))
@@ -318,16 +318,16 @@ def test_data_outside_the_domain_are_named_with_their_place():
 def test_an_interrupted_step_leaves_no_trace(name, error, monkeypatch):
     """Learning three slices is interrupted in the third; none of them has been learned."""
     fresh = clone(MODELS[name]).fit(STREAM.slices[:8])
-    learn, calls = type(fresh)._learn, []
+    walk, calls = type(fresh)._walk, []
 
-    def interrupted(self, state, x, number, seed):
+    def interrupted(self, state, slices, number, seed):
         calls.append(number)
         if len(calls) == 3:
             raise error
-        return learn(self, state, x, number, seed)
+        return walk(self, state, slices[:1], number, seed)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(fresh), "_learn", interrupted)
+        patch.setattr(type(fresh), "_walk", interrupted)
         with pytest.raises(error):
             fresh.partial_fit(STREAM.slices[8:])
     assert calls == [9, 10, 11]

@@ -45,8 +45,9 @@ def fine(monkeypatch):
     monkeypatch.setattr(newton, "SUBSET", 16)
 
 
-def learned(engine, name, count=3, missing=0.0):
-    slices, loss, rng = _stream(name, missing=missing), get_loss(name), np.random.default_rng(0)
+def learned(engine, name, count=3, missing=0.0, slices=None):
+    slices = _stream(name, missing=missing) if slices is None else slices
+    loss, rng = get_loss(name), np.random.default_rng(0)
     if name == "gaussian":  # as lists, which are cut more finely than arrays
         slices = [Slice(x.index, x.value, x.shape) for x in slices]
     factors = [rng.random((n, 2)) + 0.1 for n in slices[0].shape]
@@ -92,6 +93,22 @@ def test_two_workers_give_the_bits_of_one_process(name, missing, client, fine):
     engine = Watched(client)
     same(learned(Local(1), name, missing=missing), learned(engine, name, missing=missing))
     assert engine.asked
+
+
+@pytest.mark.parametrize("name", ["poisson", "huber"])
+def test_of_long_modes_workers_get_the_rows_of_their_cells_only(name, client, fine, monkeypatch):
+    shape, rng = (3000, 2000, 5), np.random.default_rng(3)
+    unlisted = "zero" if name == "poisson" else "missing"
+    index = [np.stack([rng.integers(0, n, 80) for n in shape], axis=1) for _ in range(4)]
+    slices = [Slice(i, 1.0 + rng.poisson(1.0, 80), shape, unlisted=unlisted) for i in index]
+    monkeypatch.setattr(dask, "LARGE", 1000)  # factors are sent by name, with their size
+    engine = Watched(client)
+    sent, send = [], engine._sent_anew
+    monkeypatch.setattr(engine, "_sent_anew", lambda *given: sent.append(send(*given)) or sent[-1])
+    found = learned(engine, name, count=2, slices=slices)
+    same(learned(Local(1), name, count=2, slices=slices), found)
+    assert set(engine.asked) == {"_fold", "_spread"} if name == "poisson" else {"_fold"}
+    assert max(size for _, size in sent) <= 8 * 4 * 3 * 80  # bytes of the padded rows of 80 cells
 
 
 @pytest.mark.parametrize("verb", ["_fold", "_spread"])

@@ -44,8 +44,6 @@ class Levels:
     # long before the row's share: the rest of such a slice is compared with the last.
     TOTAL, MISFIT, REST = 0, 1, 2
 
-    _SERIES = ("level", "trend", "errors")
-
     def __init__(self, period: int = 1, noise: float = 0.0) -> None:
         self.period, self.noise = period, noise
         self.n_slices = 0
@@ -65,10 +63,13 @@ class Levels:
         n_known, n = len(self), len(values)
         ahead = self._ahead(special)
         best = np.argmin(self.errors, axis=0)
-        forecast = np.concatenate([ahead[best, np.arange(n_known)], values[n_known:]])
+        forecast, deviation = ahead[best, np.arange(n_known)], self._deviation()
+        young = self.seen < LEAST
+        if n > n_known:
+            forecast = np.concatenate([forecast, values[n_known:]])
+            deviation = np.concatenate([deviation, np.full(n - n_known, np.inf)])
+            young = np.concatenate([young, np.ones(n - n_known, dtype=bool)])
         forecast = np.where(np.isnan(forecast), 0.0, forecast)
-        deviation = np.concatenate([self._deviation(), np.full(n - n_known, np.inf)])
-        young = np.concatenate([self.seen < LEAST, np.ones(n - n_known, dtype=bool)])
         error = np.where(np.isnan(values) | young, 0.0, values - forecast)
         surprise = error / np.maximum(deviation, 1e-12 * (1.0 + np.abs(forecast)))
         ready = self.n_slices >= LEAST
@@ -87,20 +88,22 @@ class Levels:
         """Remember judged values; what is odd about one is left out until it has stayed."""
         values = seen.observed
         ahead = self._ahead(special)
-        self._grow(values)
-        ahead = np.concatenate([ahead, self.level[:, ahead.shape[1] :]], axis=1)
-        known = ~np.isnan(values)
+        if len(values) > len(self):
+            self._grow(values)
+            ahead = np.concatenate([ahead, self.level[:, ahead.shape[1] :]], axis=1)
+        known, old = ~np.isnan(values), self.seen >= LEAST
         error = np.where(known, values - ahead, 0.0)
-        mine = np.where(known & (self.seen >= LEAST), np.abs(values - seen.forecast), 0.0)
+        told = known & old
+        mine = np.where(told, np.abs(values - seen.forecast), 0.0)
         odd = np.abs(seen.surprise) > ODD
         self.streak = np.where(known, np.where(odd, self.streak + 1.0, 0.0), self.streak)
-        limit = np.where(self.streak >= PATIENCE, np.inf, 3.0 * seen.deviation)
-        limit = np.where(self.seen < LEAST, np.inf, limit)
+        limit = np.where(old & (self.streak < PATIENCE), 3.0 * seen.deviation, np.inf)
         self.errors = ERRORS * self.errors + np.minimum(np.abs(error), limit)
         keep = 1.0 - 1.0 / min(SPREAD_MEMORY, self.n_slices + 1.5)
-        weight = (known & (self.seen >= LEAST)).astype(np.float64)
-        self.spread = keep * self.spread + [np.minimum(mine, limit), weight]
-        error = np.clip(error, -limit, limit)
+        self.spread = keep * self.spread
+        self.spread[0] += np.minimum(mine, limit)
+        self.spread[1] += told
+        error = np.maximum(np.minimum(error, limit), -limit)
         rate = np.maximum(RATES, 1.0 / (self.seen + 1.0)) * known
         if special and self.n_slices >= max(14, 2 * self.period):
             self.days[special - 1] += 1.0
@@ -115,7 +118,7 @@ class Levels:
             self.season[:, :, phase] += part * (1.0 - rate) * error
         early = 0.3 if self.n_slices < self.period else 1.0
         self.level = self.level + DAMPING * self.trend + early * rate * error
-        self.trend = np.where(TRENDS > 0.0, DAMPING * self.trend + TRENDS * rate * error, 0.0)
+        self.trend = DAMPING * self.trend + TRENDS * rate * error  # stays zero where TRENDS is
         self.seen = self.seen + known
         self.n_slices += 1
 
@@ -161,8 +164,6 @@ class Levels:
 
     def _grow(self, values: FloatArray) -> None:
         more = len(values) - len(self)
-        if more <= 0:
-            return
         first = np.nan_to_num(values[len(self) :])
         blank = np.zeros((len(RATES), more))
         self.level = np.concatenate([self.level, blank + first], axis=1)

@@ -67,15 +67,15 @@ class HeavyPairs:
     ) -> tuple[IntArray, Judged]:
         """Keys of the kept pairs and of the others in the slice, and how they compare."""
         keys, sums = self._count(x)
-        place = np.searchsorted(self.keys, keys)
-        kept = np.zeros(len(keys), dtype=bool)
-        inside = place < len(self.keys)
-        kept[inside] = self.keys[place[inside]] == keys[inside]
-        observed = np.zeros(len(self.keys))
-        observed[place[kept]] = sums[kept]
-        everything = np.concatenate([observed, sums[~kept]]) / unit
+        observed, others = np.zeros(len(self.keys)), np.ones(len(keys), dtype=bool)
+        if len(self.keys):
+            place = np.searchsorted(self.keys, keys)
+            others = self.keys.take(place, mode="clip") != keys
+            kept = ~others
+            observed[place[kept]] = sums[kept]
+        everything = np.concatenate([observed, sums[others]]) / unit
         judged = self.shares.judge(everything, special=special, total=total)
-        return np.concatenate([self.keys, keys[~kept]]), judged
+        return np.concatenate([self.keys, keys[others]]), judged
 
     def learn(self, keys: IntArray, seen: Judged, *, special: int, shape: tuple[int, ...]) -> None:
         """Remember a judged slice and keep the heaviest pairs."""
@@ -84,13 +84,13 @@ class HeavyPairs:
         if len(keys) > known:
             staying = np.concatenate([np.arange(known), fresh])
             seen = Judged(
-                seen.observed[staying], np.ascontiguousarray(seen.compared[:, staying]), seen.total,
-                known, seen.ready,
+                seen.observed[staying], seen.compared.take(staying, axis=1), seen.total, known,
+                seen.ready,
             )  # fmt: skip
         self.shares.learn(seen, special=special)
-        most = max(FEWEST, PER_ROW * (shape[self.first] + shape[self.second]))
         if not len(fresh):
             return
+        most = max(FEWEST, PER_ROW * (shape[self.first] + shape[self.second]))
         self.keys = np.concatenate([self.keys, keys[fresh]])
         order = np.arange(len(self.keys))
         if len(order) > SLACK * most:
@@ -128,10 +128,10 @@ class HeavyPairs:
         length = x.shape[self.second]
         one, two = x.index[:, self.first].astype(np.int64), x.index[:, self.second]
         if x.shape[self.first] * length <= min(TABLE, 64 * max(len(one), 256)):
-            sums = np.bincount(one * length + two, x.value, minlength=1).astype(np.float64)
+            sums = np.asarray(np.bincount(one * length + two, x.value, minlength=1), np.float64)
             cells = np.flatnonzero(sums)
-            keys = ((cells // length) << SHIFT) | (cells % length)
-            return keys.astype(np.int64), sums[cells]
+            high = cells // length
+            return np.asarray((high << SHIFT) | (cells - high * length)), sums[cells]
         keys, place = np.unique((one << SHIFT) | two, return_inverse=True)
-        sums = np.bincount(place, x.value, minlength=len(keys)).astype(np.float64)
+        sums = np.asarray(np.bincount(place, x.value, minlength=len(keys)), np.float64)
         return keys, sums

@@ -65,11 +65,13 @@ def without_odd_rows(
         return [x.total] * x.ndim
     totals = []
     for k, (seen, (rows, _)) in enumerate(zip(verdict.rows, odd, strict=True)):
-        usual = np.arange(len(seen.observed)) < seen.n_known
-        whole = float(seen.forecast[usual].sum())
-        usual[rows] = False
-        part = float(seen.forecast[usual].sum())
-        total = float(seen.observed[usual].sum()) * whole / part if part > 0.0 else seen.total
+        forecast, observed = seen.forecast[: seen.n_known], seen.observed[: seen.n_known]
+        whole = float(forecast.sum())
+        if len(rows):
+            known = rows[rows < seen.n_known]
+            forecast, observed = np.delete(forecast, known), np.delete(observed, known)
+        part = float(forecast.sum())
+        total = float(observed.sum()) * whole / part if part > 0.0 else seen.total
         new = float(verdict.newcomers.forecast[k]) if verdict.newcomers.ready else 0.0
         totals.append((total + new) * history.unit)
     return totals

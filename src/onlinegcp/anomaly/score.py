@@ -30,7 +30,6 @@ from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
-from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.model import StreamingModel
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -203,23 +202,14 @@ def misfit_of(model: StreamingModel, x: Slice, usual: FloatArray) -> float:
     depend on how many events there are and needs no fit; else the loss per cell with weights fitted
     to the slice, as a logarithm where it is a square.
     """
-    factors, loss = model.factors_, model.loss_
-    known = known_part(x, tuple(len(a) for a in factors))
+    known, loss = known_part(x, model.shape_), model.loss_
     if known.n_observed == 0:
         return math.nan
     if loss.traits.poisson:
-        total = known.total
-        expected = float(usual @ np.prod([a.sum(axis=0) for a in factors], axis=0))
-        if not (total > 0.0 and expected > 0.0):
-            return math.nan
-        products = factors[0][known.index[:, 0]]
-        for k, factor in enumerate(factors[1:], 1):
-            products = products * factor[known.index[:, k]]
-        means = np.maximum(products @ usual, 1e-12 * expected)
-        return math.log(expected) - float(known.value @ np.log(means)) / total
+        return model.surprise_of(known, usual)
     with one_blas_thread():  # small products, which threads would only slow down
         weights = model.weigh(known, tolerance=TOLERANCE)
-        mean = slice_loss(known, factors, weights, loss, seed=model._seed) / known.n_observed
+        mean = model.loss_of(known, weights) / known.n_observed
     return math.log(mean) if mean > 0.0 and loss.traits.quadratic else mean
 
 
@@ -280,7 +270,7 @@ def _told(
     noun: str,
     interval: str,
 ) -> Anomaly:
-    flagged = verdict.log_p < limit
+    flagged, total = verdict.log_p < limit, x.total
     volume = verdict.families.get("volume", 0.0) if verdict.ready else 0.0
     low, expected, high = totals(verdict.whole, history, x)
     volume_z = normal_quantile(volume - math.log(2.0)) if volume < 0.0 else 0.0
@@ -320,7 +310,7 @@ def _told(
     telling = [t for t, (found, _) in zip(wholes, odd, strict=True) if len(found)] or wholes
     rest = min(telling, key=lambda t: abs(t - middle))
     rest_usual = least <= rest <= most
-    if volume_odd and abs(rest - middle) > 0.5 * abs(x.total - middle):
+    if volume_odd and abs(rest - middle) > 0.5 * abs(total - middle):
         rest_usual = False  # the rows that are named do not explain the total
     anomaly = Anomaly(
         p=math.exp(max(verdict.log_p, LOWEST_LOG)),
@@ -333,7 +323,7 @@ def _told(
         volume_p=math.exp(max(volume, LOWEST_LOG)),
         volume_z=math.copysign(volume_z, float(verdict.whole.surprise[0])),
         volume_odd=volume_odd,
-        total=x.total,
+        total=total,
         expected_total=expected,
         expected_low=low,
         expected_high=high,
@@ -342,7 +332,7 @@ def _told(
         cells=cells,
         largest=largest_rows(verdict, labels, history, scales) if verdict.family == "many" else (),
         newcomers=told_newcomers(verdict, odd, history, limit, scales) if flagged else (),
-        total_usual=low <= x.total <= high,
+        total_usual=low <= total <= high,
         rest_usual=rest_usual,
         rest_change=rest / middle - 1.0 if middle > 0.0 else 0.0,
         odd_rows=tuple(rows for rows, _ in odd),
@@ -352,7 +342,7 @@ def _told(
         verdict=verdict,
     )
     counted = noun if history.counted else ""
-    record: dict[str, Any] = {"total": x.total, "family": anomaly.family}
+    record: dict[str, Any] = {"total": total, "family": anomaly.family}
     record = anomaly.to_json() if flagged else record | {"total_usual": anomaly.total_usual}
     said = describe(record, time=_written(x.time), modes=names, noun=counted, interval=interval)
     object.__setattr__(anomaly, "sentence", said)

@@ -245,9 +245,9 @@ class RowShares:
 
     def keep(self, rows: NDArray[np.int64]) -> None:
         """Forget all rows but these, in this order."""
-        self.rows = np.ascontiguousarray(self.rows[:, rows])
-        self.season = np.ascontiguousarray(self.season[:, :, rows])
-        self.special = np.ascontiguousarray(self.special[:, :, rows])
+        self.rows = self.rows.take(rows, axis=1)
+        self.season = self.season.take(rows, axis=2)
+        self.special = self.special.take(rows, axis=2)
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and numbers it goes on from."""
@@ -284,8 +284,14 @@ class RowShares:
             )
 
 
+def any_odd(seen: Judged) -> bool:
+    """Whether some row is odd."""
+    return bool((np.abs(seen.surprise) >= ODD).any())
+
+
 def total_without_odd(
-    rows: Sequence[Judged],
+    totals: Sequence[float],
+    odd: Sequence[bool],
     ahead: tuple[float, float, float] | None,
     of: tuple[int, ...] | None = None,
 ) -> float:
@@ -293,16 +299,16 @@ def total_without_odd(
 
     Parameters
     ----------
-    rows
-        Of each mode.
+    totals
+        What the rows of each mode tell, as `Judged` has it.
+    odd
+        Whether `any_odd` of them is.
     ahead
         The forecast, as `RowShares.judge` takes it.
     of
         Modes that are asked; all by default. What an odd row of another mode has taken away is
         missing in these, as it is in all their rows.
     """
-    odd = [bool((np.abs(seen.surprise) >= ODD).any()) for seen in rows]
-    totals = [seen.total for seen in rows]
     if of is not None and any(odd):
         odd, totals = [odd[k] for k in of], [totals[k] for k in of]
     if ahead is not None and any(odd):

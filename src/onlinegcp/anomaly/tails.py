@@ -8,8 +8,12 @@ hundred is left out altogether. With a short past, what theory says stands in fo
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import TypeAlias
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
+from types import ModuleType
+from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,28 +38,60 @@ STEEPEST = 0.3  # least scale of a tail, as a part of what theory says
 Marks: TypeAlias = tuple[int, float, float]  # length of a past, its 75 and its 95 % point
 
 
-def marks(pasts: FloatArray) -> list[Marks]:
-    """What is remembered of some pasts of one length, without the oddest of each.
+NO_MARKS: Marks = (0, 0.0, 0.0)
+
+
+@final
+class Past:
+    """The newest values of a statistic, also in order, so that none are sorted again.
+
+    Plain numbers, of which one comes and one goes per slice: arrays of this length cost more to
+    call than to go through.
 
     Parameters
     ----------
-    pasts
-        (k, n) values.
+    values
+        Those there are, oldest first.
     """
-    k, n = pasts.shape
-    if n < 5:
-        return [(n, 0.0, 0.0)] * k
-    ordered = np.sort(pasts, axis=1)
-    upper = ordered[:, (3 * (n - 1)) // 4]
-    fence = upper + FENCE * np.maximum(upper - ordered[:, (n - 1) // 2], 0.1)
-    beyond = (ordered > fence[:, None]).sum(axis=1)
-    last = n - 1 - np.minimum(beyond, int(TRIMMED * n))
-    place = np.multiply.outer(last, (0.75, 0.95))
-    low = place.astype(np.int64)
-    rows = np.arange(k)[:, None]
-    below = ordered[rows, low]
-    found = below + (ordered[rows, np.minimum(low + 1, n - 1)] - below) * (place - low)
-    return [(n, *points) for points in found.tolist()]
+
+    def __init__(self, values: Iterable[float] = ()) -> None:
+        self._newest = deque(values)
+        self._ordered = sorted(self._newest)
+        self._marks: Marks | None = None
+
+    def add(self, value: float) -> None:
+        """Remember one more, and forget the oldest beyond `WINDOW`."""
+        self._newest.append(value)
+        insort(self._ordered, value)
+        if len(self._newest) > WINDOW:
+            del self._ordered[bisect_left(self._ordered, self._newest.popleft())]
+        self._marks = None
+
+    @property
+    def marks(self) -> Marks:
+        """What it says, without the oddest."""
+        if self._marks is None:
+            self._marks = self._work_out()
+        return self._marks
+
+    def to_array(self) -> FloatArray:
+        """The values, oldest first."""
+        return np.array(self._newest, dtype=np.float64)
+
+    def _work_out(self) -> Marks:
+        ordered, n = self._ordered, len(self._ordered)
+        if n < 5:
+            return n, 0.0, 0.0
+        upper = ordered[(3 * (n - 1)) // 4]
+        fence = upper + FENCE * max(upper - ordered[(n - 1) // 2], 0.1)
+        last = n - 1 - min(n - bisect_right(ordered, fence), int(TRIMMED * n))
+        return n, _between(ordered, last * 0.75), _between(ordered, last * 0.95)
+
+
+def _between(ordered: Sequence[float], place: float) -> float:
+    below = int(place)
+    value = ordered[below]
+    return value + (ordered[min(below + 1, len(ordered) - 1)] - value) * (place - below)
 
 
 def log_tail(past: Marks, value: float, theory: tuple[float, float] = EXPONENTIAL) -> float:
@@ -64,7 +100,7 @@ def log_tail(past: Marks, value: float, theory: tuple[float, float] = EXPONENTIA
     Parameters
     ----------
     past
-        The `marks` of the values seen lately.
+        The marks of the values seen lately.
     value
         The new one.
     theory
@@ -73,8 +109,8 @@ def log_tail(past: Marks, value: float, theory: tuple[float, float] = EXPONENTIA
 
     Examples
     --------
-    >>> (past,) = marks(-np.log((np.arange(400) + 0.5) / 400)[None, :])  # exponential
-    >>> bool(abs(math.exp(log_tail(past, math.log(100.0))) - 0.01) < 0.002)
+    >>> past = Past((-np.log((np.arange(400) + 0.5) / 400)).tolist())  # exponential
+    >>> bool(abs(math.exp(log_tail(past.marks, math.log(100.0))) - 0.01) < 0.002)
     True
     """
     n, low, high = past
@@ -133,8 +169,8 @@ def log_tail_of_largest(past: Marks, value: float, n: int) -> float:
     count, low, high = past
     if count < MATURE:
         return log_tail(past, value, largest_of(n))
-    scaled = (surprise_of_largest(z, n) for z in (low, high, value))
-    return log_tail((count, next(scaled), next(scaled)), next(scaled))
+    scaled = count, surprise_of_largest(low, n), surprise_of_largest(high, n)
+    return log_tail(scaled, surprise_of_largest(value, n))
 
 
 def surprise_of_largest(z: float, n: int) -> float:
@@ -145,9 +181,7 @@ def surprise_of_largest(z: float, n: int) -> float:
     >>> round(surprise_of_largest(0.0, 1), 3)  # a half
     0.693
     """
-    from scipy.special import log_ndtr
-
-    return -smallest_of(float(log_ndtr(-z)), max(n, 1))
+    return -smallest_of(float(scipy_special().log_ndtr(-z)), max(n, 1))
 
 
 @lru_cache(maxsize=4096)
@@ -159,10 +193,8 @@ def largest_of(n: float) -> tuple[float, float]:
     >>> [round(point, 2) for point in largest_of(1)]
     [0.67, 1.64]
     """
-    from scipy.special import ndtri
-
     power = 1.0 / max(n, 1.0)
-    return float(ndtri(0.75**power)), float(ndtri(0.95**power))
+    return float(scipy_special().ndtri(0.75**power)), float(scipy_special().ndtri(0.95**power))
 
 
 def smallest_of(log_p: float, n: int) -> float:
@@ -180,6 +212,12 @@ def smallest_of(log_p: float, n: int) -> float:
 
 def normal_quantile(log_p: float) -> float:
     """z with P(Z >= z) = exp(log_p), also where that is too small to be written."""
-    from scipy.special import ndtri_exp
+    return float(-scipy_special().ndtri_exp(min(log_p, -1e-12)))
 
-    return float(-ndtri_exp(min(log_p, -1e-12)))
+
+@cache
+def scipy_special() -> ModuleType:
+    """SciPy's functions, loaded when the first slice is scored and looked up once."""
+    import scipy.special
+
+    return scipy.special

@@ -31,16 +31,23 @@ from onlinegcp.anomaly.season import (
     find_period,
     moment_of,
 )
-from onlinegcp.anomaly.shares import Judged, RowShares, highest_criticism, total_without_odd
+from onlinegcp.anomaly.shares import (
+    Judged,
+    RowShares,
+    any_odd,
+    highest_criticism,
+    total_without_odd,
+)
 from onlinegcp.anomaly.tails import (
+    NO_MARKS,
     NO_TAIL,
-    WINDOW,
     Marks,
+    Past,
     after_one_more,
     largest_of,
     log_tail,
     log_tail_of_largest,
-    marks,
+    scipy_special,
     settled,
     smallest_of,
 )
@@ -149,9 +156,8 @@ class AnomalyTracker:
         self.rows: list[RowShares | Levels] = []
         self.newcomers = RowShares()
         self.pairs: list[HeavyPairs] = []
-        self.past: dict[str, FloatArray] = {}
+        self.past: dict[str, Past] = {}
         self.tails: dict[str, FloatArray] = {}
-        self._known_marks: dict[str, Marks] = {}
         self.watched = np.zeros((0, 0))  # total and heaviest rows, by slice
         self.watched_rows: list[list[int]] = []
 
@@ -192,17 +198,17 @@ class AnomalyTracker:
             else part.judge(s, special=special)
             for part, s in zip(self.rows, sums, strict=True)
         ]
-        usual = total_without_odd(rows, ahead)
+        totals, odd = [seen.total for seen in rows], [any_odd(seen) for seen in rows]
+        usual = total_without_odd(totals, odd, ahead)
         if self.counted and observed:
             self.whole.judge_late(whole, Levels.REST, 2.0 * math.sqrt(max(usual, 0.0)))
         fresh = [float(seen.observed[seen.n_known :].sum()) for seen in rows]
         newcomers = self.newcomers.judge(np.array(fresh if self.counted else []), total=usual)
         pairs = []
         for part in self.pairs:
-            total = total_without_odd(rows, ahead, of=(part.first, part.second))
+            total = total_without_odd(totals, odd, ahead, of=(part.first, part.second))
             pairs.append(part.judge(x, self.unit, special=special, total=total))
         found = self._statistics(whole, rows, newcomers, pairs) if observed else {}
-        self._work_out_marks()
         plain = {name: self._plain(name, value, theory) for name, (value, theory) in found.items()}
         families = {name: self._settled(name, log_p) for name, log_p in plain.items()}
         statistics = {name: value for name, (value, _) in found.items()}
@@ -259,10 +265,9 @@ class AnomalyTracker:
         if verdict.statistics:
             self.n_scored += 1
         for name, value in verdict.statistics.items():
-            self.past[name] = np.append(self.past.get(name, np.zeros(0)), value)[-WINDOW:]
+            self.past.setdefault(name, Past()).add(value)
         for name, log_p in verdict.plain.items():
             self.tails[name] = after_one_more(self.tails.get(name, NO_TAIL), log_p)
-        self._known_marks.clear()
         if self.looking:
             self._look_for_period(verdict)
 
@@ -291,7 +296,7 @@ class AnomalyTracker:
         record |= {"daily": self.daily, "alarm": self.alarm, "watched_rows": self.watched_rows}
         record["last"] = None if self.last is None else self.last.isoformat()
         arrays = {"watched": self.watched, "weights": self.weights}
-        arrays |= {f"rarity.{name}": values for name, values in self.past.items()}
+        arrays |= {f"rarity.{name}": past.to_array() for name, past in self.past.items()}
         arrays |= {f"tail.{name}": values for name, values in self.tails.items()}
         record["parts"] = {}
         for name, part in self._parts().items():
@@ -322,7 +327,7 @@ class AnomalyTracker:
             else:
                 of_counts = bool(made.counted)
                 made.rows.append((RowShares if of_counts else Levels).from_state(held, part))
-        made.past, made.tails = (
+        rarities, made.tails = (
             {
                 name.removeprefix(kind): np.array(values, dtype=np.float64)
                 for name, values in arrays.items()
@@ -330,6 +335,7 @@ class AnomalyTracker:
             }
             for kind in ("rarity.", "tail.")
         )
+        made.past = {name: Past(values.tolist()) for name, values in rarities.items()}
         return made
 
     def copy(self) -> Self:
@@ -352,7 +358,8 @@ class AnomalyTracker:
 
     def _marks(self, name: str) -> Marks:
         """What the past of a statistic says."""
-        return self._known_marks.get(name, (0, 0.0, 0.0))
+        past = self.past.get(name)
+        return NO_MARKS if past is None else past.marks
 
     def _plain(self, name: str, value: float, theory: Theory) -> float:
         """How rare a value of a statistic is by the quantiles of its past."""
@@ -364,16 +371,6 @@ class AnomalyTracker:
     def _settled(self, name: str, log_p: float) -> float:
         """A log-probability as its own past has borne it out."""
         return settled(self.tails.get(name, NO_TAIL), log_p)
-
-    def _work_out_marks(self) -> None:
-        """Look through the pasts, once per slice, those of equal length together."""
-        if self._known_marks:
-            return
-        lengths = sorted({len(values) for values in self.past.values()})
-        for length in lengths:
-            names = [name for name, values in self.past.items() if len(values) == length]
-            found = marks(np.stack([self.past[name] for name in names]))
-            self._known_marks |= dict(zip(names, found, strict=True))
 
     def _start(self, x: Slice, counted: bool) -> None:
         """Settle what rows are, with the first slice."""
@@ -404,7 +401,7 @@ class AnomalyTracker:
     def _sums(self, x: Slice, k: int) -> FloatArray:
         """Sums of the rows of a mode in units, or their means where data do not add up."""
         length = max(x.shape[k], len(self.rows[k]))
-        sums = np.bincount(x.index[:, k], x.value, minlength=length).astype(np.float64)
+        sums = np.bincount(x.index[:, k], x.value, minlength=length)
         if self.counted and x.n_observed == x.size:
             return np.asarray(sums / self.unit)
         cells = np.bincount(x.index[:, k], minlength=length).astype(np.float64)
@@ -435,27 +432,26 @@ class AnomalyTracker:
             found["misfit"] = max(float(whole.surprise[1]), 0.0), 1
         many = []
         for k, seen in enumerate(rows):
-            if not seen.ready or not len(seen.surprise):
+            surprise, forecast = seen.surprise, seen.forecast
+            if not seen.ready or not len(surprise):
                 continue
             new = float(newcomers.surprise[k]) if newcomers.ready else 0.0
-            heavy = seen.forecast > 0.1 if self.counted else np.isfinite(seen.deviation)
-            n = int(heavy.sum())
-            found[f"up {k}"] = max(float(seen.surprise.max()), new, 0.0), n + 1
-            found[f"down {k}"] = max(float(-seen.surprise.min()), 0.0), n
-            many.append(seen.surprise[seen.forecast > 0.5 if self.counted else heavy])
+            heavy = forecast > 0.1 if self.counted else np.isfinite(seen.deviation)
+            n = int(np.count_nonzero(heavy))
+            found[f"up {k}"] = max(float(surprise.max()), new, 0.0), n + 1
+            found[f"down {k}"] = max(float(-surprise.min()), 0.0), n
+            many.append(surprise[forecast > 0.5 if self.counted else heavy])
         everything = np.concatenate(many) if many else np.zeros(0)
         if len(everything) >= 4:
-            from scipy.special import ndtr
-
-            p = 2.0 * ndtr(-np.abs(everything))
+            p = 2.0 * scipy_special().ndtr(-np.abs(everything))
             found["many"] = math.sqrt(highest_criticism(p)), MANY
-        ready = [seen for _, seen in pairs if seen.ready and len(seen.surprise)]
         mixed = [z for found_pairs in pairs for z in mixtures(*found_pairs)]
         if mixed:
             n = sum(int(np.count_nonzero(z)) for z in mixed)
             found["mixture"] = max(float(z.max()) for z in mixed), largest_of(n)
+        ready = [seen for _, seen in pairs if seen.ready and len(seen.observed)]
         if ready:
-            n = max(1, sum(int((seen.forecast > 0.1).sum()) for seen in ready))
+            n = max(1, sum(int(np.count_nonzero(seen.forecast > 0.1)) for seen in ready))
             up = max(float(seen.surprise.max()) for seen in ready)
             down = max(float(-seen.surprise.min()) for seen in ready)
             found["pairs up"] = max(up, 0.0), largest_of(n)

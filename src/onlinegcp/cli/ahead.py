@@ -1,4 +1,4 @@
-"""A second process compiles what comes after the warm start, while this one compiles the start.
+"""A second process compiles what slices need, while this one compiles what the warm start needs.
 
 Only where nothing is compiled yet, and where there is a second core. The two share nothing but the
 folder of compiled code: a kernel that the other has stored is loaded, one that it has not is
@@ -13,9 +13,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onlinegcp.slices import Slice
 
 # Slices the second process learns: enough for every pass that an ordinary stream makes early on.
 N_SLICES = 40
+SHAPE = (5, 4, 3)
 
 
 @contextlib.contextmanager
@@ -76,25 +81,47 @@ def mark_compiled(loss: str) -> None:
         _stamp(loss).touch()
 
 
+def compile_start(loss: str) -> None:
+    """Find a start for a few small slices."""
+    from onlinegcp.losses import get_loss
+    from onlinegcp.streaming.warm_start import static_start
+
+    chosen = get_loss(loss)
+    static_start(_small_slices(2), 2, chosen, lower=chosen.lower, starts=2, seed=0)
+
+
 def compile_streaming(loss: str) -> None:
     """Learn and judge a few small slices, from a start that is given."""
     import numpy as np
 
-    from onlinegcp.anomaly import AnomalyTracker, score_slice
+    from onlinegcp.anomaly import AnomalyTracker, is_counted, score_slice
     from onlinegcp.ktensor import KTensor
-    from onlinegcp.slices import Slice
+    from onlinegcp.losses import get_loss
     from onlinegcp.streaming import OnlineGCP
 
     rng = np.random.default_rng(0)
-    shape, modes = (5, 4, 3), ("a", "b", "c")
-    labels = [[f"{mode}{k}" for k in range(n)] for mode, n in zip(modes, shape, strict=True)]
-    start = KTensor(np.ones(2), [rng.random((n, 2)) for n in shape])
+    modes = ("a", "b", "c")
+    labels = [[f"{mode}{k}" for k in range(n)] for mode, n in zip(modes, SHAPE, strict=True)]
+    start = KTensor(np.ones(2), [rng.random((n, 2)) for n in SHAPE])
     model, history = OnlineGCP(2, loss, init=start), AnomalyTracker(2)
-    for _ in range(N_SLICES):
-        cells = rng.integers(0, 2, shape).astype(np.float64)  # fits counts, yes or no, amounts
-        x = Slice(np.argwhere(cells), cells[cells > 0], shape)
+    slices = _small_slices(N_SLICES)
+    for x in slices:  # first what is needed first
+        history.update_unscored(x, counted=is_counted(get_loss(loss)))
+    for x in slices:
         model.partial_fit(x)
+        model.score(x)  # as the lines of a warm start and the report do
         history.update(score_slice(model, x, labels, history=history, modes=modes))
+
+
+def _small_slices(n: int) -> list[Slice]:
+    import numpy as np
+
+    from onlinegcp.slices import Slice
+
+    rng = np.random.default_rng(0)
+    # Fits counts, yes or no, amounts.
+    cells = rng.integers(0, 2, (n, *SHAPE)).astype(np.float64)
+    return [Slice(np.argwhere(x), x[x > 0], SHAPE) for x in cells]
 
 
 def _stamp(loss: str) -> Path:

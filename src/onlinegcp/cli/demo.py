@@ -39,10 +39,10 @@ def demo(
     """
     from rich.markup import escape
 
-    from onlinegcp.cli.ahead import compiling_ahead
+    from onlinegcp.cli.ahead import compile_start, compiling_ahead, is_compiled
     from onlinegcp.cli.flight_names import spoken
     from onlinegcp.cli.learning import learn
-    from onlinegcp.cli.terminal import say
+    from onlinegcp.cli.terminal import Bar, say
     from onlinegcp.problems import load_flights
     from onlinegcp.report import make_report
     from onlinegcp.run import Run
@@ -55,9 +55,11 @@ def demo(
         f"[b]{total:,.0f} flights[/b] left New York City in 2013: one slice per day of "
         f"{' x '.join(f'{n} {mode}' for n, mode in zip(flights.shape, MODES, strict=True))}."
     )
-    with (
-        compiling_ahead("poisson"),
-        Run.create(
+    with compiling_ahead("poisson"):
+        if not is_compiled("poisson"):
+            with Bar(quiet=quiet, what="compiling", begin="before the first run only"):
+                compile_start("poisson")
+        with Run.create(
             output,
             OnlineGCP(rank, "poisson", init_slices=28, random_state=0),
             modes=["destination", "carrier", "hour"],
@@ -66,9 +68,8 @@ def demo(
             unit="flights",
             period=7,
             overwrite=_is_demo(Path(output)),
-        ) as run,
-    ):
-        outcome = learn(run, flights, [], n_events=total, quiet=quiet)
+        ) as run:
+            outcome = learn(run, flights, [], n_events=total, quiet=quiet)
     if outcome is not Exit.DONE:
         return outcome
     made = make_report(output, slices=flights)

@@ -36,11 +36,18 @@ def label_marks(labels: pl.Series) -> Marks:
     return found
 
 
-def _of_block(labels: pl.Series) -> Marks:
+def side_by_side(
+    labels: pl.Series,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The text of labels as bytes, eight zeros behind it, where each begins, and its length."""
     text = np.frombuffer(labels.str.join("").item().encode() + bytes(8), dtype=np.uint8)
+    lengths = labels.str.len_bytes().to_numpy().astype(np.int64)
+    return text, np.cumsum(lengths) - lengths, lengths
+
+
+def _of_block(labels: pl.Series) -> Marks:
+    text, at, left = side_by_side(labels)
     words = np.ndarray((len(text) - 7,), dtype="<u8", buffer=text, strides=(1,))
-    left = labels.str.len_bytes().to_numpy().astype(np.int64)
-    at = np.cumsum(left) - left
     found = left.astype(np.uint64)
     rows, n_words = np.arange(len(labels)), 0
     while len(rows):

@@ -6,15 +6,20 @@ dealt out to piles that follow each other, so that one pile at a time is held as
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onlinegcp.events.label_ids import BLOCK, Ids, LabelIds
+from onlinegcp.events.label_marks import side_by_side
 from onlinegcp.storage.labels import MANY
 
 if TYPE_CHECKING:
     import polars as pl
+
+Places = NDArray[np.int64]
 
 _SAMPLE = 64  # labels that are looked at per pile, to make piles alike
 
@@ -35,33 +40,87 @@ def ids_in_order(known: LabelIds, ids: Ids) -> Ids:
         return ids[sorted(range(len(names)), key=lambda place: label_order(names[place]))]
     if len(ids) <= BLOCK:
         return _sorted(known, ids)
-    piles = _piles(known, ids)
-    return np.concatenate([_sorted(known, ids[piles == p]) for p in range(int(piles.max()) + 1)])
+    piles, found, end = _piles(known, ids), np.empty_like(ids), 0
+    for pile in range(int(piles.max()) + 1):
+        some = ids[piles == pile]
+        found[end : end + len(some)] = _sorted(known, some)
+        end += len(some)
+    return found
 
 
 def _sorted(known: LabelIds, ids: Ids) -> Ids:
-    # Sorting the text and looking it up is quicker than sorting places by their text.
-    return known.find(in_order(known.column.take(ids)))
+    return np.asarray(ids[places_in_order(known.column.take(ids))])
 
 
-def in_order(labels: pl.Series) -> pl.Series:
-    """Labels in the order of `label_order`.
+def places_in_order(labels: pl.Series) -> Places:
+    """Where the labels are that come first, second and so on by `label_order`.
 
     Examples
     --------
     >>> import polars as pl
-    >>> in_order(pl.Series(["b", "10", "9", "a"])).to_list()
-    ['9', '10', 'a', 'b']
+    >>> places_in_order(pl.Series(["b", "10", "9", "a"])).tolist()
+    [2, 1, 3, 0]
     """
+    whole = _whole(labels).to_numpy()
+    numbers, texts = np.flatnonzero(whole), np.flatnonzero(~whole)
+    if not len(numbers):
+        return _by_text(labels)
+    by_size = numbers[_by_size(labels.gather(numbers))]
+    return np.concatenate([by_size, texts[_by_text(labels.gather(texts))]])
+
+
+def _by_size(labels: pl.Series) -> Places:
+    """The order of whole numbers; those that are equal go by their text."""
     import polars as pl
 
-    whole = _whole(labels)
-    text = labels.filter(~whole).sort()  # by bytes of UTF-8, which is by characters
-    if not whole.any():
-        return text
-    table = pl.DataFrame({"label": labels.filter(whole)})
-    table = table.with_columns(number=pl.col("label").cast(pl.Int128))
-    return pl.concat([table.sort("number", "label")["label"], text])
+    numbers = labels.cast(pl.Int64, strict=False)
+    if not numbers.null_count():
+        order = np.argsort(numbers.to_numpy())
+        ordered = numbers.to_numpy()[order]
+        if (ordered[1:] != ordered[:-1]).all():
+            return order
+    table = pl.DataFrame({"label": labels, "number": labels.cast(pl.Int128)})
+    return table.select(pl.arg_sort_by("number", "label")).to_series().to_numpy().astype(np.int64)
+
+
+def _by_text(labels: pl.Series) -> Places:
+    """The order of texts by the bytes of UTF-8, which is by characters.
+
+    Sorted are words of eight bytes, those behind what all labels begin with; where words are the
+    same, the words behind them.
+    """
+    if len(labels) < 2:
+        return np.arange(len(labels))
+    text, at, left = side_by_side(labels)
+    words = np.ndarray((len(text) - 7,), dtype=">u8", buffer=text, strides=(1,))
+    first, last = str(labels.min()).encode(), str(labels.max()).encode()
+    alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    common = sum(1 for _ in alike)
+    at, left = at + common, left - common
+    order = np.argsort(_words(words, at, left))
+    word = _words(words, at[order], left[order])
+    starts = np.concatenate(([True], word[1:] != word[:-1]))
+    while True:
+        group = np.cumsum(starts)
+        tied = np.flatnonzero(~(starts & np.append(starts[1:], True)))
+        if not len(tied):
+            return order
+        rows = order[tied]
+        # Of two that differ in length only, or in zeros at the end, the shorter comes first.
+        taken = np.clip(left[rows], 0, 8)
+        at[rows], left[rows] = at[rows] + 8, left[rows] - 8
+        word = _words(words, at[rows], left[rows])
+        again = np.lexsort((word, taken, group[tied]))
+        order[tied], keys = rows[again], (word[again], taken[again], group[tied])
+        new = np.any([key[1:] != key[:-1] for key in keys], axis=0) | (keys[1][1:] < 8)
+        starts[tied] = np.concatenate(([True], new))
+
+
+def _words(words: NDArray[Any], at: Places, left: Places) -> NDArray[np.uint64]:
+    """The word of each label that begins at its place, without what is behind its end."""
+    behind = np.uint64(8) * np.clip(8 - left, 0, 7).astype(np.uint64)
+    word = words[np.minimum(at, len(words) - 1)].astype(np.uint64)
+    return np.where(left > 0, (word >> behind) << behind, np.uint64(0))
 
 
 def _whole(labels: pl.Series) -> pl.Series:
@@ -74,8 +133,8 @@ def _piles(known: LabelIds, ids: Ids) -> Ids:
 
     n_piles = -(-len(ids) // BLOCK)
     every = max(1, len(ids) // (n_piles * _SAMPLE))
-    sample = in_order(known.column.take(ids[::every]))
-    ends = sample.gather_every(_SAMPLE, offset=_SAMPLE - 1)
+    sample = known.column.take(ids[::every])
+    ends = sample.gather(places_in_order(sample)[_SAMPLE - 1 :: _SAMPLE])
     whole = _whole(ends)
     # Rounded to 64 bits, numbers that differ may be equal, but none changes places with another.
     numbers = ends.filter(whole).cast(pl.Float64).to_numpy()

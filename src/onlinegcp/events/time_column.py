@@ -32,6 +32,7 @@ DAY = 86_400 * SECOND
 EPOCH = datetime.datetime(1970, 1, 1)
 _UNITS = {"y": 0, "d": DAY, "s": SECOND, "ms": 1000, "us": 1, "ns": 0}
 _FIRST, _LAST = -62_135_596_800 * SECOND, 253_402_300_799 * SECOND  # years 1 and 9999
+_MANY_YEARS = 64  # from which on only years that occur are asked for their clocks
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 _DAYS = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])"
 _DIGITS = {  # dates that look like numbers
@@ -407,7 +408,10 @@ def _wall(ticks: Ticks, zone: str) -> Ticks:
     # From Python's database, as the starts of days are: polars has one of its own, and of the
     # years before 1970 the two tell different stories.
     first, last = (np.array([ticks.min(), ticks.max()]).view("M8[us]")).astype("M8[Y]").view("i8")
-    parts = [_offsets(zone, 1970 + year) for year in range(int(first), int(last) + 1)]
+    years = range(int(first), int(last) + 1)
+    if len(years) > _MANY_YEARS:  # 31 December 9999 often stands for never
+        years = np.unique(ticks.view("M8[us]").astype("M8[Y]").view("i8")).tolist()
+    parts = [_offsets(zone, 1970 + year) for year in years]
     starts: Ticks = np.concatenate([part[0] for part in parts])
     offsets: Ticks = np.concatenate([part[1] for part in parts])
     found: Ticks = ticks + offsets[np.searchsorted(starts, ticks, side="right") - 1]

@@ -129,8 +129,8 @@ class Vocabulary:
             self._new_ids(texts.filter(self._ids.find(texts) < 0))
         self._settle(np.arange(self._n_settled, len(self._ids), dtype=np.int32))
 
-    def _new_ids(self, labels: pl.Series) -> None:
-        self._ids.add(labels)
+    def _new_ids(self, labels: pl.Series, soon: int = 0) -> None:
+        self._ids.add(labels, soon)
         if len(self._ids) > len(self._codes):
             more = np.full(len(self._ids), -1, dtype=np.int32)  # at least doubles it
             self._codes = np.concatenate([self._codes, more])
@@ -187,8 +187,9 @@ class Vocabulary:
         for part in ids:
             seen = part[part >= 0] if len(part) and part.min() < 0 else part
             unsettled.append(seen[self._codes[seen] < 0])
-        fresh = _distinct(np.concatenate(unsettled))
-        self._settle(ids_in_order(self._ids, fresh))
+        fresh = np.concatenate(unsettled)
+        del unsettled
+        self._settle(ids_in_order(self._ids, _distinct(fresh)))
 
     def codes(self, ids: Ids) -> Ids:
         """Codes of settled ids; -1 stays -1."""
@@ -197,23 +198,31 @@ class Vocabulary:
             codes[ids < 0] = -1
         return codes
 
-    def _look_up(self, values: pl.Series, column: pl.Series, where: Where) -> Ids:
-        """Ids of distinct values, -1 where one is no label; `column` has them, for errors."""
+    def _look_up(
+        self, values: pl.Series, column: pl.Series, where: Where, share: float = 1.0
+    ) -> Ids:
+        """Ids of distinct values, -1 where one is no label; `column` has them, for errors.
+
+        They are those of a `share` of the column: the rest may hold as many new ones.
+        """
         labels, repeat = _as_labels(values)
         absent = labels.is_null() | (labels == "")
         if not (repeat or absent.any()):
-            return self._look_up_labels(labels, column, where)
+            return self._look_up_labels(labels, column, where, share)
         distinct = labels.filter(~absent).unique(maintain_order=True)
-        return _joined(labels, distinct, self._look_up_labels(distinct, column, where))
+        return _joined(labels, distinct, self._look_up_labels(distinct, column, where, share))
 
-    def _look_up_labels(self, labels: pl.Series, column: pl.Series, where: Where) -> Ids:
+    def _look_up_labels(
+        self, labels: pl.Series, column: pl.Series, where: Where, share: float
+    ) -> Ids:
         found = self._ids.find(labels)
         strange = found < 0
         if not strange.any():
             return found
         if self.on_new == "grow":
-            found[strange] = np.arange(len(self._ids), len(self._ids) + np.count_nonzero(strange))
-            self._new_ids(labels.filter(strange))
+            first, count = len(self._ids), int(np.count_nonzero(strange))
+            found[strange] = np.arange(first, first + count)
+            self._new_ids(labels.filter(strange), int(count * (1.0 - share) / share))
             return found
         if self.on_new == "other":
             return np.where(strange, np.int32(self._other), found)  # not remembered: can be many
@@ -231,7 +240,8 @@ class Vocabulary:
         for start in range(0, len(column), BLOCK):  # what is found on the way takes more than ids
             rows = column[start : start + BLOCK]
             values = rows.unique(maintain_order=True)
-            found = self._look_up(values, column, where)
+            share = len(rows) / (len(column) - start)  # of what has not been looked at
+            found = self._look_up(values, column, where, share)
             # If each row has its own they are in order.
             same = len(values) == len(rows)
             ids[start : start + BLOCK] = found if same else _joined(rows, values, found)
@@ -402,9 +412,14 @@ def _whole(column: pl.Series) -> bool:
 
 
 def _distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Distinct numbers in order: np.unique takes ten times as long where most are."""
-    ordered = np.sort(values)
-    return np.concatenate([ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]])
+    """Distinct numbers in order, of an array that is used up.
+
+    np.unique takes ten times as long where most are distinct, and more memory.
+    """
+    values.sort()
+    new = np.ones(len(values), dtype=bool)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return values if new.all() else values[new]
 
 
 def _plain(column: pl.Series, fill: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:

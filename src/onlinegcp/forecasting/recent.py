@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias, final
 
@@ -63,22 +64,19 @@ class Recent:
     def __len__(self) -> int:
         return len(self.slices)
 
-    def after(self, x: Slice) -> Recent:
-        """With one slice more, and as many of the others as there is room for."""
-        if x.n_listed > LARGEST:
-            return Recent()
-        index = x.index if x.array is None else np.argwhere(np.ones(x.shape, dtype=bool))
-        return self._with(_kept(index, x.value, x.unlisted == "zero"))
-
-    def _with(self, newest: Kept) -> Recent:
-        slices, listed, first = (*self.slices, newest), 0, len(self.slices) + 1
-        while first > 0:
-            listed += len(slices[first - 1].value)
-            count = len(slices) - first + 1
-            if count > MOST or listed > (LARGE if count <= FEW else SMALL):
+    def after(self, *newer: Slice) -> Recent:
+        """With more slices, the newest last, and as many of all as there is room for."""
+        sizes = [len(x.value) for x in self.slices] + [x.n_listed for x in newer]
+        count, listed = 0, 0
+        for size in reversed(sizes):
+            listed += size
+            most = LARGE if count < FEW else SMALL
+            if size > LARGEST or count == MOST or listed > most:
                 break
-            first -= 1
-        return Recent(slices[first:])
+            count += 1
+        new = min(count, len(newer))
+        old = self.slices[len(self.slices) + new - count :]
+        return Recent((*old, *map(_made, newer[len(newer) - new :])))
 
     def without_last(self) -> Recent:
         """Without the newest one."""
@@ -103,12 +101,25 @@ class Recent:
         ends = [0, *np.cumsum(arrays["counts"]).tolist()]
         parts = zip(pairwise(ends), arrays["whole"].tolist(), strict=True)
         index, value = arrays["index"], arrays["value"]
-        return Recent(tuple(_kept(index[a:b], value[a:b], whole) for (a, b), whole in parts))
+        return Recent(
+            tuple(
+                Kept(_places(index[a:b]), _smallest(value[a:b]), whole) for (a, b), whole in parts
+            )
+        )
 
 
-def _kept(index: Array, value: Array, whole: bool) -> Kept:
-    places = index.astype(np.min_scalar_type(int(index.max(initial=0))))
-    return Kept(places, _smallest(value), whole)
+def _made(x: Slice) -> Kept:
+    index = _places(x.index) if x.array is None else _every_cell(x.shape)
+    return Kept(index, _smallest(x.value), x.unlisted == "zero")
+
+
+@lru_cache(maxsize=4)
+def _every_cell(shape: tuple[int, ...]) -> Array:
+    return _places(np.argwhere(np.ones(shape, dtype=bool)))
+
+
+def _places(index: Array) -> Array:
+    return index.astype(np.min_scalar_type(int(index.max(initial=0))))
 
 
 def _smallest(value: Array) -> Array:

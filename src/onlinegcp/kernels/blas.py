@@ -18,16 +18,26 @@ _here = threading.local()  # whether this thread is in such a block
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread (about 30 microseconds, within another such block one)."""
+    """Limit BLAS to one thread (a few microseconds, within another such block one)."""
     if getattr(_here, "limited", False):
         yield
         return
-    with _controller().limit(limits=1, user_api="blas"):
-        _here.limited = True
-        try:
-            yield
-        finally:
-            _here.limited = False
+    # Not the controller's own block, which also looks at libraries of other kinds.
+    changed = [(each, threads) for each in _libraries() if (threads := each.get_num_threads()) != 1]
+    for library, _ in changed:
+        library.set_num_threads(1)
+    _here.limited = True
+    try:
+        yield
+    finally:
+        _here.limited = False
+        for library, threads in changed:
+            library.set_num_threads(threads)
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> tuple[Any, ...]:
+    return tuple(each for each in _controller().lib_controllers if each.user_api == "blas")
 
 
 @lru_cache(maxsize=1)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -353,6 +354,7 @@ def _row_products(
     return out
 
 
+@lru_cache(maxsize=64)
 def box_lengths(shape: tuple[int, ...], rank: int) -> tuple[tuple[int, ...], int]:
     """Lengths of a box per mode, and the mode at which it is split into two sides.
 

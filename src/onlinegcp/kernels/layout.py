@@ -77,6 +77,25 @@ class Blocks:
         out.data[...] = self.data
         return out
 
+    def some_rows(self, rows: Sequence[range | NDArray[np.int64]]) -> Blocks:
+        """Some rows of every factor, for cells that lie in these.
+
+        A range keeps the numbers of its rows; rows of a list are numbered by their place in it.
+        Of the offsets the result keeps the promise, row i of factor k is row ``offsets[k] + i``,
+        but their differences are not its shape.
+        """
+        ends = np.cumsum([0, *map(len, rows)])
+        data = aligned_zeros((int(ends[-1]), self.width), self.dtype)
+        offsets = ends.copy()
+        for k, some in enumerate(rows):
+            begin, target = self.offsets[k], data[ends[k] : ends[k + 1]]
+            if isinstance(some, range):
+                target[...] = self.data[begin + some.start : begin + some.stop]
+                offsets[k] -= some.start
+            else:
+                np.take(self.data, begin + some, axis=0, out=target, mode="clip")
+        return Blocks(data, offsets, self.rank)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickle and deepcopy would lose the alignment that the kernels' loads rely on.
         return _aligned_blocks, (self.data, self.offsets, self.rank)

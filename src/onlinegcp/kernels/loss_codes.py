@@ -34,17 +34,3 @@ def by_code(name: str, formulas: Mapping[int, Any]) -> Any:
 
 loss_value = by_code("loss_value", {code: value for code, (value, _) in FORMULAS.items()})
 loss_deriv = by_code("loss_deriv", {code: deriv for code, (_, deriv) in FORMULAS.items()})
-
-
-@kernel
-def loss_value_array(code, p, x, m, out):
-    """Fill out with loss_value of the vectors x and m."""
-    for s in range(x.shape[0]):
-        out[s] = loss_value(code, p, x[s], m[s])
-
-
-@kernel
-def loss_deriv_array(code, p, x, m, out):
-    """Fill out with loss_deriv of the vectors x and m."""
-    for s in range(x.shape[0]):
-        out[s] = loss_deriv(code, p, x[s], m[s])

@@ -130,7 +130,8 @@ class _Work:
             return None
         bounds = np.concatenate(([0], np.cumsum(sizes)))
         places = bounds[:-1] + np.cumsum(self.counts, axis=0) - self.counts
-        keys, values = np.empty(n, dtype=np.int64), np.empty(n)
+        # A bucket is known by where it lies, so that the bits that name it need not be kept.
+        keys, values = np.empty(n, dtype=np.uint32 if self.rest <= 32 else np.int64), np.empty(n)
         self._stretches(
             lambda i, first, last: deal(
                 self.flat, self.value, self.widths, self.rest, first, last, places[i], keys, values
@@ -153,7 +154,10 @@ class _Work:
         index = np.empty(int(to[-1]) * len(self.widths), dtype=np.int32)
         sums = np.empty(int(to[-1]))
         self.who.run(
-            lambda i: write(keys, values, bounds, to, self.widths, *runs[i], index, sums), len(runs)
+            lambda i: write(
+                keys, values, bounds, to, self.widths, self.rest, *runs[i], index, sums
+            ),
+            len(runs),
         )
         return index.reshape(-1, len(self.widths)), sums
 
@@ -186,8 +190,8 @@ def survey(rows, value, shape, widths, rest, first, last, counts):
 
 @kernel(fastmath=False)
 def deal(rows, value, widths, rest, first, last, places, keys, values):
-    """Write packed cells and values to the next places of their buckets."""
-    modes = len(widths)
+    """Write packed cells, less their leading bits, and values to the next places of buckets."""
+    modes, below = len(widths), (np.int64(1) << rest) - 1
     at = first * modes
     for i in range(first, last):
         key = np.int64(0)
@@ -197,7 +201,7 @@ def deal(rows, value, widths, rest, first, last, places, keys, values):
         bucket = U(key >> rest)
         to = places[bucket]
         places[bucket] = to + 1
-        keys[U(to)] = key
+        keys[U(to)] = key & below
         values[U(to)] = value[U(i)]
 
 
@@ -291,7 +295,6 @@ def arrange(keys, values, bounds, rest, first, last, keep_zeros, stay):
     here, there = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
     numbers = np.empty(most)
     counts = np.zeros(1 << DIGIT, dtype=np.int64)
-    below = (np.int64(1) << rest) - 1
     finite = True
     for b in range(first, last):
         begin, n = bounds[b], bounds[b + 1] - bounds[b]
@@ -302,7 +305,7 @@ def arrange(keys, values, bounds, rest, first, last, keep_zeros, stay):
         while (np.int64(1) << low) < n:
             low += 1
         for i in range(n):
-            here[U(i)] = ((keys[U(begin + i)] & below) << low) | i
+            here[U(i)] = (np.int64(keys[U(begin + i)]) << low) | i
         words = here
         if n <= FEW:
             by_insertion(words, n)
@@ -317,12 +320,11 @@ def arrange(keys, values, bounds, rest, first, last, keep_zeros, stay):
             cell = word >> low
             distinct &= cell != before
             before = cell
-        above = keys[begin] & ~below
         kept, i = np.int64(0), np.int64(0)
         if distinct:
             for i in range(n):
                 total = numbers[U(i)]
-                keys[U(begin + kept)] = above | (words[U(i)] >> low)
+                keys[U(begin + kept)] = words[U(i)] >> low
                 values[U(begin + kept)] = total
                 kept += keep_zeros or total != 0.0
         else:
@@ -335,7 +337,7 @@ def arrange(keys, values, bounds, rest, first, last, keep_zeros, stay):
                 if end > i + 1:
                     total += total_of(numbers, i + 1, end)
                     finite &= total - total == 0.0
-                keys[begin + kept] = above | cell
+                keys[begin + kept] = cell
                 values[begin + kept] = total
                 kept += keep_zeros or total != 0.0
                 i = end
@@ -344,13 +346,13 @@ def arrange(keys, values, bounds, rest, first, last, keep_zeros, stay):
 
 
 @kernel(fastmath=False)
-def write(keys, values, bounds, to, widths, first, last, index, sums):
+def write(keys, values, bounds, to, widths, rest, first, last, index, sums):
     """Unpack the cells of buckets first to last, and write them one after the other."""
     modes = len(widths)
     for b in range(first, last):
         begin, out = bounds[b], to[b]
         for i in range(to[b + 1] - out):
-            key = keys[U(begin + i)]
+            key = (np.int64(b) << rest) | np.int64(keys[U(begin + i)])
             at = (out + i) * modes
             for back in range(len(widths)):
                 k = modes - 1 - back

@@ -392,7 +392,9 @@ class Run:
 
     def _unseen(self, stream: Iterable[Any], *, skip: bool) -> Iterator[Slice]:
         last = self._point.last_time if skip else None
-        for item in stream:
+        # What lies there already may be announced; a stream is never asked before its turn.
+        items = self.model.coming(stream) if isinstance(stream, Sequence) else stream
+        for item in items:
             x = item if isinstance(item, Slice) else as_slice(item)
             if last is not None:
                 with contextlib.suppress(TypeError):

@@ -9,18 +9,17 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from onlinegcp.kernels import get_kernels
 from onlinegcp.kernels.auto.arguments import ByRow
 from onlinegcp.kernels.auto.fisher_sums import model_values, row_sums, weight_sums
 from onlinegcp.kernels.layout import Blocks, pad_vector, stack_factors
 from onlinegcp.kernels.static.mttkrp import dense_mttkrp
+from onlinegcp.kernels.tracking.columns import TINY
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
-
-# Relative ridge that keeps a singular normal matrix (duplicate or dead components) solvable.
-TINY = 1e-12
 
 
 def weighted_mttkrp(
@@ -126,11 +125,11 @@ def solve_normal(matrix: FloatArray, right: FloatArray) -> FloatArray:
     """right @ inverse(matrix) for a symmetric positive semidefinite matrix (R, R)."""
     ridge = TINY * max(float(np.trace(matrix)) / len(matrix), np.finfo(float).tiny)
     regular = matrix + ridge * np.eye(len(matrix))
-    try:
-        factor = scipy.linalg.cho_factor(regular, check_finite=False)
-    except np.linalg.LinAlgError:
+    # Not SciPy's own functions, which take longer to look at their arguments than to solve.
+    factor, failed = dpotrf(regular, clean=False)
+    if failed:
         return np.asarray(right @ np.linalg.pinv(matrix, hermitian=True))
-    return np.asarray(scipy.linalg.cho_solve(factor, right.T, check_finite=False).T)
+    return np.asarray(dpotrs(factor, right.T)[0].T)
 
 
 def solve_rows(matrices: FloatArray, rights: FloatArray) -> FloatArray:

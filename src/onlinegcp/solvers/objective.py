@@ -40,6 +40,19 @@ def least_loss(x: Slice, loss: Loss) -> float:
     return least
 
 
+def log_sum(
+    x: Slice,
+    factors: Sequence[NDArray[np.float64]],
+    weights: NDArray[np.float64],
+    floor: float,
+) -> float:
+    """Sum of x log max(m, floor) over the listed cells of a slice."""
+    products = factors[0][x.index[:, 0]]
+    for k, factor in enumerate(factors[1:], 1):
+        products = products * factor[x.index[:, k]]
+    return float(x.value @ np.log(np.maximum(products @ weights, floor)))
+
+
 def slice_loss(
     x: Slice,
     factors: Sequence[NDArray[np.float64]],

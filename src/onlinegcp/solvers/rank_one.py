@@ -8,6 +8,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.kernels.tracking.columns import lines_of, sweep, to_columns, to_factors
+
 FloatArray: TypeAlias = NDArray[np.float64]
 
 
@@ -38,27 +40,7 @@ def power_sweep(basis: FloatArray, factors: Sequence[FloatArray]) -> tuple[Float
     factors
         Where to start, one matrix (I_k, R) per mode; their scale does not matter.
     """
-    rank = len(basis)
-    tensors = basis.reshape(rank, *(len(a) for a in factors))
-    vectors = [_unit(a) for a in factors]
-    last = len(vectors) - 1
-    for mode in range(last, -1, -1):
-        new = _contract(tensors, vectors, mode)
-        vectors[mode] = new if mode == last else _unit(new)
-    return tuple(vectors)
-
-
-def _contract(tensors: FloatArray, vectors: Sequence[FloatArray], keep: int) -> FloatArray:
-    """Each tensor times the vectors of all modes but one: (I_keep, R)."""
-    rank = len(tensors)
-    for a in reversed(vectors[keep + 1 :]):
-        tensors = (tensors.reshape(rank, -1, len(a)) @ a.T[:, :, None])[..., 0]
-    for a in vectors[:keep]:
-        tensors = (a.T[:, None, :] @ tensors.reshape(rank, len(a), -1))[:, 0]
-    return np.ascontiguousarray(tensors.reshape(rank, -1).T)
-
-
-def _unit(a: FloatArray) -> FloatArray:
-    norms = np.linalg.norm(a, axis=0)
-    # A component that vanished keeps its zero column.
-    return a / np.where(norms > 0.0, norms, 1.0)
+    columns, offsets = to_columns(factors)
+    new = np.empty_like(columns)
+    sweep(np.ascontiguousarray(basis), columns, offsets, lines_of(offsets), new)
+    return to_factors(new, offsets)

@@ -9,6 +9,9 @@ from typing import Literal, final
 import numpy as np
 
 from onlinegcp.kernels.random import WEIGHT_SUBSET, stream_key, word
+from onlinegcp.kernels.tracking.adaptive import adapt
+from onlinegcp.kernels.tracking.cells import listed_cells
+from onlinegcp.kernels.tracking.columns import to_columns, to_factors
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
@@ -16,12 +19,15 @@ from onlinegcp.solvers.least_squares import error_slopes, gram, solve_normal, so
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Stopwatch, running_mean, solved_record, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.walking import Walk
 from onlinegcp.streaming.warm_start import WarmStart
 
 # Weight of the identity that both variants add to their systems, as in the authors' codes.
 DAMPING = {"acp": 100.0, "rolcp": 10.0}
+# Cells times components of a dense slice from which matrix products are faster than one call.
+LARGE = 1 << 17
 
 
 @final
@@ -86,6 +92,7 @@ class ACP(StreamingModel):
     """
 
     takes_missing = True
+    walks = True
 
     def __init__(
         self,
@@ -155,25 +162,50 @@ class ACP(StreamingModel):
                 arrays[f"past{k}"] = past
         return ModelState(factors, weights, start.mean, arrays)
 
+    def _walk(self, state: ModelState, slices: Sequence[Slice], number: int, seed: int) -> Walk:
+        if not self._is_compiled(slices[0]):
+            return super()._walk(state, slices, number, seed)
+        watch = Stopwatch()
+        given = np.empty((0, self.rank))
+        if self._is_sampled(slices[0]):
+            given, slices = self._solve_weights(state, slices[0], number, seed)[None, :], slices[:1]
+        others = (k for k, x in enumerate(slices) if not self._is_like(x, slices[0]))
+        slices = slices[: next(others, len(slices))]
+        columns, offsets = to_columns(state.factors)
+        held, mean = np.empty((len(slices), self.rank)), state.mean_weights.copy()
+        forget = self.forget if self.variant == "acp" else 0.0
+        past = np.zeros((len(state.factors), self.rank, self.rank))
+        for k in range(len(past) if forget else 0):
+            past[k] = state.arrays[f"past{k}"]
+        done, columns, past, weights, *losses = adapt(
+            *listed_cells(slices), given, columns, offsets, past, mean,
+            forget, self._damping(), held,
+        )  # fmt: skip
+        arrays = {f"past{k}": one.copy() for k, one in enumerate(past)} if forget else {}
+        found = ModelState(to_factors(columns, offsets), weights, mean, arrays)
+        if done < len(slices):
+            return Walk(found, None, held[:done])
+        watch.lap("solver")
+        return Walk(found, solved_record(slices[-1], number + done - 1, losses, watch, done), held)
+
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
+        """One step in NumPy."""
         watch = Stopwatch()
         s = self._solve_weights(state, x, number, seed)
         watch.lap("weights")
-        modes, arrays = range(x.ndim), {}
-        factors = state.factors
-        if self.variant == "acp":
-            systems, slopes = self._regress(x, factors, s, modes)
-            for k in modes:
-                arrays[f"past{k}"] = self.forget * state.arrays[f"past{k}"] + systems[k]
-            steps = [solve_normal(arrays[f"past{k}"], slopes[k]) for k in modes]
-            factors = tuple(a + step for a, step in zip(factors, steps, strict=True))
-        else:
-            for k in modes:
-                (system,), (slope,) = self._regress(x, factors, s, [k])
-                step = solve_normal(system + self._damping() * np.eye(self.rank), slope)
-                factors = (*factors[:k], factors[k] + step, *factors[k + 1 :])
+        factors, arrays, fading = list(state.factors), {}, self.variant == "acp"
+        for k in range(x.ndim):
+            seen = state.factors if fading else factors
+            system, slope = self._regress(x, seen, s, k)
+            if fading:
+                system = self.forget * state.arrays[f"past{k}"] + system
+                arrays[f"past{k}"] = system
+            else:
+                system = system + self._damping() * np.eye(self.rank)
+            # In the order in which a file gives them back: sums in another order round differently.
+            factors[k] = np.ascontiguousarray(seen[k] + solve_normal(system, slope))
         watch.lap("factors")
         record = write_record(
             x,
@@ -185,15 +217,26 @@ class ACP(StreamingModel):
             seed=seed,
         )
         mean = running_mean(state.mean_weights, s)
-        # In the order in which a file gives them back: sums in another order round differently.
-        factors = tuple(np.ascontiguousarray(a) for a in factors)
-        return ModelState(factors, s, mean, arrays), record
+        return ModelState(tuple(factors), s, mean, arrays), record
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return self._solve_weights(state, x, 0, seed)  # slice 0 is never learned
 
+    def _is_compiled(self, x: Slice) -> bool:
+        """Whether compiled code learns a slice; large dense ones are for matrix products."""
+        dense = x.array is not None and x.size * self.rank > LARGE
+        return self.regressors == "model" and not dense
+
+    def _is_sampled(self, x: Slice) -> bool:
+        few = self.samples is not None and x.n_listed > self.samples
+        return few and x.n_observed < x.size
+
+    def _is_like(self, x: Slice, first: Slice) -> bool:
+        """Whether a slice may be learned in one call with the first."""
+        return x is first or (self._is_compiled(x) and not self._is_sampled(x))
+
     def _solve_weights(self, state: ModelState, x: Slice, number: int, seed: int) -> FloatArray:
-        if self.samples is None or x.n_observed == x.size or x.n_listed <= self.samples:
+        if self.samples is None or not self._is_sampled(x):
             return solve_weights(x, state.factors)
         # Every cell has its number; the smallest are a sample without replacement.
         key = np.uint64(stream_key(seed, number, WEIGHT_SUBSET))
@@ -203,23 +246,21 @@ class ACP(StreamingModel):
         return solve_weights(part, state.factors)
 
     def _regress(
-        self, x: Slice, factors: tuple[FloatArray, ...], s: FloatArray, modes: Sequence[int]
-    ) -> tuple[list[FloatArray], list[FloatArray]]:
-        """W W' and E W' of several modes at the same factors."""
+        self, x: Slice, factors: Sequence[FloatArray], s: FloatArray, mode: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """W W' and E W' of a mode."""
         if self.regressors == "data":
-            pairs = [_regress_on_data(x, factors, s, k) for k in modes]
-            return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            return _regress_on_data(x, factors, s, mode)
         # A row sees this share of the cells that the products over whole modes count.
         seen = x.n_observed / x.size * np.outer(s, s)
-        systems = [gram(factors, skip=k) * seen for k in modes]
-        return systems, error_slopes(x, factors, s, modes)
+        return gram(factors, skip=mode) * seen, error_slopes(x, factors, s, [mode])[0]
 
     def _damping(self) -> float:
         return DAMPING[self.variant] if self.damping is None else self.damping
 
 
 def _regress_on_data(
-    x: Slice, factors: tuple[FloatArray, ...], s: FloatArray, mode: int
+    x: Slice, factors: Sequence[FloatArray], s: FloatArray, mode: int
 ) -> tuple[FloatArray, FloatArray]:
     data = x.to_dense()
     error = np.nan_to_num(data - KTensor(s, factors).full())

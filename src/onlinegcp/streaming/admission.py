@@ -6,13 +6,19 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from onlinegcp.errors import DataError, RankWarning
+from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, widen
-from onlinegcp.streaming.keeping import check_values
+from onlinegcp.streaming.keeping import LARGEST, check_values
+from onlinegcp.streaming.state import FloatArray
 
 if TYPE_CHECKING:
     from onlinegcp.streaming.model import StreamingModel
 
+# Numbers up to which values of several slices are looked at together.
+TOGETHER = 1 << 15
 # Bytes of state that a method may take where its caller sets no `state_limit`.
 STATE_LIMIT = 2**30
 
@@ -37,16 +43,21 @@ def admit(
     may_grow
         Whether the slices will be learned, so that modes may get longer.
     """
-    loss, admitted = model.loss_, []
+    loss, declared, grows, admitted = model.loss_, model._declared(), model._may_grow(), []
+    restricted = loss.domain != "real"  # else what a slice can hold is inside
+    like: tuple[int, ...] | None = None  # shape of a dense slice that was admitted
     for k, x in enumerate(slices):
-        where = "the slice" if len(slices) == 1 else f"slice {k} of those passed in"
-        if model._declared() not in (None, x.ndim):
+        if x.array is not None and x.shape == like:
+            admitted.append(x)
+            continue
+        where = _where(k, len(slices))
+        if declared not in (None, x.ndim):
             raise DataError(
-                f"slices of {model._declared()} modes were needed, as ndim or mode_names say, but "
+                f"slices of {declared} modes were needed, as ndim or mode_names say, but "
                 f"{where} has {x.ndim}. Change the parameter, or reshape the data."
             )
         expected = x.shape if expected is None else expected
-        if model._may_grow() and x.ndim == len(expected):
+        if grows and x.ndim == len(expected):
             larger = tuple(map(max, x.shape, expected))
             # A dense slice tells of every row there is, so it may not have fewer than before.
             if (may_grow or larger == expected) and (x.array is None or x.shape == larger):
@@ -65,14 +76,44 @@ def admit(
                 f"missing cells."
             )
         _check_size(model, x)
-        check_values(x, where)
-        # A dense slice's own shape names the place; its index is better never built.
-        values, index = (x.value, x.index) if x.array is None else (x.array, None)
-        loss.check(values, index, unlisted_zeros=x.n_unlisted_zeros)
-        if model.dense_only and x.array is None and x.n_observed == x.size:
-            x = Slice.dense(x.to_dense(), time=x.time)
+        like = None if x.array is None else expected  # a slice between may have made it longer
+        if x.array is None:
+            check_values(x, where)
+            if restricted or (x.n_unlisted_zeros and not loss.unlisted_zeros_allowed):
+                loss.check(x.value, x.index, unlisted_zeros=x.n_unlisted_zeros)
+            if model.dense_only and x.n_observed == x.size:
+                x = Slice.dense(x.to_dense(), time=x.time)
         admitted.append(x)
+    _check_dense(admitted, loss if restricted else None)
     return admitted
+
+
+def _where(k: int, count: int) -> str:
+    return "the slice" if count == 1 else f"slice {k} of those passed in"
+
+
+def _check_dense(slices: Sequence[Slice], loss: Loss | None) -> None:
+    """Refuse values of dense slices; many small ones are looked at together."""
+    at = 0
+    while at < len(slices):
+        first, at = at, at + max(1, TOGETHER // slices[at].size)
+        arrays = [x.value for x in slices[first:at] if x.array is not None]
+        if len(arrays) > 1 and _fits(np.concatenate(arrays), loss):
+            continue
+        for k in range(first, min(at, len(slices))):
+            if (array := slices[k].array) is not None:
+                check_values(slices[k], _where(k, len(slices)))
+                if loss is not None:  # the slice's own shape names the place
+                    loss.check(array)
+
+
+def _fits(values: FloatArray, loss: Loss | None) -> bool:
+    if loss is not None:
+        try:
+            loss.check(values)
+        except DataError:
+            return False
+    return bool(values.max() <= LARGEST and values.min() >= -LARGEST)
 
 
 def tell_rank(model: StreamingModel, cells: int) -> None:

@@ -57,5 +57,5 @@ def tell_cancelling(model: StreamingModel, state: ModelState) -> None:
         f"signs, each more than {TIMES:.0f} times the size of the slices: they cancel and mean "
         f"little one by one. Use a smaller rank, or lower=0 where data are not negative.",
         CancellingWarning,
-        stacklevel=6,
+        stacklevel=7,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming.naming import Names, align, names_of
 from onlinegcp.streaming.told import NOTHING, Told
 
+_NAMELESS = (Slice, np.ndarray)
 # What only tensors of other packages have: xarray, pydata sparse, pyttb (dense, sparse), torch.
 _TENSOR_MARKS = ("dims", "asformat", "tenfun", "to_sptenmat", "is_sparse")
 
@@ -62,17 +63,44 @@ def read_slices(
                 f"them."
             )
     elif isinstance(x, list) and not _is_table(x):
-        slices, names = [], told.names
+        slices = []
         for part in x:
-            one, names = read_one(part, told=replace(told, names=names))
+            one, names = read_one(part, told=told)
+            if names is not told.names:
+                told = replace(told, names=names)
             slices.append(one)
-        return _with_times(slices, time), False, names
+        return _with_times(slices, time), False, told.names
     one, names = read_one(x, time, told=told)
     return [one], True, names
 
 
+def with_next(stream: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Every item with the one after it, None after the last.
+
+    An error in asking for an item is raised when it is due, not before.
+
+    Examples
+    --------
+    >>> list(with_next("abc"))
+    [('a', 'b'), ('b', 'c'), ('c', None)]
+    """
+    items = iter(stream)
+    nothing = object()
+    here = next(items, nothing)
+    while here is not nothing:
+        try:
+            after = next(items, nothing)
+        except Exception:
+            yield here, None
+            raise
+        yield here, None if after is nothing else after
+        here = after
+
+
 def read_one(x: Any, time: Any = None, *, told: Told = NOTHING) -> tuple[Slice, Names | None]:
     """One slice, its rows where their labels belong, and the names known after it."""
+    if type(x) in _NAMELESS:
+        return as_slice(x, time=time), told.names
     return align(
         as_slice(x, time=time),
         names_of(x),

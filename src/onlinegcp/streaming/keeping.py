@@ -6,8 +6,9 @@ that a step would leave behind before it takes the place of the old one.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from onlinegcp.errors import DataError, OnlineGCPError
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.slices import Slice
-from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import ModelState
 
 # Solvers form fifth powers of values and add up many of them, which must stay below 1e308. A value
@@ -50,34 +50,38 @@ def check_values(x: Slice, where: str) -> None:
     )
 
 
-def learned(
-    learn: Callable[..., tuple[ModelState, StepRecord]],
-    state: ModelState,
-    data: Slice | Sequence[Slice],
-    number: int,
-    seed: int,
-) -> tuple[ModelState, StepRecord]:
-    """What a method's step comes to, if it may be kept.
+@contextlib.contextmanager
+def learning(slices: Sequence[Slice]) -> Iterator[None]:
+    """In the block a method learns slices; a failure of its solver is told as theirs.
 
     Parameters
     ----------
-    learn
-        The step, called with the other arguments.
-    state, data, number, seed
-        See `StreamingModel._learn`; `data` are several slices for a method that gathers them.
+    slices
+        Those that may be to blame.
     """
-    slices = [data] if isinstance(data, Slice) else data
     try:
-        # What NumPy would only warn of is refused below.
+        # What NumPy would only warn of is refused by `kept`.
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            found, record = learn(state, data, number, seed)
+            yield
     except OnlineGCPError:
         raise
     except (ArithmeticError, ValueError) as error:  # a singular matrix is one of the latter
         raise not_learned(slices, f"the solver failed ({error})") from error
+
+
+def kept(found: ModelState, before: ModelState, slices: Sequence[Slice]) -> ModelState:
+    """What a step led to, if it may take the place of the state before.
+
+    Parameters
+    ----------
+    found, before
+        The states.
+    slices
+        Those that are to blame if not.
+    """
     if not is_finite(found):
         raise not_learned(slices)
-    return alive(found, state), record
+    return alive(found, before)
 
 
 def alive(found: ModelState, before: ModelState) -> ModelState:

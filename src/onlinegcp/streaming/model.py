@@ -9,27 +9,22 @@ the model as it was.
 from __future__ import annotations
 
 import abc
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting.recent import Recent
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
-from onlinegcp.slices import Slice, as_slice, widen
-from onlinegcp.solvers.objective import least_loss, slice_loss
+from onlinegcp.slices import Slice, widen
 from onlinegcp.streaming.admission import admit, tell_rank
 from onlinegcp.streaming.cancelling import tell_cancelling
 from onlinegcp.streaming.contract import Contract
 from onlinegcp.streaming.inputs import is_stream, read_one, read_slices, refuse_whole_tensor
-from onlinegcp.streaming.keeping import is_finite, learned, not_learned
+from onlinegcp.streaming.keeping import is_finite, kept, learning, not_learned
 from onlinegcp.streaming.options import check_common
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
@@ -38,19 +33,15 @@ from onlinegcp.streaming.showing import Showing, remember
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.told import Telling, Told, check_told
 from onlinegcp.streaming.undo import undone_on_error
+from onlinegcp.streaming.using import Using
+from onlinegcp.streaming.walking import Walk, within_reach
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
 from onlinegcp.streaming.workers import with_workers
-
-# A dense reconstruction beyond this many cells is surely a mistake.
-DENSE_CELLS = 200_000_000
-
-
-def _predicts_cells(model: Any) -> bool:
-    return not hasattr(model, "n_features_in_")
 
 
 class StreamingModel(
     Telling,  # before what shows the names it knows
+    Using,
     Showing,
     Keeping,
     Contract,
@@ -66,6 +57,7 @@ class StreamingModel(
     dense_only: ClassVar[bool] = False  # complete slices are written out before it sees them
     changes_rank: bool = False  # components come and go; `rank` is where it starts
     tells_order: ClassVar[bool] = False  # and its records say which went where
+    walks: ClassVar[bool] = False  # several slices may be learned in one call, by `_walk`
     gathers: ClassVar[str | None] = None  # parameter: how many slices are learned together
     bounded_by: ClassVar[str | None] = None  # parameter: how far its state may grow
     most_models: ClassVar[int] = 2  # itself and rivals on trial, which it may hold for a while
@@ -121,6 +113,14 @@ class StreamingModel(
     ) -> tuple[ModelState, StepRecord]:
         """The state after slice `number`, and the account of it."""
 
+    def _walk(self, state: ModelState, slices: Sequence[Slice], number: int, seed: int) -> Walk:
+        """Learn slices from `number` on: the first, or as many as the method can at once (`walks`).
+
+        What makes the model other than finite, or a mode of it zeros, comes first or not at all.
+        """
+        found, record = self._learn(state, slices[0], number, seed)
+        return Walk(found, record, (found.weights * found.magnitudes)[None, :])
+
     @abc.abstractmethod
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         """Weights of a slice under the present factors; changes nothing.
@@ -165,7 +165,7 @@ class StreamingModel(
         refuse_whole_tensor(stream, self._declared())
         self._reset()
         if is_stream(stream):
-            for x in stream:
+            for x in self.coming(stream):
                 with undone_on_error(self):
                     one, self._names = read_one(x, told=self._told())
                     self._absorb([one])
@@ -181,7 +181,7 @@ class StreamingModel(
         return self
 
     def partial_fit(self, x: Any, y: Any = None, *, time: Any = None) -> Self:
-        """Learn the next slice, or several.
+        """Learn the next slice, or several: in a list, small ones take less time than one by one.
 
         Either everything passed in is learned, or an error leaves the model as it was.
 
@@ -223,137 +223,17 @@ class StreamingModel(
             self._start_given(init, held[-1].shape, held)
         return self
 
-    # ---- using the model, without changing it
-
-    def transform(self, x: Any) -> FloatArray:
-        """Weights of slices under the present factors, each slice on its own.
-
-        Returns
-        -------
-        weights
-            (R,) for one slice, (n, R) for several.
-        """
-        slices, single = self._read(x)
-        weights = self._weigh_all(slices)
-        return np.asarray(weights[0] if single else weights)
-
-    def weigh(self, x: Any, *, tolerance: float | None = None) -> FloatArray:
-        """Weights (R,) of one slice, as `transform` gives them, but no closer than needed.
-
-        Parameters
-        ----------
-        x
-            The slice.
-        tolerance
-            Largest violation of the optimality conditions, relative to the largest weight, at
-            which the default solver stops; None is its own. Other methods solve at one stroke or
-            in a fixed number of steps.
-        """
-        return np.asarray(self._weigh_all([self._one(x)], tolerance)[0])
-
-    def least_loss(self, x: Any) -> float:
-        """The least loss any model could have on a slice: each cell explained as well as can be.
-
-        Losses of slices compare once this is taken off; half the deviance is what remains (all of
-        it for the Gaussian loss). A loss of your own needs `minimum`.
-        """
-        return least_loss(as_slice(x), self.loss_)
-
-    def fit_transform(self, stream: Any, y: Any = None) -> FloatArray:
-        """Learn a stream, then weigh every slice of it with the final factors."""
-        held = list(stream) if is_stream(stream) else stream
-        return self.fit(held).transform(held)
-
-    def inverse_transform(self, weights: ArrayLike) -> FloatArray:
-        """Expected data, as a dense array, of slices with the given weights.
-
-        Parameters
-        ----------
-        weights
-            (R,) for one slice, (n, R) for several, which come back along the first axis.
-        """
-        state = self._ready()
-        rows = np.asarray(weights, dtype=np.float64)
-        if rows.ndim not in (1, 2) or rows.shape[-1] != len(state.weights):
-            raise DataError(
-                f"weights of {len(state.weights)} components were needed, shape (R,) or (n, R), "
-                f"but got shape {rows.shape}. Pass what `transform` returns."
-            )
-        shape = state.shape
-        if math.prod((*rows.shape[:-1], *shape)) > DENSE_CELLS:
-            raise DataError(
-                f"dense slices of at most {DENSE_CELLS:,} cells can be built, but {len(rows)} of "
-                f"shape {shape} were asked for. Use predict(index) for the cells you need."
-            )
-        mean = self.loss_.mean
-        if rows.ndim == 1:
-            return np.asarray(mean(KTensor(rows, state.factors).full()))
-        dense = np.empty((len(rows), *shape))
-        for row, out in zip(rows, dense, strict=True):
-            out[...] = mean(KTensor(row, state.factors).full())
-        return dense
-
-    @available_if(_predicts_cells)  # type: ignore[untyped-decorator]
-    def predict(self, index: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
-        """Expected values of single cells.
-
-        Models of scikit-learn tables have no such method: there the name stands for one number
-        per sample. Use `inverse_transform`.
-
-        Parameters
-        ----------
-        index
-            Whole numbers (n, d), one row per cell.
-        weights
-            Weights of the slice (R,), for example from `transform`; those of the newest slice by
-            default.
-        """
-        state = self._ready()
-        cells = np.asarray(index)
-        if cells.dtype.kind not in "iu":
-            raise DataError(
-                f"an index of whole numbers (n, {len(state.factors)}) was needed, but got dtype "
-                f"{cells.dtype}. For whole slices use inverse_transform(transform(x))."
-            )
-        row = state.weights if weights is None else np.asarray(weights, dtype=np.float64)
-        return np.asarray(self.loss_.mean(KTensor(row, state.factors).values(cells)))
-
-    def loss_of(self, x: Any, weights: ArrayLike | None = None) -> float:
-        """Loss of one slice, summed over its observed cells.
-
-        Parameters
-        ----------
-        x
-            The slice.
-        weights
-            Its weights (R,); those that `transform` gives by default.
-        """
-        part = self._one(x)
-        row = self._weigh_all([part])[0] if weights is None else np.asarray(weights)
-        return self._lost(part, row)
-
-    def score_samples(self, x: Any) -> Any:
-        """Minus the mean loss per observed cell of each slice: higher is better."""
-        slices, single = self._read(x)
-        rows = self._weigh_all(slices)
-        scores = np.array(
-            [
-                -self._lost(part, row) / max(1, part.n_observed)
-                for part, row in zip(slices, rows, strict=True)
-            ]
-        )
-        return float(scores[0]) if single else scores
-
-    def score(self, x: Any, y: Any = None) -> float:
-        """Mean of `score_samples`."""
-        return float(np.mean(self.score_samples(x)))
-
     # ---- what was learned
 
     @property
     def started_(self) -> bool:
         """Whether the warm start is over, so that each slice is predicted before it is learned."""
         return getattr(self, "_state", None) is not None
+
+    @property
+    def shape_(self) -> tuple[int, ...]:
+        """Lengths of the modes, as far as they were seen."""
+        return self._ready().shape
 
     @property
     def factors_(self) -> tuple[FloatArray, ...]:
@@ -368,7 +248,7 @@ class StreamingModel(
     @property
     def n_waiting_(self) -> int:
         """Slices of `n_slices_` that are not learned yet: a warm start, or a batch, fills up."""
-        check_is_fitted(self)
+        self._check_fitted()
         return len(self._buffer)
 
     # ---- keeping it
@@ -409,18 +289,9 @@ class StreamingModel(
         return None if self._state is None else self._state.shape
 
     def _read(self, x: Any) -> tuple[list[Slice], bool]:
-        check_is_fitted(self)
+        self._check_fitted()
         slices, single, _ = read_slices(self, x, told=self._told(may_grow=False))
         return self._check_slices(slices, may_grow=False), single
-
-    def _one(self, x: Any) -> Slice:
-        slices, _ = self._read(x)
-        if len(slices) != 1:
-            raise DataError(f"one slice was needed, but {len(slices)} came in. Pass them singly.")
-        return slices[0]
-
-    def _lost(self, x: Slice, weights: FloatArray) -> float:
-        return slice_loss(x, self._ready().factors, weights, self.loss_, seed=self._seed)
 
     @with_workers
     def _weigh_all(self, slices: Sequence[Slice], tolerance: float | None = None) -> FloatArray:
@@ -440,19 +311,16 @@ class StreamingModel(
     def _absorb(self, slices: Sequence[Slice]) -> None:
         """Check all slices, then learn them one by one, or as many together as are gathered."""
         enough = 1 if self.gathers is None else int(getattr(self, self.gathers))
-        checked = self._check_slices(slices, may_grow=True)
-        for x, after in zip(checked, [*checked[1:], None], strict=True):
-            self._expect(after)
+        checked, at = self._check_slices(slices, may_grow=True), 0
+        while at < len(checked):
+            x = checked[at]
+            self._expect(checked[at + 1] if at + 1 < len(checked) else None)
             if self._state is None and self.init is not None:
                 self._start_given(self.init, x.shape)
             if self._state is not None and enough == 1:
-                number = self.n_slices_ + 1
-                self._state, self.last_ = learned(self._learn, self._state, x, number, self._seed)
-                self.n_slices_ = number
-                self._past = remember(self._past, self._state, self.last_.order)
-                self._recent = self._recent.after(x)
-                tell_cancelling(self, self._state)
+                at += self._advance(within_reach(self, checked, at), self._state)
                 continue
+            at += 1
             self._buffer = (*(widen(old, x.shape) for old in self._buffer), x)
             self.n_slices_ += 1
             self._provisional = None
@@ -460,6 +328,18 @@ class StreamingModel(
                 self._finish_warm_start()
             elif self._state is not None and len(self._buffer) >= enough:
                 self._learn_gathered()
+
+    def _advance(self, slices: Sequence[Slice], state: ModelState) -> int:
+        """Learn the first of the slices, or more of them at once; how many."""
+        with learning(slices[:1]):
+            walk = self._walk(state, slices, self.n_slices_ + 1, self._seed)
+        self._state, self.last_ = kept(walk.state, state, slices[:1]), walk.record
+        self.n_slices_ += len(walk.held)
+        order = None if walk.record is None else walk.record.order
+        self._past = remember(self._past, walk.held, order)
+        self._recent = self._recent.after(*slices[: len(walk.held)])
+        tell_cancelling(self, self._state)
+        return len(walk.held)
 
     def _start_given(
         self, init: KTensor, shape: tuple[int, ...], slices: Sequence[Slice] = ()
@@ -481,17 +361,18 @@ class StreamingModel(
         """Learn the slices that wait, be they a whole batch or what is left of the stream."""
         if self._state is not None and self._buffer:
             batch, number = self._buffer, self.n_slices_
-            learn = self._learn_batch
-            self._state, self.last_ = learned(learn, self._state, batch, number, self._seed)
+            with learning(batch):
+                found, record = self._learn_batch(self._state, batch, number, self._seed)
+            self._state, self.last_ = kept(found, self._state, batch), record
             self._buffer = ()
 
     @with_workers
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
-        if self.started_:  # first: scikit-learn's own check takes longer than all else here
+        if self.started_:
             assert self._state is not None
             return self._state
-        check_is_fitted(self)
+        self._check_fitted()
         if self._provisional is None:
             found = self._begin(self._static_start(self._prepared(self._buffer)), self._seed)
             if not is_finite(found):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self, final
 
 from onlinegcp.errors import BackendError, DataError
@@ -15,6 +15,7 @@ from onlinegcp.solvers.auto.held_out import Halves
 from onlinegcp.solvers.auto.solver import is_bounded
 from onlinegcp.solvers.devices import engine_for
 from onlinegcp.streaming import auto_solver, paper_solver
+from onlinegcp.streaming.inputs import with_next
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import LARGEST_RANK, check_choice, check_whole
 from onlinegcp.streaming.paper_solver import Surroundings
@@ -335,6 +336,14 @@ class OnlineGCP(StreamingModel):
             engine = engine_for(self.device)
             if engine is not None:
                 engine.expect(x)
+
+    def coming(self, stream: Iterable[Any]) -> Iterable[Any]:
+        if self.device == "cpu":
+            yield from stream
+            return
+        for x, after in with_next(stream):
+            self._expect(after if isinstance(after, Slice) else None)
+            yield x
 
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int

@@ -56,8 +56,9 @@ class StepRecord:
         Number of the slice with which that regime began, some slices before it was certain; None
         where `regime` is "".
     seconds
-        Wall time by part: "weights", "factors", "history", "scoring"; the default solver scores
-        while it solves and has one part, "solver".
+        Wall time by part: "weights", "factors", "history", "scoring"; the default solver and those
+        that learn several slices in one call score while they solve and have one part, "solver",
+        the latter the mean over such a call.
     """
 
     number: int

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import final
 
 import numpy as np
 
+from onlinegcp.kernels.tracking.columns import to_columns, to_factors
+from onlinegcp.kernels.tracking.recursion import DRIFT, count, follow, weigh
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
@@ -16,15 +20,16 @@ from onlinegcp.solvers.rank_one import khatri_rao, power_sweep
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Stopwatch, running_mean, solved_record, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.walking import Walk
 from onlinegcp.streaming.warm_start import WarmStart
 
-# Recursive inverses are computed anew when they are this far from being inverses.
-DRIFT = 1e-7
 FAINT = 1e-10  # share of the mean weight that such a repair adds
 # Start weights with a condition beyond this say nothing about some components.
 WORST_CONDITION = 1e10
+# Normal equations give a pseudo-inverse, quickly, where they are as good as this.
+EXACT = 1e-10
 
 
 @final
@@ -52,7 +57,8 @@ class RLST(StreamingModel):
         How often a slice is added again, as an option of the authors' code does: it counts it
         several times.
     state_limit
-        Most bytes the state may take, about 16 R per cell; twice as much while a slice is learned.
+        Most bytes the state may take, about 16 R per cell; up to three times as much while slices
+        are learned.
     init, init_slices, init_starts
         Start from this model, or from CP-ALS on the first `init_slices` slices, best of
         `init_starts`.
@@ -80,6 +86,7 @@ class RLST(StreamingModel):
 
     takes_missing = False
     dense_only = True
+    walks = True
 
     def __init__(
         self,
@@ -157,24 +164,39 @@ class RLST(StreamingModel):
         kept = slices if self.window is not None else ()
         return ModelState(start.factors, weights, start.mean, arrays, slices=tuple(kept))
 
+    def _walk(self, state: ModelState, slices: Sequence[Slice], number: int, seed: int) -> Walk:
+        watch = Stopwatch()
+        found = None
+        if self.window is None and self.repeats == 0:
+            # Rounding errors add up: if inverses fail, those of the state are computed anew first.
+            found = _follow(state, slices, self.forget)
+            found = found or _follow(_repaired(state), slices, self.forget)
+        if found is None:
+            return super()._walk(state, slices, number, seed)
+        new, held, losses = found
+        if len(held) < len(slices):
+            return Walk(new, None, held)
+        watch.lap("solver")
+        last = number + len(slices) - 1
+        return Walk(new, solved_record(slices[-1], last, losses, watch, len(slices)), held)
+
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()
         before = self._weigh(state, x, seed, None)
         watch.lap("weights")
-        assert x.array is not None
-        values = x.array.reshape(-1)
+        values = _values([x])[0]
         recursion = _Recursion(**{n: a for n, a in state.arrays.items() if n != "rows"})
-        s = recursion.weigh(values)
+        seen, s = recursion.weigh(values)
         slices, rows = state.slices, state.arrays.get("rows")
         for turn in range(self.repeats + 1):
-            recursion.decay(self.forget if turn == 0 else 1.0)
-            recursion.add(values, s, 1.0)
+            recursion.add(values, seen, s, 1.0, fade=self.forget if turn == 0 else 1.0)
             if turn == 0 and rows is not None and len(slices) == self.window:
-                leaving = slices[0].to_dense().reshape(-1)
-                recursion.add(leaving, rows[0], -(self.forget**self.window))
-            s = recursion.weigh(values)
+                leaving = _values(slices[:1])[0]
+                gone, _ = recursion.weigh(leaving)
+                recursion.add(leaving, gone, rows[0], -(self.forget**self.window))
+            seen, s = recursion.weigh(values)
         factors = power_sweep(recursion.basis, state.factors)
         watch.lap("factors")
         arrays = vars(recursion)
@@ -222,61 +244,79 @@ class _Recursion:
         self.sums = sums
         self.inverse_sums = inverse_sums
 
-    def weigh(self, x: FloatArray) -> FloatArray:
-        """Least-squares weights of a slice under the basis: H+ x = P D+ x."""
-        return np.asarray(self.sums @ (self.inverse @ x))
+    def weigh(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """D+ x, and the least-squares weights of a slice under the basis: H+ x = P D+ x."""
+        seen, s = np.empty(len(self.sums)), np.empty(len(self.sums))
+        weigh(self.inverse, self.sums, x, seen, s)
+        return seen, s
 
-    def decay(self, forget: float) -> None:
-        """Weigh all that was seen down by `forget`; the basis stays."""
-        if forget != 1.0:
-            self.sums, self.inverse = forget * self.sums, self.inverse / forget
-            self.inverse_sums = self.inverse_sums / forget
+    def add(
+        self, x: FloatArray, seen: FloatArray, s: FloatArray, share: float, *, fade: float = 1.0
+    ) -> None:
+        """Weigh the past down by `fade` and count slice x with weights s, `share` times.
 
-    def add(self, x: FloatArray, s: FloatArray, share: float) -> None:
-        """Count slice x with weights s, `share` times; a negative share takes it out again."""
-        with np.errstate(all="ignore"):
-            new = self._recursive(x, s, share)
-            ones = np.ones(len(s))
-            gaps = np.concatenate(
-                [
-                    new.inverse @ ((new.sums @ ones) @ new.basis) - ones,
-                    new.inverse_sums @ (new.sums @ ones) - ones,
-                ]
-            )
-        if not np.max(np.abs(gaps)) < DRIFT:  # which is also true of what is not a number
-            new = self._direct(x, s, share)
-        self.__dict__.update(vars(new))
+        A negative share takes it out again. `seen` is D+ x.
+        """
+        old = self.basis, self.inverse, self.sums, self.inverse_sums
+        new, spare = [np.empty_like(a) for a in old], [np.empty_like(x) for _ in range(3)]
+        far = count(*old, x, seen.copy(), np.ascontiguousarray(s), share, fade, *new, *spare)
+        made = _Recursion(*new) if far < DRIFT else self._direct(x, s, share, fade)
+        self.__dict__.update(vars(made))
 
-    def _recursive(self, x: FloatArray, s: FloatArray, share: float) -> _Recursion:
-        # D+ after D + share x s', for D of full column rank.
-        scaled = share * x
-        k, h = self.inverse @ scaled, s @ self.inverse
-        u = scaled - (self.sums @ k) @ self.basis
-        beta, nu, theta = 1.0 + s @ k, u @ u, h @ h
-        sigma = theta * nu + beta**2
-        along = self.inverse @ h
-        p = -nu / beta * along - k
-        steps = np.stack([along / beta + theta / sigma * p, beta / sigma * p], axis=1)
-        inverse = self.inverse + steps @ np.stack([u, h])
-
-        q = self.inverse_sums @ s
-        inverse_sums = self.inverse_sums - np.outer(q, q) * (share / (1.0 + share * (s @ q)))
-        basis = self.basis + np.outer(share * (inverse_sums @ s), x - s @ self.basis)
-        return _Recursion(basis, inverse, self.sums + share * np.outer(s, s), inverse_sums)
-
-    def _direct(self, x: FloatArray, s: FloatArray, share: float) -> _Recursion:
+    def _direct(self, x: FloatArray, s: FloatArray, share: float, fade: float) -> _Recursion:
         """The same without recursion, where rounding or a silent component spoiled it."""
-        sums = self.sums + share * np.outer(s, s)
+        faded = fade * self.sums
+        sums = faded + share * np.outer(s, s)
         # What nothing is left of keeps its old pattern.
         faint = FAINT * float(np.trace(sums)) / len(s)
         faint = faint if faint > np.finfo(float).tiny else 1.0
         sums = sums + faint * np.eye(len(s))
-        products = self.sums @ self.basis + share * np.outer(s, x) + faint * self.basis
-        inverse_sums = np.asarray(np.linalg.pinv(sums, hermitian=True), np.float64)
+        products = faded @ self.basis + share * np.outer(s, x) + faint * self.basis
+        inverse_sums = _pseudo_inverse(sums)
         basis = inverse_sums @ products
         return _Recursion(basis, _pseudo_inverse(products), sums, inverse_sums)
 
 
+def _follow(
+    state: ModelState, slices: Sequence[Slice], forget: float
+) -> tuple[ModelState, FloatArray, tuple[float, float]] | None:
+    """The state after slices, what components held in them, and the losses of the last.
+
+    Stops before a slice that needs `_Recursion._direct`, or that is not to be kept; None where
+    that is the first.
+    """
+    columns, offsets = to_columns(state.factors)
+    held, mean = np.empty((len(slices), len(columns))), state.mean_weights.copy()
+    old = [state.arrays[name] for name in ("basis", "inverse", "sums", "inverse_sums")]
+    new = [np.empty_like(a) for a in old[:2]]
+    spare = new if len(slices) == 1 else [np.empty_like(a) for a in old[:2]]
+    done, basis, inverse, sums, inverse_sums, weights, *losses = follow(
+        _values(slices), *old, columns, offsets, mean, forget, *new, *spare, held
+    )
+    if done == 0:
+        return None
+    arrays = {"sums": sums, "inverse_sums": inverse_sums, "basis": basis, "inverse": inverse}
+    after = ModelState(to_factors(columns, offsets), weights, mean, arrays)
+    return after, held[:done], (losses[0], losses[1])
+
+
+def _repaired(state: ModelState) -> ModelState:
+    """The same with new inverses."""
+    old = _Recursion(**state.arrays)
+    new = old._direct(np.zeros(old.basis.shape[1]), np.zeros(len(old.sums)), 0.0, 1.0)
+    return replace(state, arrays=vars(new))
+
+
+def _values(slices: Sequence[Slice]) -> FloatArray:
+    """Slices as rows of a matrix."""
+    return np.array([x.array for x in slices]).reshape(len(slices), -1)
+
+
 def _pseudo_inverse(products: FloatArray) -> FloatArray:
+    """The transpose of the pseudo-inverse, (R, n) as the products."""
+    with contextlib.suppress(np.linalg.LinAlgError):
+        found = np.linalg.solve(products @ products.T, products)
+        if np.abs(found @ products.T - np.eye(len(products))).max() < EXACT:
+            return np.ascontiguousarray(found)
     # Laid out as a file gives it back: products of matrices in another order round differently.
     return np.ascontiguousarray(np.linalg.pinv(products).T, np.float64)

@@ -6,7 +6,6 @@ import os
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from onlinegcp.errors import StateError
 from onlinegcp.forecasting import Recent
@@ -31,6 +30,9 @@ class Keeping:
     _names: Names | None
 
     def _reset(self) -> None:
+        raise NotImplementedError
+
+    def _check_fitted(self) -> None:
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -63,7 +65,7 @@ class Keeping:
 
     def get_state(self) -> dict[str, Any]:
         """Everything the next step depends on, and the last step's record."""
-        check_is_fitted(self)
+        self._check_fitted()
         return {
             "n_slices": self.n_slices_,
             "seed": self._seed,
@@ -93,6 +95,6 @@ class Keeping:
     @property
     def state_bytes_(self) -> int:
         """Memory the model takes between slices, waiting slices included."""
-        check_is_fitted(self)
+        self._check_fitted()
         waiting = sum(x.value.nbytes for x in self._buffer)
         return waiting + (0 if self._state is None else self._state.nbytes)

@@ -182,7 +182,7 @@ class SDT(StreamingModel):
                 f"{record.local:.3g}, squared norm {record.norm_squared:.3g}): it diverges where "
                 f"factors drift fast. Use RLST, or OnlineGCP.",
                 DivergenceWarning,
-                stacklevel=5,
+                stacklevel=8,
             )
         mean = running_mean(state.mean_weights, s)
         return ModelState(factors, s, mean, arrays, {"warned": warned}), record

@@ -20,17 +20,22 @@ from onlinegcp.streaming.state import FloatArray, ModelState
 PAST = 256
 
 
-def remember(past: FloatArray, state: ModelState, order: Sequence[int] | None = None) -> FloatArray:
-    """The past with what each component holds in the newest slice, whatever its columns' scale.
+def remember(past: FloatArray, held: FloatArray, order: Sequence[int] | None = None) -> FloatArray:
+    """The past with what each component held in the newest slices, whatever its columns' scale.
 
-    `order` says where components were before; new ones (-1) held nothing.
+    Parameters
+    ----------
+    past, held
+        Rows of both, oldest first.
+    order
+        Where components were before; new ones (-1) held nothing.
     """
     if order is not None and past.size:
         at = np.array(order)
         past = np.where(at >= 0, past[:, at], 0.0)
-    row = state.weights * state.magnitudes
-    start = past[-(PAST - 1) :] if past.shape[1:] == row.shape else np.empty((0, len(row)))
-    return np.concatenate([start, row[None, :]])
+    if past.shape[1:] != held.shape[1:]:
+        past = held[:0]
+    return np.concatenate([past[max(0, len(past) + len(held) - PAST) :], held])
 
 
 class Showing(abc.ABC):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, overload
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels.layout import Blocks
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.objective import log_sum
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -31,8 +32,16 @@ class Views(Sequence[FloatArray]):
         """See `ModelState`; None where only the factors themselves can tell."""
         return getattr(self._blocks, "magnitudes", None)
 
+    def log_sum(self, x: Slice, weights: FloatArray, floor: float) -> float | None:
+        """See `ModelState`; None where there is no shorter way than the factors themselves."""
+        there = getattr(self._blocks, "log_sum", None)
+        return None if there is None else there(x, weights, floor)
+
     def __len__(self) -> int:
         return self._blocks.ndim
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        return iter(self._blocks.views())  # once, not for every one of them
 
     @overload
     def __getitem__(self, k: int) -> FloatArray: ...
@@ -86,6 +95,12 @@ class ModelState:
         if known is not None:
             return known
         return np.asarray(np.prod([np.abs(a).sum(axis=0) for a in self.factors], axis=0))
+
+    def log_sum(self, x: Slice, weights: FloatArray, floor: float) -> float:
+        """Sum of x log max(m, floor) over the listed cells of a slice."""
+        there = getattr(self.factors, "log_sum", None)
+        known: float | None = None if there is None else there(x, weights, floor)
+        return log_sum(x, self.factors, weights, floor) if known is None else known
 
     @property
     def nbytes(self) -> int:

@@ -6,7 +6,7 @@ is read by what was told and refused where nothing was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,13 +60,23 @@ class Telling:
     def _expect(self, x: Slice | None) -> None:
         """Take note of the slice after the one that is learned next, where it is known."""
 
+    def coming(self, stream: Iterable[Any]) -> Iterable[Any]:
+        """The items of a stream, each to be learned at once; a card is sent the next meanwhile."""
+        return stream
+
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "n_slices_", 0) > 0
+
+    def _check_fitted(self) -> None:
+        """Refuse a model that has learned nothing, as scikit-learn does, whose check takes longer
+        than all else in many a call."""
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
 
     @property
     def row_labels_(self) -> Labels | None:
         """Names of the rows of each mode, where the data had any."""
-        check_is_fitted(self)
+        self._check_fitted()
         shape = self._shape()
         assert shape is not None
         if hasattr(self, "feature_names_in_"):
@@ -78,7 +88,7 @@ class Telling:
     @property
     def mode_names_(self) -> tuple[str, ...] | None:
         """Names of the modes, where a parameter or the data told one."""
-        check_is_fitted(self)
+        self._check_fitted()
         if self._names is None or not any(self._names.modes):
             return None
         return tuple(name or f"mode {k + 1}" for k, name in enumerate(self._names.modes))

@@ -7,7 +7,7 @@ which rows of each mode its cells can lie in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -35,10 +35,14 @@ class Chunks:
         What is known of every cell, one array each, cells along the first axis.
     cuts
         First cell of every chunk, and the number of cells: (count + 1,) int64.
+    listed
+        Whether the first array holds the positions of the cells, one row for each: then they meet
+        no other rows of the factors.
     """
 
     arrays: tuple[Array, ...]
     cuts: NDArray[np.int64]
+    listed: bool = field(default=False, kw_only=True)
 
     @property
     def count(self) -> int:
@@ -49,7 +53,8 @@ class Chunks:
         """Chunks `first` to `last` alone, sharing memory."""
         low, high = self.cuts[first], self.cuts[last]
         cuts = self.cuts[first : last + 1] - low
-        return Chunks(tuple(array[low:high] for array in self.arrays), cuts)
+        arrays = tuple(array[low:high] for array in self.arrays)
+        return Chunks(arrays, cuts, listed=self.listed)
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,13 @@ class RowChunks(Chunks):
     lows, highs
         The rows of every mode, from low to high, in which the cells of a chunk may lie:
         (count, d) int64.
+    columns
+        Chunks of one line of a grid, which follow each other.
     """
 
     lows: NDArray[np.int64]
     highs: NDArray[np.int64]
+    columns: int = field(default=1, kw_only=True)
 
     @cached_property
     def spans(self) -> list[list[tuple[int, int]]]:

@@ -1,9 +1,10 @@
 """Pieces of work on the workers of a Dask cluster: the only file that knows Dask.
 
-Chunks of cells and factors are sent to workers, which give back sums; the driver adds them up as
-threads would have been made to, so that the bits are the same. Tasks are pure functions and the
-driver keeps all they were made from: when a worker dies and takes what it held with it, the verb is
-simply said again. Work on rows, and slices of one chunk, stay with the driver.
+Chunks of cells, and the rows of the factors that these meet, are sent to workers, which give back
+sums; the driver adds them up as threads would have been made to, so that the bits are the same.
+Tasks are pure functions and the driver keeps all they were made from: when a worker dies and takes
+what it held with it, the verb is simply said again. Work on rows, and slices of one chunk, stay
+with the driver.
 """
 
 # distributed has types here and there, not for what is called here.
@@ -15,7 +16,8 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,8 @@ from numpy.typing import NDArray
 from onlinegcp.errors import BackendError
 from onlinegcp.sums.chunks import Chunks, RowChunks, add_tree
 from onlinegcp.sums.fingerprint import fingerprint
-from onlinegcp.sums.local import Local, Steps, cores, rows_of, spread_chunk
+from onlinegcp.sums.local import LEAST_ADDED, Local, Steps, cores, rows_of, spread_chunk
+from onlinegcp.sums.shares import HasRows, Rows, Run, Share, deal, share
 
 Array = NDArray[Any]
 
@@ -35,6 +38,36 @@ KEPT_LARGE = 3  # no more than this times: factors before and after, and what go
 PATIENCE = "20s"  # for the scheduler to answer
 _CLIENTS: dict[str, Any] = {}  # by address
 _NOTHING = object()
+_NUMBERS = count(1)
+
+
+@dataclass(frozen=True)
+class _Dealt:
+    """Pieces of a slice as they lie on the workers.
+
+    Attributes
+    ----------
+    gone
+        Is called when the slice is.
+    number
+        No other has it.
+    shares, workers
+        What each of the first workers has, and the addresses of all.
+    pieces, places
+        For each piece its name on its worker, and the share and the place in it.
+    """
+
+    gone: Any
+    number: int
+    shares: list[Share]
+    workers: list[str]
+    pieces: list[Any]
+    places: list[tuple[int, int]]
+
+    def met(self, piece: int, mode: int) -> Rows:
+        """The rows of a mode for which a piece has sums."""
+        number, place = self.places[piece]
+        return self.shares[number].met(place, mode)
 
 
 class Cluster(Local):
@@ -56,8 +89,8 @@ class Cluster(Local):
     ) -> None:
         super().__init__(cores() if threads is None else threads)
         self.client = connected(client)
-        self._sent: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()  # name, and bytes
-        self._cells: dict[tuple[int, str, int], tuple[Any, list[Any]]] = {}
+        self._sent: OrderedDict[bytes, tuple[list[Any], int]] = OrderedDict()  # name, and bytes
+        self._cells: dict[tuple[int, int], _Dealt] = {}
         self._known: set[str] = set()
         self._facts = facts
 
@@ -86,13 +119,14 @@ class Cluster(Local):
     ) -> Steps[list[list[Any]]]:
         """What `function` gives for runs of chunks, added up within each: lists to be added up."""
         yield from ()  # nothing is left to this process
-        runs = self._runs(chunks.count)
+        runs = list(pairwise(self._runs(chunks.count)))
 
         def ask() -> list[Any]:
-            given = [self._send(value) for value in small]
+            dealt = self._dealt(chunks, runs)
+            given = self._given(dealt, small)
             return [
-                self._submit(_fold, function, part, *given)
-                for part in self._parts(chunks, runs, chunks.part)
+                self._submit(_fold, function, dealt.pieces[run], *given[run])
+                for run in range(len(runs))
             ]
 
         found = self._until_done(ask, lambda futures: self.client.gather(futures))
@@ -109,37 +143,51 @@ class Cluster(Local):
     ) -> Steps[list[tuple[Array, ...]]]:
         """Add the row sums of every chunk to `out`, in the order of chunks; give their rest."""
         yield from ()  # nothing is left to this process
-        singles = list(range(chunks.count + 1))
-
-        def single(c: int, _: int) -> RowChunks:
-            return one_chunk(chunks, c)
-
-        sums: list[Any] = [None] * chunks.count
-        found: list[Any] = [None] * chunks.count
-        done = 0
+        singles = [(c, c + 1) for c in range(chunks.count)]
+        found: list[tuple[Array, ...]] = []
 
         def ask() -> list[Any]:
-            given = [self._send(value) for value in small]
-            parts = self._parts(chunks, singles, single)
-            width = out.shape[1]
+            dealt = self._dealt(chunks, singles)
+            given = self._given(dealt, small)
+            # What was added stays added: after a loss only the other chunks are asked for.
             return [
-                self._submit(_spread, function, part, modes, width, *given) for part in parts[done:]
-            ]
+                self._submit(
+                    _spread, function, dealt.pieces[c], modes, out.shape[1],
+                    *given[c],
+                )
+                for c in range(len(found), chunks.count)
+            ]  # fmt: skip
 
         def take(futures: list[Any]) -> None:
-            nonlocal done
+            dealt = self._dealt(chunks, singles)
             for future in futures:
-                places, target, rest = future.result()
-                # What was added stays added: after a loss only the other chunks are asked for.
-                sums[done] = (places, target, rest)
-                one = range(done, done + 1)
-                self.run(*self._adding(chunks, one, [sums[done]], modes, offsets, out))
-                found[done], sums[done] = rest, None
-                done += 1
+                sums, rest = future.result()
+                met = [dealt.met(len(found), mode) for mode in modes]
+                self._add(sums, met, [int(offsets[mode]) for mode in modes], out)
+                found.append(rest)
                 future.release()
 
         self._until_done(ask, take)
         return found
+
+    def _add(self, sums: Array, met: list[Rows], begins: list[int], out: Array) -> None:
+        """Add the sums of one chunk to the rows it meets, mode by mode."""
+        step = max(1, LEAST_ADDED // max(1, out.shape[1]))
+        pieces, start = list[tuple[Rows, int, int]](), 0
+        for rows, begin in zip(met, begins, strict=True):
+            cuts = range(0, len(rows), step)
+            pieces += [(rows[cut : cut + step], begin, start + cut) for cut in cuts]
+            start += len(rows)
+
+        def work(piece: int) -> None:
+            rows, begin, at = pieces[piece]
+            part = sums[at : at + len(rows)]
+            if isinstance(rows, range):
+                out[begin + rows.start : begin + rows.stop] += part
+            else:
+                out[begin + rows] += part
+
+        self.run(work, len(pieces))
 
     def _until_done(self, ask: Callable[[], list[Any]], take: Callable[[list[Any]], Any]) -> Any:
         lost: BaseException | None = None
@@ -160,34 +208,66 @@ class Cluster(Local):
     def _submit(self, task: Callable[..., Any], *arguments: Any) -> Any:
         return self.client.submit(task, *arguments, pure=False)
 
-    def _parts(
-        self, chunks: Chunks, cuts: list[int], cut: Callable[[int, int], Chunks]
-    ) -> list[Any]:
+    def _dealt(self, chunks: Chunks, runs: list[Run]) -> _Dealt:
         """Runs of chunks on the workers, sent when they are first asked for."""
-        key = (id(chunks), cut.__name__, len(cuts))
+        key = (id(chunks), len(runs))
         if key not in self._cells:
-            pieces = [cut(first, last) for first, last in pairwise(cuts)]
-            known = self._cells
+            workers, known = self._addresses(), self._cells
+            if not workers:
+                raise TimeoutError("no worker is left")
+            shares, pieces, places = list[Share](), [None] * len(runs), [(0, 0)] * len(runs)
+            for number, group in enumerate(deal(chunks, runs, len(workers))):
+                shares.append(share(chunks, [runs[run] for run in group]))
+                own = list(shares[-1].pieces)
+                sent = self.client.scatter(own, workers=[workers[number]], hash=False)
+                for place, run in enumerate(group):
+                    pieces[run], places[run] = sent[place], (number, place)
             # When a slice is learned its cells go, and others may get their number.
             gone = weakref.ref(chunks, lambda _: known.pop(key, None))
-            known[key] = (gone, self.client.scatter(pieces, hash=False))
-        return self._cells[key][1]
+            known[key] = _Dealt(gone, next(_NUMBERS), shares, workers, pieces, places)
+        return self._cells[key]
 
-    def _send(self, value: Any) -> Any:
-        """The value itself if it is short, else its name on the workers."""
-        arrays = [value] if isinstance(value, np.ndarray) else _arrays_of(value)
-        size = sum(array.nbytes for array in arrays)
-        if size < LARGE:
-            return value
-        name = b"".join([type(value).__name__.encode(), *map(fingerprint, arrays)])
+    def _given(self, dealt: _Dealt, small: tuple[Any, ...]) -> list[list[Any]]:
+        """For every piece, the values that go with it."""
+        sent = [self._send(value, dealt) for value in small]
+        return [[value[number] for value in sent] for number, _ in dealt.places]
+
+    def _send(self, value: Any, dealt: _Dealt) -> list[Any]:
+        """The value itself for every share if it is short, else the name of what a share needs."""
+        arrays, shares = _arrays_of(value), dealt.shares
+        if sum(array.nbytes for array in arrays) < LARGE:
+            return [value] * len(shares)
+        parts, number = list[Any](), 0
+        if isinstance(value, HasRows) and shares[0].rows is not None:
+            number = dealt.number
+            if 2 * sum(one.n_rows for one in shares) < len(value.data):
+                # Looking at what the shares need is less work than looking at all rows.
+                parts = [one.of(value) for one in shares]
+                arrays = [part.data for part in parts]
+        name = b"".join([b"%d" % number, type(value).__name__.encode(), *map(fingerprint, arrays)])
         if name not in self._sent:
-            self._sent[name] = self.client.scatter(value, hash=False, broadcast=True), size
+            self._sent[name] = self._sent_anew(value, parts, dealt if number else None)
         self._sent.move_to_end(name)
         sizes = [size for _, size in self._sent.values()]
         while len(sizes) > KEPT or sum(sizes) > KEPT_LARGE * max(sizes):
             self._sent.popitem(last=False)  # what tasks under way need stays until they are done
             sizes.pop(0)
-        return self._sent[name][0]
+        found = self._sent[name][0]
+        return found if number else found * len(shares)
+
+    def _sent_anew(
+        self, value: Any, parts: list[Any], dealt: _Dealt | None
+    ) -> tuple[list[Any], int]:
+        """What every share is given, or what all are, and the bytes it takes a worker."""
+        if dealt is None:
+            size = sum(array.nbytes for array in _arrays_of(value))
+            return [self.client.scatter(value, hash=False, broadcast=True)], size
+        found, most = [], 0
+        for number, one in enumerate(dealt.shares):
+            part, worker = parts[number] if parts else one.of(value), dealt.workers[number]
+            found.append(self.client.scatter(part, workers=[worker], hash=False))
+            most = max(most, part.data.nbytes)
+        return found, most
 
     def _runs(self, count: int) -> list[int]:
         """Whole subtrees of chunks, at least two for each worker."""
@@ -247,12 +327,6 @@ class Crowd:
         return None
 
 
-def one_chunk(chunks: RowChunks, c: int) -> RowChunks:
-    """One chunk with the rows it knows of."""
-    part = chunks.part(c, c + 1)
-    return RowChunks(part.arrays, part.cuts, chunks.lows[c : c + 1], chunks.highs[c : c + 1])
-
-
 def _fold(function: Callable[..., tuple[Array, ...]], part: Chunks, *small: Any) -> list[Array]:
     return [add_tree(array) for array in function(part, *small)]
 
@@ -263,13 +337,15 @@ def _spread(
     modes: range,
     width: int,
     *small: Any,
-) -> tuple[NDArray[np.int64], Array, tuple[Array, ...]]:
+) -> tuple[Array, tuple[Array, ...]]:
     scratch = np.empty((rows_of(part, 0, modes), width))
-    return spread_chunk(function, part, 0, modes, scratch, small)
+    return spread_chunk(function, part, 0, modes, scratch, small)[1:]
 
 
 def _arrays_of(value: Any) -> list[Array]:
-    """Arrays of a record, by which its contents are known."""
+    """Arrays of a record, by which its contents are known; of an array, itself."""
+    if isinstance(value, np.ndarray):
+        return [value]
     fields = getattr(value, "__dataclass_fields__", ())
     parts = [getattr(value, name) for name in fields]
     return [part for part in parts if isinstance(part, np.ndarray)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -70,7 +70,10 @@ def several_slices_equal_one_by_one(model: Any) -> None:
     """A list of slices is learned like its members in turn."""
     slices = _stream(model, 16).slices
     together = clone(model).partial_fit(slices[:12]).partial_fit(slices[12:])
-    _same_model(together, _fit(model, slices), "a list of slices and the same slices in turn")
+    alone = _fit(model, slices)
+    _same_model(together, alone, "a list of slices and the same slices in turn")
+    told = [None if m.last_ is None else replace(m.last_, seconds={}) for m in (together, alone)]
+    assert told[0] == told[1], "a list of slices and the same in turn have different last records"
 
 
 def transform_and_predict_change_nothing(model: Any) -> None:
@@ -233,6 +236,10 @@ def declarations_are_kept(model: Any) -> None:
         )
         assert fitted.transform(x).shape == fitted.weights_.shape, "weights of another rank"
     assert learned, "40 slices were not enough to begin"
+    if model.walks:
+        few = fitted._check_slices(slices[:3], may_grow=True)
+        ahead = fitted._walk(fitted._ready(), few, len(slices) + 1, 0)
+        assert len(ahead.held) == 3, f"of three slices {len(ahead.held)} were learned in one call"
 
 
 def slices_too_large_are_refused(model: Any) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import kernel_twins
 from onlinegcp.kernels.auto import weights_newton
 from onlinegcp.kernels.auto.arguments import Listed
 from onlinegcp.kernels.layout import pad_vector, stack_factors
@@ -31,7 +32,7 @@ def test_listed_sums_agree_with_numpy_for_one_to_six_modes(shape, count):
     total = weights_newton.listed_sums(
         listed(blocks, index, value), pad_vector(weights), True, pull, hessian, block
     )
-    expected = weights_newton.reference_listed_sums(factors, index, value, weights)
+    expected = kernel_twins.listed_sums(factors, index, value, weights)
     assert total == pytest.approx(expected[0], rel=1e-12)
     np.testing.assert_allclose(pull[:5], expected[1], rtol=1e-12)
     np.testing.assert_allclose(np.tril(hessian)[:5, :5], np.tril(expected[2]), rtol=1e-11)
@@ -43,13 +44,13 @@ def test_chunks_have_lines_of_their_own_that_add_up():
     logs, pulls, hessians = np.empty(3), np.empty((3, 8)), np.empty((3, 8, 8))
     cells = listed(blocks, index, value)
     weights_newton.listed_sums_by_chunk(cells, cuts, s, True, logs, pulls, hessians)
-    expected = weights_newton.reference_listed_sums(factors, index, value, weights)
+    expected = kernel_twins.listed_sums(factors, index, value, weights)
     assert logs.sum() == pytest.approx(expected[0], rel=1e-12)
     np.testing.assert_allclose(pulls.sum(axis=0)[:5], expected[1], rtol=1e-12)
     found = np.tril(hessians.sum(axis=0))[:5, :5]
     np.testing.assert_allclose(found, np.tril(expected[2]), rtol=1e-11)
     assert not pulls[1].any()
-    part = weights_newton.reference_listed_sums(factors, index[:70], value[:70], weights)
+    part = kernel_twins.listed_sums(factors, index[:70], value[:70], weights)
     np.testing.assert_allclose(pulls[0][:5], part[1], rtol=1e-12)
 
 

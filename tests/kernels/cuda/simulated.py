@@ -11,15 +11,12 @@ import sys
 import numpy as np
 from numba import cuda
 
+import kernel_twins
 from onlinegcp.kernels.auto import (
     component_draws,
     conjugate_rows,
-    dense_products,
-    responsibilities,
-    tangent,
 )
 from onlinegcp.kernels.auto.arguments import Blend
-from onlinegcp.kernels.auto.weights_newton import reference_listed_sums
 from onlinegcp.kernels.cuda import (
     cells,
     draws,
@@ -33,13 +30,16 @@ from onlinegcp.kernels.cuda import (
 )
 from onlinegcp.kernels.cuda.lanes import LANES
 from onlinegcp.kernels.layout import stack_factors
+from onlinegcp.ktensor import KTensor
 from onlinegcp.losses.formulas import EPS
 from onlinegcp.losses.traits import OddsForm
+from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.cells import Cells
 from onlinegcp.solvers.auto.newton import solve_odds_form
 from onlinegcp.solvers.auto.odds_sums import OddsSums
 from onlinegcp.solvers.cuda.conjugate import rules_for
+from onlinegcp.solvers.objective import log_sum
 
 RNG = np.random.default_rng(7)
 SHAPE, RANK = (3, 4, 2), 3
@@ -74,12 +74,14 @@ def same(found, expected, tolerance=1e-12):
 def check_sums():
     count = np.array([len(VALUE), 1], dtype=np.int64)
     out = np.zeros(WIDTH + 1)
-    launch(
-        cells.sums_kernel(1, 3), DATA, WIDTH, OFFSETS, LIST, VALUE, count, 4, WEIGHTS, NEVER, out
-    )
-    logs, pull, _ = reference_listed_sums(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
+    kernel, lists = cells.sums_kernel(1, 3), (DATA, WIDTH, OFFSETS, LIST, VALUE, count, 4, WEIGHTS)
+    launch(kernel, *lists, np.array([EPS, 0.0]), NEVER, out)
+    logs, pull, _ = kernel_twins.listed_sums(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
     same(out[:RANK], pull)
     same(out[WIDTH], logs)
+    floor = float(np.median(KTensor(WEIGHTS[:RANK], FACTORS).full()))
+    launch(kernel, *lists, np.array([0.0, floor]), NEVER, out)
+    same(out[WIDTH], log_sum(Slice(INDEX, VALUE, SHAPE), FACTORS, WEIGHTS[:RANK], floor))
 
 
 def check_curvature():
@@ -87,7 +89,7 @@ def check_curvature():
     out = np.zeros(WIDTH + 1 + WIDTH * WIDTH)
     kernel = cells.curved_kernel(1, 3)
     launch(kernel, DATA, WIDTH, OFFSETS, LIST, VALUE, count, WEIGHTS, NEVER, 4, 2, out)
-    logs, pull, hessian = reference_listed_sums(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
+    logs, pull, hessian = kernel_twins.listed_sums(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
     found = out[WIDTH + 1 :].reshape(WIDTH, WIDTH)[:RANK, :RANK]
     same(np.tril(found), np.tril(hessian))
     same(out[:RANK], pull)
@@ -111,7 +113,7 @@ def check_shares():
         rows.settle_kernel(1), fixed, WIDTH, CHUNKS, MODES_OF, 0, OFFSETS, BASES, COPIES, scale, 0,
         phi, sums, grid=3,
     )  # fmt: skip
-    expected = responsibilities.reference_responsibilities(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
+    expected = kernel_twins.responsibilities(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
     same(phi.reshape(-1, WIDTH)[:, :RANK], np.concatenate(expected))
     same(sums.reshape(3, WIDTH)[:, :RANK], np.array([a.sum(axis=0) for a in expected]))
     assert not fixed.any(), "what was read must be zero for the next slice"
@@ -148,7 +150,7 @@ def check_newton():
     kept, scratch = np.zeros(WIDTH * WIDTH), np.zeros((RANK + 1) ** 2)
     for _ in range(40):
         trial = vectors.reshape(-1, WIDTH)[newton.TRIAL, :RANK]
-        logs, pull, curved = reference_listed_sums(FACTORS, INDEX, VALUE, trial)
+        logs, pull, curved = kernel_twins.listed_sums(FACTORS, INDEX, VALUE, trial)
         sums, hessian = np.zeros(WIDTH + 1), np.zeros((WIDTH, WIDTH))
         sums[:RANK], sums[WIDTH], hessian[:RANK, :RANK] = pull, logs, curved
         launch(
@@ -248,7 +250,7 @@ def check_every_cell():
         every_cell.tangent_kernel(1, 3, True), DATA, WIDTH, OFFSETS, none, one, count, 8, WEIGHTS,
         False, 1.0, 0.0, NEVER, out,
     )  # fmt: skip
-    value, pull, rates = tangent.reference_tangent_sums(FACTORS, WEIGHTS[:RANK])
+    value, pull, rates = kernel_twins.tangent_sums(FACTORS, WEIGHTS[:RANK])
     same(out[:RANK], pull)
     same(out[WIDTH], value)
     scale = np.zeros(WIDTH)
@@ -320,7 +322,7 @@ def check_products():
         rows.settle_kernel(1), fixed, WIDTH, CHUNKS, MODES_OF, 1, OFFSETS, BASES, COPIES, scale, 1,
         found, sums,
     )  # fmt: skip
-    expected = dense_products.reference_dense_products(array, FACTORS, 1)
+    expected = kernel_twins.dense_products(array, FACTORS, 1)
     same(found.reshape(-1, WIDTH)[3:7, :RANK], expected)
 
 

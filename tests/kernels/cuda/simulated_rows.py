@@ -10,8 +10,9 @@ import sys
 import numpy as np
 from numba import cuda
 
-from onlinegcp.kernels.auto.fisher_sums import reference_row_sums
+import kernel_twins
 from onlinegcp.kernels.cuda import (
+    bounded_rows,
     fisher_cells,
     newton,
     row_systems,
@@ -24,13 +25,16 @@ from onlinegcp.losses import get_loss
 from onlinegcp.solvers.auto.cells import Weighted
 from onlinegcp.solvers.auto.fisher_rows import FisherRows, Visit
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
+from onlinegcp.solvers.auto.nonnegative import solve_free, solve_rows
 
 
 class Within:
     """Barriers of the kernel that runs: the simulator knows `cuda` in the kernel's file only."""
 
+    where = row_systems
+
     def __getattr__(self, name):
-        return getattr(row_systems.cuda, name)
+        return getattr(self.where.cuda, name)
 
 
 newton.cuda = Within()
@@ -111,7 +115,7 @@ def check_pieces():
         problem = Problem(1, full)
         width, parts = problem.width, problem.pieces(flat(problem.blocks.data))
         y, h = problem.sums.slopes(problem.weights)
-        slopes, hessians = reference_row_sums(FACTORS, INDEX, problem.weights[:RANK], y, h, 1)
+        slopes, hessians = kernel_twins.row_sums(FACTORS, INDEX, problem.weights[:RANK], y, h, 1)
         of_row = np.repeat(np.arange(3), np.diff(problem.listed[3]))
         for i in range(3):
             found = parts.reshape(len(of_row), -1)[of_row == i].sum(axis=0)
@@ -161,6 +165,51 @@ def check_moves_and_what_they_leave():
 
         same(traces.reshape(5, 2)[:2, 0], trace(past.curvature[:2]))
         same(traces.reshape(5, 2)[:2, 1], trace(lam_before))
+
+
+def check_bounded_rows():
+    # Rows whose optimum has no zeros, some, and one whose start has others.
+    rank, width, n = 3, 4, 4
+    root = RNG.standard_normal((rank, 5))
+    system, follow, kept = root @ root.T, RNG.random((rank, rank)), RNG.random((rank, rank))
+    shares, given = RNG.random(rank), np.array([0.9, 0.4])
+    old = np.abs(RNG.standard_normal((n, rank)))
+    old[2, 0] = 0.0
+    products, slope = 3.0 * RNG.standard_normal((n, rank)), RNG.random((n, rank)) * (old == 0.0)
+    products[0] = 30.0
+    sensitivity = RNG.standard_normal((n, rank))
+    target = products * shares + old @ kept - given[0] * slope
+    new = solve_rows(system, target, old)
+    assert (new > 0.0).all(axis=1).any()
+    assert (new == 0.0).any()
+    left = np.where(new > 0.0, 0.0, np.maximum(new @ system - target, 0.0))
+    moved = (sensitivity + given[1] * (old - new)) @ follow
+
+    def wide(a):
+        return flat(np.pad(a, [(0, width - rank) if len(a) == rank else (0, 0), (0, 1)]))
+
+    def rows_of(a):
+        return flat(np.pad(a, [(1, 0), (0, 1)]))  # the mode begins in the second row
+
+    out = [np.zeros((n + 1) * width) for _ in range(3)]
+    Within.where = bounded_rows
+    launch(
+        bounded_rows.bounded_rows_kernel(1, True), rows_of(products), rows_of(old), rows_of(slope),
+        rows_of(sensitivity), wide(system), wide(kept), wide(follow), np.append(shares, 0.0), given,
+        True, 3, 50, 1e-10, width, rank, 1, n, *out, np.zeros(1), grid=2,
+    )  # fmt: skip
+    Within.where = row_systems
+    for found, expected in zip(out, (new, left, solve_free(system, moved, new > 0.0)), strict=True):
+        same(found.reshape(n + 1, width)[1:, :rank], expected, 1e-9)
+    lengths, lost = np.array([2.0, 3.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0, 0.0])
+    data, held = flat(out[0]), flat(out[1])
+    launch(
+        bounded_rows.restore_kernel(1), lengths, lost, rows_of(old), width, np.array([0, n + 1]),
+        np.array([0]), data, held,
+    )  # fmt: skip
+    gone = lost[:rank] > 0.0
+    same(data.reshape(-1, width)[1:, :rank], np.where(gone, old, new))
+    same(held.reshape(-1, width)[1:, :rank], left * np.where(gone, 0.0, lengths[:rank]))
 
 
 def check_unit_columns():

@@ -10,12 +10,12 @@ import sys
 import numpy as np
 from numba import cuda
 
+import kernel_twins
 from onlinegcp import Slice, get_loss
 from onlinegcp.kernels.cuda.cell_sums import CellSums
 from onlinegcp.kernels.cuda.sgd import draws, history, sorting
 from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.kernels.sgd.plan import FoldedHistory
-from onlinegcp.kernels.static.poisson_phi import poisson_phi_reference
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
 from onlinegcp.solvers.sgd.sampling import Sampler
 
@@ -82,7 +82,7 @@ def check_history():
     parts, folded, totals = (send(np.zeros(n * square)) for n in (8, 6, 6))
     data, past = send(blocks.data.reshape(-1)), send(old.data.reshape(-1))
     stream = cuda.stream()
-    history.grams_kernel()[(4, 1), LANES, stream, 4096](data, past, width, chunks, 2, parts)
+    history.grams_kernel(width, 2)[(4, 1), LANES, stream, 4096](data, past, chunks, parts)
     history.fold_kernel(3)[1, LANES, stream, 4096](
         width, bounds, parts, send(S.reshape(-1)), folded, totals
     )
@@ -136,7 +136,7 @@ def check_cell_sums():
     expected = np.zeros((SHAPE[1], RANK))
     np.add.at(expected, INDEX[:, 1], VALUE[:, None] * rest)
     np.testing.assert_allclose(sums.products(1)[:, :RANK], expected, rtol=1e-12)
-    phi = poisson_phi_reference(INDEX, VALUE, FACTORS, 1, FACTORS[1])
+    phi = kernel_twins.poisson_phi(INDEX, VALUE, FACTORS, 1, FACTORS[1])
     np.testing.assert_allclose(sums.phi(1, 1e-10)[:, :RANK], phi, rtol=1e-12)
     m = (rest * FACTORS[1][INDEX[:, 1]]).sum(axis=1)
     np.testing.assert_allclose(sums.log_sum(1e-10), VALUE @ np.log(m), rtol=1e-12)

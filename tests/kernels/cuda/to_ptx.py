@@ -14,6 +14,7 @@ from numba import cuda, types
 
 from onlinegcp import Loss
 from onlinegcp.kernels.cuda import (
+    bounded_rows,
     cell_sums,
     cells,
     draws,
@@ -49,10 +50,11 @@ def kernels(lane, modes):
     """Every kernel with the types of its arguments."""
     sharing = (*LISTS, N, F8, F4, F8, N, N, N, I8, I8, I8, I8, F8)
     past = (F8, F8, F8, F8, F8, B, N, I8)
-    yield cells.sums_kernel(lane, modes), (*LISTS, N, F8, I8, F8)
+    yield cells.sums_kernel(lane, modes), (*LISTS, N, F8, F8, I8, F8)
     yield cells.curved_kernel(lane, modes), (*LISTS, F8, I8, N, N, F8)
     yield shares.shares_kernel(lane, modes, True), sharing
     yield shares.shares_kernel(lane, modes, False), sharing
+    yield shares.shares_kernel(lane, modes, True, 52), sharing
     yield newton.begin_kernel(), (N, N, N, N, F8, F8, F8, I8, F8, F8)
     judge = (N, N, F8, F8, F8, F8, I8, F8, F8, F8, F8)
     yield newton.judge_kernel(True, False), judge
@@ -92,6 +94,11 @@ def kernels(lane, modes):
     yield products.project_kernel(lane), (F8, F8, N, I8, I8, F8, F8, F8)
     yield products.shrink_kernel(lane), (F8, N, N, I8, I8, F8)
 
+    bounds = (*([F8] * 9), B, N, N, D, N, N, N, N, F8, F8, F8, F8)
+    for inside in (True, False):
+        yield bounded_rows.bounded_rows_kernel(lane, inside), bounds
+    yield bounded_rows.restore_kernel(lane), (F8, F8, F8, N, I8, I8, F8, F8)
+
     logit = CODES["bernoulli_logit"]
     weighted = (I8, I4, F8, F8)
     passes = (N, *weighted, I8, F8, N, F8, D, F8)
@@ -130,7 +137,7 @@ def kernels(lane, modes):
         sampled = (F8, N, F8, I8, D, N, N, I4, F8, F8, I4, B, F8, F8)
         yield slopes.slopes_kernel(4 * lane, modes, code, code == 1), sampled
         yield slopes.objective_kernel(4 * lane, modes, code), (*sampled[:6], I4, F8, F8, F8)
-    yield history.grams_kernel(), (F8, F8, N, I8, N, F8)
+    yield history.grams_kernel(56, 32), (F8, F8, I8, F8)
     yield history.fold_kernel(modes), (N, I8, F8, F8, F8, F8)
     yield history.norms_kernel(), (F8, F8, N, I8, F8)
     segments = (I4, I4, F8)
@@ -139,8 +146,8 @@ def kernels(lane, modes):
         yield sgd_rows.move_kernel(lane, modes, kind, folds), (
             F8, N, I8, F8, I8, N, N, N, *segments, I8, I8, *([F8] * 6), N, F8, F8, F8, F8
         )  # fmt: skip
-        yield panels.panels_kernel(lane, modes, kind, folds), (
-            F8, N, I8, F8, I8, *([N] * 5), *segments, N, *([F8] * 5), D, N, F8, F8, F8, F8
+        yield panels.panels_kernel(56, modes, kind, folds), (
+            F8, I8, F8, I8, *([N] * 4), *segments, N, *([F8] * 5), D, N, F8, F8, F8, F8
         )  # fmt: skip
         yield sgd_rows.weigh_kernel(kind), (N, N, N, F8, I8, N, *([F8] * 7))
     yield sgd_rows.copy_kernel(), (F8, F8, N)

@@ -123,3 +123,19 @@ def test_a_card_too_old_is_named(monkeypatch):
     monkeypatch.setattr(cuda, "is_available", lambda: True)
     monkeypatch.setattr(cuda, "get_current_device", lambda: Old)
     assert "Tesla K80 has compute capability 3.7" in card.why_not()
+
+
+def test_a_stream_that_breaks_off_is_learned_up_to_there(no_card, monkeypatch):
+    slices, announced = _slices(), []
+
+    def broken():
+        yield from slices[:5]
+        raise OSError("the file ends here")
+
+    monkeypatch.setattr(OnlineGCP, "_expect", lambda self, x: announced.append(x))
+    model = OnlineGCP(2, loss="poisson", init_slices=3, device="auto")
+    with pytest.raises(OSError, match="ends here"):
+        model.fit(broken())
+    # Each is announced before the one in front of it is learned, and the last one is not lost.
+    assert [x for x in announced if x is not None] == slices[1:5]
+    assert model.n_slices_ == 5

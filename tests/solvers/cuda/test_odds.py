@@ -22,7 +22,7 @@ class CpuBehind:
     def reserve_for(self, form):
         pass
 
-    def evaluate(self, place, cells, seen, form, weights):
+    def evaluate(self, place, x, weights):
         self.evaluated += 1
         value, push = self.sums.tangent(weights)
         return Evaluation(value, push, self.sums.listed(weights)[0])

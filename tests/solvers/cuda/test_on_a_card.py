@@ -12,8 +12,9 @@ from onlinegcp.kernels.cuda import poisson
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 from onlinegcp.solvers.auto import odds_draws, odds_sums, solver
-from onlinegcp.solvers.cuda import conjugate
+from onlinegcp.solvers.cuda import residence
 from onlinegcp.solvers.cuda.engine import Engine, device_problem
+from onlinegcp.solvers.objective import log_sum
 
 pytestmark = [
     pytest.mark.gpu,
@@ -111,7 +112,7 @@ def test_weights_of_a_slice_are_those_of_the_cpu(shape, count):
         picky=False
     ))  # fmt: skip
     x = _slice(rng, "poisson", shape=shape, count=count)
-    assert x.n_listed * RANK >= conjugate.WORTH_ASKING
+    assert x.n_listed * RANK >= residence.WORTH_ASKING
     before = there.factors.data.copy()
     ours, theirs = (solver.solve(s, x, f, tolerance=1e-8) for s in (there.copy(), there))
     assert np.abs(ours.weights - theirs.weights).max() < 1e-6 * ours.weights.max()
@@ -135,10 +136,12 @@ def test_a_step_in_two_recordings_has_the_same_bits(monkeypatch, forget):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_slices_that_come_ahead_are_the_same_slices(monkeypatch):
+@pytest.mark.parametrize(("missing", "each"), [(False, 1), (True, 2)])
+def test_slices_that_come_ahead_are_the_same_slices(monkeypatch, missing, each):
     rng, f = np.random.default_rng(9), get_loss("poisson")
-    start = solver.start(*_start(rng, "poisson"), f)
-    slices, engine = [_slice(rng, "poisson") for _ in range(7)], Engine(picky=False)
+    start = solver.start(*_start(rng, "poisson", missing=missing), f)
+    slices = [_slice(rng, "poisson", missing=missing) for _ in range(7)]
+    engine = Engine(picky=False)
     sent = []
     send = SliceCells.send_ahead
     monkeypatch.setattr(SliceCells, "send_ahead", lambda *a: sent.append(1) or send(*a))
@@ -153,10 +156,25 @@ def test_slices_that_come_ahead_are_the_same_slices(monkeypatch):
 
     plain = learned([None] * 7)
     np.testing.assert_array_equal(learned([*slices[1:], None]), plain)
-    assert len(sent) == 6
+    assert len(sent) == 6 * each
     # Others than those that were announced, twice the same, and the one that is there.
     np.testing.assert_array_equal(learned(slices[::-1]), plain)
     np.testing.assert_array_equal(learned(slices), plain)
+
+
+def test_the_surprise_of_a_slice_is_that_of_the_cpu():
+    rng, f = np.random.default_rng(14), get_loss("poisson")
+    start = solver.start(*_start(rng, "poisson", count=5000), f)
+    there, _ = solver.step(start, _slice(rng, "poisson"), f, card=Engine(picky=False))
+    x, weights = _slice(rng, "poisson", count=5000), rng.random(RANK)
+    assert x.n_listed * RANK >= residence.WORTH_ASKING
+    values = np.einsum("r,nr->n", weights, np.prod(
+        [a[x.index[:, k]] for k, a in enumerate(there.factors.views())], axis=0
+    ))  # fmt: skip
+    for floor in (1e-12 * values.max(), float(np.median(values))):
+        found = there.factors.log_sum(x, weights, floor)
+        assert found == pytest.approx(log_sum(x, there.factors.views(), weights, floor), rel=1e-12)
+    assert there.factors.log_sum(_slice(rng, "poisson", count=20), weights, 1.0) is None
 
 
 def _stream(n=100, seed=3):
@@ -228,20 +246,25 @@ def test_modes_may_grow_on_the_card():
         assert _apart(ours, theirs) < 1e-9
 
 
+@pytest.mark.parametrize("lower", [None, 0.0])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_least_squares_give_what_the_cpu_gives(sparse):
+def test_least_squares_give_what_the_cpu_gives(sparse, lower):
     rng, loss = np.random.default_rng(6), get_loss("gaussian")
-    factors = [rng.standard_normal((n, 5)) for n in (40, 30, 12)]
+    drawn = (lambda *n: np.maximum(rng.standard_normal(n), 0.0)) if lower == 0.0 else (
+        lambda *n: rng.standard_normal(n)
+    )  # fmt: skip
+    factors = [drawn(n, 5) for n in (40, 30, 12)]
 
     def one():
-        whole = np.einsum("r,ar,br,cr->abc", rng.standard_normal(5), *factors)
+        whole = np.einsum("r,ar,br,cr->abc", drawn(5), *factors)
         whole += 0.3 * rng.standard_normal(whole.shape)
         if not sparse:
             return Slice.dense(whole)
         index = np.argwhere(rng.random(whole.shape) < 0.2)
         return Slice(index, whole[tuple(index.T)], whole.shape)
 
-    here = there = solver.start(factors, rng.standard_normal((3, 5)), [one() for _ in "abc"], loss)
+    first = [one() for _ in "abc"]
+    here = there = solver.start(factors, drawn(3, 5), first, loss, lower=lower)
     for _ in range(4):
         x = one()
         here, ours = solver.step(here, x, loss)
@@ -252,6 +275,7 @@ def test_least_squares_give_what_the_cpu_gives(sparse):
         assert _apart(here.factors.data, there.factors.data) < 1e-10
         assert _apart(here.model.past.sensitivity, there.model.past.sensitivity) < 1e-8
         assert _apart(here.model.past.products, there.model.past.products) < 1e-10
+        assert lower is None or _apart(here.model.past.slope, there.model.past.slope) < 1e-9
 
 
 def test_a_card_that_is_full_says_so(monkeypatch):

@@ -47,14 +47,3 @@ def dense_products(matrix, data, offsets, split, low, mode, places, out):
         spread(data, offsets, 0, split, low, left_sums, n_left, mode, places, out)
     if want_right:
         spread(data, offsets, split, d, 0, right_sums, n_right, mode, places, out)
-
-
-def reference_dense_products(array: Array, factors: list[Array], mode: int) -> Array:
-    """Say in NumPy what `dense_products` computes for one mode."""
-    letters = "abcdef"[: array.ndim]
-    others = [f"{letter}z" for k, letter in enumerate(letters) if k != mode]
-    matrices = [a for k, a in enumerate(factors) if k != mode]
-    if not matrices:
-        return np.repeat(array[:, None], factors[0].shape[1], axis=1)
-    spec = ",".join([letters, *others])
-    return np.asarray(np.einsum(f"{spec}->{letters[mode]}z", array, *matrices))

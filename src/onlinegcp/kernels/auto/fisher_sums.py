@@ -118,16 +118,3 @@ def model_changes(data, change, offsets, index, weights, out):
             for r in range(width):
                 total += z[r] * c[r]
         out[j] = total
-
-
-def reference_row_sums(
-    factors: list[Array], index: Array, weights: Array, y: Array, h: Array, mode: int
-) -> tuple[Array, Array]:
-    """Say in NumPy what `row_sums` computes: sum y n and sum h n n' by row."""
-    parts = [a[index[:, k]] for k, a in enumerate(factors) if k != mode]
-    n = np.prod(parts, axis=0) * weights if parts else np.tile(weights, (len(index), 1))
-    slopes = np.zeros_like(factors[mode])
-    hessians = np.zeros((*factors[mode].shape, factors[mode].shape[1]))
-    np.add.at(slopes, index[:, mode], y[:, None] * n)
-    np.add.at(hessians, index[:, mode], h[:, None, None] * n[:, :, None] * n[:, None, :])
-    return slopes, hessians

@@ -126,15 +126,3 @@ def listed_rates(listed, weights, linear, base, slope, mode, places, rate):
             target = rate[places[k] + index[j, k]]
             for r in range(width):
                 target[r] += z[r]
-
-
-def reference_responsibilities(
-    factors: list[Array], index: Array, value: Array, weights: Array
-) -> list[Array]:
-    """Say in NumPy what `responsibilities` computes for all modes."""
-    rows = np.prod([a[index[:, k]] for k, a in enumerate(factors)], axis=0) * weights
-    share = rows * (value / (rows.sum(axis=1) + EPS))[:, None]
-    phi = [np.zeros_like(a) for a in factors]
-    for k, target in enumerate(phi):
-        np.add.at(target, index[:, k], share)
-    return phi

@@ -191,21 +191,3 @@ def tangent_sums_by_chunk(data, offsets, split, weights, wanted, first, cuts, va
         values[c] = tangent_sums(
             data, offsets, split, weights, wanted, low, high, pulls[c], offsets, none
         )
-
-
-def reference_tangent_sums(
-    factors: list[Array], weights: Array
-) -> tuple[float, Array, list[Array]]:
-    """Say in NumPy, on the full array, what `tangent_sums` computes."""
-    letters = "abcdef"[: len(factors)]
-    terms = ",".join(f"{letter}z" for letter in letters)
-    m = np.einsum(f"z,{terms}->{letters}", weights, *factors)
-    h = 1.0 / (1.0 + m)
-    pull = np.einsum(f"{letters},{terms}->z", h, *factors)
-    rates = []
-    for k, letter in enumerate(letters):
-        others = [f"{other}z" for other in letters if other != letter]
-        matrices = [a for other, a in enumerate(factors) if other != k]
-        spec = ",".join([letters, "z", *others])
-        rates.append(np.einsum(f"{spec}->{letter}z", h, weights, *matrices))
-    return float(np.log1p(m).sum()), pull, rates

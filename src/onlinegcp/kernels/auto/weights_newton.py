@@ -379,13 +379,3 @@ def _try(walk, rank):
 def _damp_more(numbers):
     level = numbers[LEVEL]
     numbers[LEVEL] = FIRST_DAMPING if level == 0.0 else DAMPING_GROWTH * level
-
-
-def reference_listed_sums(
-    factors: list[Array], index: Array, value: Array, weights: Array
-) -> tuple[float, Array, Array]:
-    """Say in NumPy what `listed_sums` computes: sum x log m, Z'(x/m), Z' diag(x/m^2) Z."""
-    rows = np.prod([a[index[:, k]] for k, a in enumerate(factors)], axis=0)
-    m = rows @ weights + EPS
-    curved = rows * (value / m**2)[:, None]
-    return float(value @ np.log(m)), rows.T @ (value / m), rows.T @ curved

@@ -42,13 +42,18 @@ class Box:
             return {name: array[at].view(kinds[name]) for name, at in places.items()}
 
         self._ours, self._theirs = cut(self._here), cut(self._there)
+        self._cuts: dict[tuple[str, int, int], Any] = {}
 
     def __getitem__(self, name: str) -> Array:
         return np.asarray(self._ours[name])
 
-    def card(self, name: str) -> Any:
-        """The vector on the card."""
-        return self._theirs[name]
+    def card(self, name: str, first: int = 0, end: int | None = None) -> Any:
+        """The vector on the card, or a part of it; cut once, for cutting takes Numba long."""
+        if end is None:
+            return self._theirs[name]
+        if (name, first, end) not in self._cuts:
+            self._cuts[name, first, end] = self._theirs[name][first:end]
+        return self._cuts[name, first, end]
 
     def send(self) -> None:
         """Copy all of them to the card."""

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from importlib.util import find_spec
 from typing import Any
@@ -20,6 +20,7 @@ Array = NDArray[Any]
 
 # Cards from 2016 on add 64-bit numbers atomically.
 OLDEST = (6, 0)
+CELLS_SHARE = 4  # one of how many parts of the card's memory a slice may take
 
 
 def why_not() -> str:
@@ -104,6 +105,7 @@ class Card:
         self.unsettled = False
         self.meanwhile: Callable[[], None] | None = None
         self._buffers: dict[str, Any] = {}
+        self._far: set[str] = set()
         self._version = 0
 
     @property
@@ -111,31 +113,47 @@ class Card:
         """Changes whenever a buffer has moved: what was recorded with it is void then."""
         return self._version
 
-    def room(self, name: str, size: int, dtype: Any = np.float64) -> Any:
-        """A buffer of at least this size, zeros when new; half as much again where it must grow."""
+    def room(self, name: str, size: int, dtype: Any = np.float64, *, far: bool = False) -> Any:
+        """A buffer of at least this size, zeros when new; half as much again where it must grow.
+
+        One that is `far` lies in the host's memory, where the card reads it line by line.
+        """
         held = self._buffers.get(name)
-        if held is None or held.size < size or held.dtype != np.dtype(dtype):
-            size = max(size, 0 if held is None else 3 * held.size // 2)
+        moves = far != (name in self._far)
+        if held is None or moves or held.size < size or held.dtype != np.dtype(dtype):
+            size = max(size, 0 if held is None or moves else 3 * held.size // 2)
             self._buffers.pop(name, None)
-            self._buffers[name] = self.zeros(size, dtype)
+            self._far.discard(name)
+            self._buffers[name] = self._distant(size, dtype) if far else self.zeros(size, dtype)
+            if far:
+                self._far.add(name)
             self._version += 1
         return self._buffers[name]
 
+    @cached_property
+    def most_cell_bytes(self) -> int:
+        """Bytes of a slice above which its cells stay with the host; the rest is the models'."""
+        if self.simulated:
+            return 1 << 62
+        return int(self._cuda.current_context().get_memory_info().total) // CELLS_SHARE
+
+    def _distant(self, size: int, dtype: Any) -> Any:
+        """Memory of the host that kernels read as if it were the card's."""
+        with _told_when_full(
+            size, dtype, "The host needs {:.2f} GiB more that the card can read, for a slice too "
+            "large for the card, but has not ({}). Cut the slices, or use device='cpu'.",
+        ):  # fmt: skip
+            return self._cuda.mapped_array(max(int(size), 1), dtype)
+
     def zeros(self, size: int, dtype: Any = np.float64) -> Any:
         """Zeros on the card, in memory of its own."""
-        try:
+        with _told_when_full(
+            size, dtype, "The card needs {:.2f} GiB more for this model or slice, but it is full "
+            "({}). End other programs on it, lower the rank, cut the slices, or use device='cpu'.",
+        ):  # fmt: skip
             made = self._cuda.device_array(max(int(size), 1), dtype)
             self._fill(made)
             return made
-        except Exception as error:
-            if "MEMORY" not in str(error).upper():
-                raise
-            wanted = int(size) * np.dtype(dtype).itemsize
-            raise BackendError(
-                f"The card needs {wanted / 2**30:.2f} GiB more for this model or slice, but it is "
-                f"full ({error}). End other programs on it, lower the rank, cut the slices, or "
-                "use device='cpu'."
-            ) from error
 
     def settle(self, *names: str) -> None:
         """Make the named buffers zero if what began to add to them has never ended."""
@@ -163,7 +181,10 @@ class Card:
 
     def push(self, array: Array, buffer: Any) -> None:
         """Copy a flat array to the front of a buffer."""
-        if array.size:
+        if isinstance(buffer, np.ndarray):  # far
+            self.stream.synchronize()  # somebody may still read it
+            np.asarray(buffer)[: array.size] = array
+        elif array.size:
             buffer[: array.size].copy_to_device(array, stream=self.stream)
 
     def pull(self, buffer: Any, size: int) -> Array:
@@ -190,6 +211,18 @@ class Card:
             with suppress(Exception):  # it was a favour
                 wish()
         self.stream.synchronize()
+
+
+@contextmanager
+def _told_when_full(size: int, dtype: Any, words: str) -> Iterator[None]:
+    """Turn what the driver says where memory is short into words with numbers and a way out."""
+    try:
+        yield
+    except Exception as error:
+        if "MEMORY" not in str(error).upper():
+            raise
+        wanted = int(size) * np.dtype(dtype).itemsize / 2**30
+        raise BackendError(words.format(wanted, error)) from error
 
 
 @cache

@@ -51,7 +51,7 @@ def place(q, every):
 
 
 @cache
-def sums_kernel(per_lane: int, modes: int) -> Any:
+def sums_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
     """Sum of x log m, and its slope Z'(x / m): one row (pull, logs) of `parts` per block."""
     numbers = TOGETHER * per_lane
 
@@ -65,11 +65,14 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
         count,  # (2,) cells looked at, and one of how many they are
         batch,  # cells a warp takes at a time: a multiple of TOGETHER, at most 32
         weights,
+        about,  # (2,) what is added to a model value, and the least it may be then
         control,
         parts,  # (blocks * (width + 1),) out
     ):
         if control[STOPPED] != 0:
             return
+        if exact > 0:
+            width = exact
         held = cuda.shared.array(0, float64)
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
@@ -84,7 +87,7 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
             r = lane + LANES * p
             w[p] = weights[r] if r < width else 0.0
             pull[p] = 0.0
-        logs = 0.0
+        logs, more, least = 0.0, about[0], about[1]
         first = (cuda.blockIdx.x * here + warp) * batch
         while first < n:
             # Lanes beyond the end hold a cell of value 0, which adds nothing.
@@ -111,7 +114,9 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
                     for p in range(per_lane):
                         m += z[u * per_lane + p] * w[p]
                     part[u] = m
-                m = lane_sums(part[0], part[1], part[2], part[3], lane) + EPS
+                m = lane_sums(part[0], part[1], part[2], part[3], lane) + more
+                if m < least:  # and not `max`, which would hide what is no number
+                    m = least
                 share = from_lane(mine, c + lane // GROUP) * over(m)
                 for u in range(TOGETHER):
                     found = from_lane(share, u * GROUP)
@@ -139,7 +144,7 @@ def sums_kernel(per_lane: int, modes: int) -> Any:
 
 
 @cache
-def curved_kernel(per_lane: int, modes: int) -> Any:
+def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
     """As `sums_kernel`, and Z' diag(x / m^2) Z (lower triangle, in tiles).
 
     Threads beyond one per tile make further groups, which share the cells; their matrices are added
@@ -163,6 +168,8 @@ def curved_kernel(per_lane: int, modes: int) -> Any:
     ):
         if control[STOPPED] != 0:
             return
+        if exact > 0:
+            width = exact
         held = cuda.shared.array(0, float64)  # rows of Z sqrt(x) / m, then sums
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES

@@ -383,7 +383,7 @@ class FisherStep(PoissonStep):
 
     def _store(self, at: Place, to: Place, listing: Listing, mode: int, how: Sweep) -> None:
         plan, width = self.plan, self.plan.width
-        hold = self._ended.card("holds")[mode * width : (mode + 1) * width]
+        hold = self._ended.card("holds", mode * width, (mode + 1) * width)
         row_systems.store_kernel(self.full, self._in_shared)[
             plan.shape[mode], self._row_threads(mode), self.card.stream, self._row_bytes
         ](

@@ -24,7 +24,15 @@ from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, THREADS
 from onlinegcp.kernels.cuda.matrices import Place
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import MOST_BLOCKS, WARPS, Plan, batch_for, blocks_for, size_class
-from onlinegcp.kernels.cuda.questions import Answer, Evaluation, Form, Learned, Lesson, Question
+from onlinegcp.kernels.cuda.questions import (
+    Answer,
+    Content,
+    Evaluation,
+    Form,
+    Learned,
+    Lesson,
+    Question,
+)
 from onlinegcp.kernels.cuda.shares import fixed_scale
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
 
@@ -53,18 +61,16 @@ class OddsStep(DrawnSums):
 
     # ---- the phases
 
-    def evaluate(
-        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, weights: Array
-    ) -> Evaluation:
+    def evaluate(self, at: Place, x: Content, weights: Array) -> Evaluation:
         """Both parts of the loss at some weights."""
         self._asked["weights"][:] = weights
-        self._keyed[0] = form.key
-        self._count(cells, seen)
-        kind = ("evaluate", *self._sizes(cells, seen), form.shape)
-        self._play(kind, (at.serial,), lambda: self._evaluate(at, cells, seen, form))
+        self._keyed[0] = x.form.key
+        self._count(x)
+        kind = ("evaluate", *self._sizes(x), x.form.shape)
+        self._play(kind, (at.serial,), lambda: self._evaluate(at, x))
         told, width = self._told, self.plan.width
         push, value = told["push"][:width].copy(), float(told["push"][width])
-        if form.full and form.slope:
+        if x.form.full and x.form.slope:
             push, value = push + told["more"][:width], value + float(told["more"][width])
         curved = told["curved"]
         return Evaluation(value, push, float(curved[width]))
@@ -73,9 +79,7 @@ class OddsStep(DrawnSums):
         self,
         at: Place,
         to: Place,
-        cells: SliceCells,
-        seen: SliceCells,
-        form: Form,
+        x: Content,
         asked: Question,
         lesson: Lesson,
     ) -> tuple[Answer, Learned]:
@@ -83,63 +87,59 @@ class OddsStep(DrawnSums):
 
         Newton's steps are decided on the card: see `newton.judge_kernel`.
         """
-        how = self._ask_tangent(cells, seen, form, asked)
-        how, places = (*how, *self._ask_lesson(cells, form, lesson)), (at.serial, to.serial)
+        how = self._ask_tangent(x, asked)
+        how, places = (*how, *self._ask_lesson(x, lesson)), (at.serial, to.serial)
         found = self._vector(newton.WEIGHTS)
 
         def then() -> None:
-            self._learn_modes(at, to, cells, seen, form, lesson, found)
+            self._learn_modes(at, to, x, lesson, found)
 
         def whole() -> None:
-            self._mail(form)
-            self._solve_tangent(at, cells, seen, form, asked.em_steps, then)
+            self._mail(x.form)
+            self._solve_tangent(at, x, asked.em_steps, then)
 
         self._play(("odds step", *how), places, whole)
         while not self._controls[STOPPED]:
-            self._play(("odds rest", *how), places, lambda: self._look(at, cells, seen, form, then))
-        return self._answer(asked), self._learned(form, lesson)
+            self._play(("odds rest", *how), places, lambda: self._look(at, x, then))
+        return self._answer(asked), self._learned(x.form, lesson)
 
     def learn(
         self,
         at: Place,
         to: Place,
-        cells: SliceCells,
-        seen: SliceCells,
-        form: Form,
+        x: Content,
         weights: Array,
         lesson: Lesson,
     ) -> Learned:
         """Learn a slice whose weights are known, one mode after the other."""
         self._asked["weights"][:] = weights
-        self._count(cells, seen)
-        how = (*self._sizes(cells, seen), form.shape, *self._ask_lesson(cells, form, lesson))
+        self._count(x)
+        how = (*self._sizes(x), x.form.shape, *self._ask_lesson(x, lesson))
 
         def whole() -> None:
-            self._mail(form)
+            self._mail(x.form)
             given = self._asked.card("weights")
-            self._learn_modes(at, to, cells, seen, form, lesson, given)
+            self._learn_modes(at, to, x, lesson, given)
             self._told.receive()
             self._board.receive()
 
         self._play(("odds learn", *how), (at.serial, to.serial), whole)
-        return self._learned(form, lesson)
+        return self._learned(x.form, lesson)
 
-    def _ask_tangent(
-        self, cells: SliceCells, seen: SliceCells, form: Form, asked: Question
-    ) -> tuple[Any, ...]:
+    def _ask_tangent(self, x: Content, asked: Question) -> tuple[Any, ...]:
         inbox = self._inbox
         inbox["start"][:] = asked.start
         inbox["given"][:] = 0.0, asked.tolerance, asked.max_steps  # 0: the start is not scaled
         inbox["sums"][:] = 1.0
-        self._count(cells, seen)
-        return (*self._sizes(cells, seen), form.shape, self._rounds, asked.em_steps)
+        self._count(x)
+        return (*self._sizes(x), x.form.shape, self._rounds, asked.em_steps)
 
-    def _ask_lesson(self, cells: SliceCells, form: Form, lesson: Lesson) -> tuple[Any, ...]:
+    def _ask_lesson(self, x: Content, lesson: Lesson) -> tuple[Any, ...]:
         asked = self._asked
         asked["mass"][:], asked["events"][0] = lesson.mass, lesson.events
-        asked["scale"][0], asked["largest"][0] = fixed_scale(cells.total), form.largest
-        self._keyed[0] = form.key
-        self._memory.ask(lesson.kept)
+        asked["scale"][0], asked["largest"][0] = fixed_scale(x.cells.total), x.form.largest
+        self._keyed[0] = x.form.key
+        self._memory.ask(lesson)
         return (lesson.learned, lesson.share, lesson.sweeps)
 
     def _learned(self, form: Form, lesson: Lesson) -> Learned:
@@ -151,7 +151,7 @@ class OddsStep(DrawnSums):
             counts=told["blended"].reshape(modes, 2, width)[0, 1].copy(),
             local=self._loss_told(form),
             health=rows.health_of(absorbed),
-            kept=self._memory.decided(lesson.kept),
+            kept=self._memory.decided(lesson),
         )
 
     def _loss_told(self, form: Form) -> float:
@@ -177,11 +177,11 @@ class OddsStep(DrawnSums):
             size = self.plan.rows * self.plan.width * self._row_blocks
             self._rooms["grid parts"] = self.card.room("grid parts", size)
 
-    def _sizes(self, cells: SliceCells, seen: SliceCells) -> tuple[int, int]:
-        return size_class(cells.n), size_class(seen.n)
+    def _sizes(self, x: Content) -> tuple[int, int]:
+        return size_class(x.cells.n), size_class(x.seen.n)
 
-    def _count(self, cells: SliceCells, seen: SliceCells) -> None:
-        self._counted[:] = cells.n, 1, cells.n, 1, seen.n, math.prod(self.plan.shape)
+    def _count(self, x: Content) -> None:
+        self._counted[:] = x.cells.n, 1, x.cells.n, 1, x.seen.n, math.prod(self.plan.shape)
 
     def _mail(self, form: Form) -> None:
         self._asked.send()
@@ -189,27 +189,23 @@ class OddsStep(DrawnSums):
         if form.sampled:
             self._key.copy_to_device(self._keyed, stream=self.card.stream)
 
-    def _evaluate(self, at: Place, cells: SliceCells, seen: SliceCells, form: Form) -> None:
-        self._mail(form)
-        self._both_parts(at, cells, seen, form, self._asked.card("weights"))
+    def _evaluate(self, at: Place, x: Content) -> None:
+        self._mail(x.form)
+        self._both_parts(at, x, self._asked.card("weights"))
         self._told.receive()
 
-    def _both_parts(
-        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, weights: Any
-    ) -> None:
+    def _both_parts(self, at: Place, x: Content, weights: Any) -> None:
         """Both parts of the loss, to `push`, `more` and `curved`."""
-        self._value(at, cells, seen, form, weights)
-        made = size_class(cells.n)
+        self._value(at, x, weights)
+        made = size_class(x.cells.n)
         # Newton's steps are made on the card: nobody asks for the curvature.
-        self._listed(at, cells, made, self._counts[2:4], weights, self._never)
+        self._listed(at, x.cells, made, self._all, weights, self._never)
         self._add(self._blocks(made), self.plan.width + 1, self._told.card("curved"))
 
     def _solve_tangent(
         self,
         at: Place,
-        cells: SliceCells,
-        seen: SliceCells,
-        form: Form,
+        x: Content,
         em_steps: int,
         then: Callable[[], None],
     ) -> None:
@@ -218,27 +214,25 @@ class OddsStep(DrawnSums):
             plan.rank, plan.width, 1, em_steps, inbox.card("start"), inbox.card("sums"),
             inbox.card("given"), self._control, board.card("numbers"), board.card("vectors"),
         )  # fmt: skip
-        trial, made = self._vector(newton.TRIAL), size_class(cells.n)
+        trial, made = self._vector(newton.TRIAL), size_class(x.cells.n)
         for _ in range(em_steps):
-            self._value(at, cells, seen, form, trial, self._control)
-            self._listed(at, cells, made, self._counts[:2], trial, self._control)
+            self._value(at, x, trial, self._control)
+            self._listed(at, x.cells, made, self._looked, trial, self._control)
             self._add(self._blocks(made), plan.width + 1, self._found, self._control, STOPPED)
-            self._judge(self._told.card("push"), self._more(form))
-        self._look(at, cells, seen, form, then)
+            self._judge(self._told.card("push"), self._more(x.form))
+        self._look(at, x, then)
 
     def _look(
         self,
         at: Place,
-        cells: SliceCells,
-        seen: SliceCells,
-        form: Form,
+        x: Content,
         then: Callable[[], None],
     ) -> None:
-        trial, made = self._vector(newton.TRIAL), size_class(cells.n)
+        trial, made = self._vector(newton.TRIAL), size_class(x.cells.n)
         for _ in range(self._rounds):
-            self._value(at, cells, seen, form, trial, self._control)
-            self._curved(at, cells, made, trial, self._control, self._found)
-            self._judge(self._told.card("push"), self._more(form))
+            self._value(at, x, trial, self._control)
+            self._curved(at, x.cells, made, trial, self._control, self._found)
+            self._judge(self._told.card("push"), self._more(x.form))
         then()
         self._told.receive()
         self._board.receive()
@@ -249,36 +243,32 @@ class OddsStep(DrawnSums):
     def _value(
         self,
         at: Place,
-        cells: SliceCells,
-        seen: SliceCells,
-        form: Form,
+        x: Content,
         weights: Any,
         control: Any = None,
     ) -> None:
         """Sum of v h(m) and its slope, to `push` (and `more`, what listed cells add)."""
-        if form.sampled:
-            self._draw(at, form.draws, form.key)
-            self._chances(at, form.draws, weights, NO_MODE)
-            self._collect(form, weights)
-        elif form.full:
-            self._tangent(at, None, form.base, form, weights, "push", control)
+        if x.form.sampled:
+            self._draw(at, x.form.draws, x.form.key)
+            self._chances(at, x.form.draws, weights, NO_MODE)
+            self._collect(x.form, weights)
+        elif x.form.full:
+            self._tangent(at, None, x.form.base, x.form, weights, "push", control)
         else:
-            self._tangent(at, seen, form.base, form, weights, "push", control)
-        if form.full and form.slope:
-            self._tangent(at, cells, 0.0, form, weights, "more", control)
+            self._tangent(at, x.seen, x.form.base, x.form, weights, "push", control)
+        if x.form.full and x.form.slope:
+            self._tangent(at, x.cells, 0.0, x.form, weights, "more", control)
 
-    def _all_slopes(
-        self, at: Place, cells: SliceCells, seen: SliceCells, form: Form, weights: Any
-    ) -> None:
+    def _all_slopes(self, at: Place, x: Content, weights: Any) -> None:
         """Slopes in the log-memories; responsibilities and exposure of all modes stay."""
-        plan, stream, made = self.plan, self.card.stream, size_class(cells.n)
+        plan, stream, made = self.plan, self.card.stream, size_class(x.cells.n)
         size = plan.rows * plan.width
         grid = int(max(1, min(MOST_BLOCKS, -(-size // THREADS))))
         rows.ratios_kernel()[grid, THREADS, stream](
             at.sensitivity[:size], at.factors[:size], self._room("ratio")
         )
         self._shares(
-            at, cells, made, weights, learned=True, control=self._always,
+            at, x.cells, made, weights, learned=True, control=self._always,
             scale=self._asked.card("scale"),
         )  # fmt: skip
         self._add(self._share_blocks(made), 2 * plan.width + 2, self._told.card("slopes"))
@@ -286,11 +276,11 @@ class OddsStep(DrawnSums):
             self._room("fixed"), plan.width, plan.chunks, plan.modes_of, 0, plan.offsets,
             plan.bases, plan.copies, self._asked.card("scale"), 0, self._room("phi"), self._parts,
         )  # fmt: skip
-        if self._by_rows(form):
-            self._grid_rates(at, form, weights, 0, plan.rows)
+        if self._by_rows(x.form):
+            self._grid_rates(at, x.form, weights, 0, plan.rows)
         else:
             for k in range(plan.modes):
-                self._rates(at, cells, seen, form, weights, k)
+                self._rates(at, x, weights, k)
         every_cell.along_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
             self._room("exposure"), at.sensitivity, plan.width, plan.chunks, self._parts
         )
@@ -300,18 +290,16 @@ class OddsStep(DrawnSums):
         self,
         at: Place,
         to: Place,
-        cells: SliceCells,
-        seen: SliceCells,
-        form: Form,
+        x: Content,
         lesson: Lesson,
         given: Any,
     ) -> None:
         plan, told, asked, stream = self.plan, self._told, self._asked, self.card.stream
         width, phi, exposure = plan.width, self._room("phi"), self._room("exposure")
-        size, made = plan.rows * width, size_class(cells.n)
+        size, made = plan.rows * width, size_class(x.cells.n)
         weights, learned = told.card("weights"), lesson.learned
         if learned:
-            self._all_slopes(at, cells, seen, form, given)
+            self._all_slopes(at, x, given)
             self._memory.decide(told.card("slopes"), told.card("exposed"), plan.modes)
         lam, lift = self._memory.factors(learned)
         weights.copy_to_device(given, stream=stream)
@@ -321,15 +309,16 @@ class OddsStep(DrawnSums):
                 fresh = sweep > 0 or k > 0 or not learned
                 if fresh:
                     # Rates first: what is drawn for them goes through the same whole numbers.
-                    self._rates(to, cells, seen, form, weights, k)
+                    self._rates(to, x, weights, k)
                     self._shares(
-                        to, cells, made, weights, only=k, control=self._always,
+                        to, x.cells, made, weights, only=k, control=self._always,
                         scale=asked.card("scale"),
                     )  # fmt: skip
                 self._blend(k, at, to, lam, settled=not fresh)
                 rows.scale_kernel(plan.per_lane)[self._chunks(k), THREADS, stream](
-                    self._blended(k)[:width], width, plan.chunks, plan.first_chunk[k], to.factors,
-                    told.card("scales")[k * width : (k + 1) * width], weights,
+                    told.card("blended", 2 * k * width, (2 * k + 1) * width), width, plan.chunks,
+                    plan.first_chunk[k], to.factors,
+                    told.card("scales", k * width, (k + 1) * width), weights,
                 )  # fmt: skip
         counts, floors = self._blended(0)[width:], told.card("floors")
         rows.floors_kernel()[1, THREADS, stream](
@@ -347,7 +336,7 @@ class OddsStep(DrawnSums):
             told.card("absorbed"), floors, learned, width, plan.chunks, plan.modes_of, 0,
             to.factors, to.sensitivity,
         )  # fmt: skip
-        self._both_parts(to, cells, seen, form, weights)
+        self._both_parts(to, x, weights)
 
     # ---- single launches
 
@@ -357,7 +346,7 @@ class OddsStep(DrawnSums):
     def _blended(self, mode: int) -> Any:
         """Column sums of a mode's new rows, and of its counts (2 * width,)."""
         both = 2 * self.plan.width
-        return self._told.card("blended")[mode * both : (mode + 1) * both]
+        return self._told.card("blended", mode * both, (mode + 1) * both)
 
     def _settle(self, mode: int, scale: Any, stride: int, out: Any) -> None:
         plan = self.plan
@@ -410,30 +399,30 @@ class OddsStep(DrawnSums):
     def _rates(
         self,
         at: Place,
-        cells: SliceCells,
-        seen: SliceCells,
-        form: Form,
+        x: Content,
         weights: Any,
         mode: int,
     ) -> None:
         """Exposure of the rows of a mode."""
-        if self._by_rows(form):
-            self._grid_rates(at, form, weights, sum(self.plan.shape[:mode]), self.plan.shape[mode])
+        if self._by_rows(x.form):
+            self._grid_rates(
+                at, x.form, weights, sum(self.plan.shape[:mode]), self.plan.shape[mode]
+            )
             return
-        if form.sampled:
-            self._drawn_rates(at, form, weights, mode)
-            if not form.slope:
+        if x.form.sampled:
+            self._drawn_rates(at, x.form, weights, mode)
+            if not x.form.slope:
                 return
             raise NotImplementedError("drawn zeros with weights of their own are the CPU's")
         every_cell.bound_kernel()[1, THREADS, self.card.stream](
             weights, self.plan.width, self._asked.card("largest"), self._told.card("unit")
         )
-        if form.full:
-            self._listed_rates(at, None, form.base, form, weights, mode)
-            if form.slope:
-                self._listed_rates(at, cells, 0.0, form, weights, mode)
+        if x.form.full:
+            self._listed_rates(at, None, x.form.base, x.form, weights, mode)
+            if x.form.slope:
+                self._listed_rates(at, x.cells, 0.0, x.form, weights, mode)
         else:
-            self._listed_rates(at, seen, form.base, form, weights, mode)
+            self._listed_rates(at, x.seen, x.form.base, x.form, weights, mode)
         self._settle(mode, self._told.card("unit"), 1, self._room("exposure"))
 
     def _by_rows(self, form: Form) -> bool:

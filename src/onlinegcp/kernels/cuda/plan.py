@@ -24,6 +24,7 @@ SHORTEST_CHUNK = 8
 # Threads of the whole card meet in rows of short modes: copies keep them apart.
 COPIED_ROWS, MOST_COPIES = 4096, 16
 SHARED_NUMBERS = 6000  # doubles that any card has room for in a block's shared memory
+MANY = 1 << 20  # cells that are worth kernels of their own
 MOST_PER_LANE = 8  # columns of a lane, so that ranks up to 256 fit into registers
 
 
@@ -98,6 +99,15 @@ def blocks_for(cells: int, per_warp: int, most: int = MOST_BLOCKS) -> int:
 def size_class(cells: int) -> int:
     """The number of cells a recorded phase is made for: the next power of two."""
     return 1 << max(6, int(cells - 1).bit_length()) if cells > 1 else 64
+
+
+def exact_width(cells: int, width: int) -> int:
+    """The width that kernels for so many cells are made for; 0: one kernel serves any.
+
+    Where places of numbers are known to the compiler passes take a tenth less, and other widths
+    seconds to compile.
+    """
+    return width if cells >= MANY else 0
 
 
 def batch_for(cells: int, longest: int) -> int:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from onlinegcp.kernels.cuda.slice_cells import SliceCells
+
 Array = NDArray[Any]
 
 
@@ -103,35 +105,17 @@ class Rules(NamedTuple):
     longest: float
 
 
-@dataclass(frozen=True)
-class Kept:
-    """What is known of the forgetting before a slice.
+class Recalled(NamedTuple):
+    """What is known of the forgetting, before a slice or after it.
 
     Attributes
     ----------
     lam, lift
-        Forgetting factor of every component, and d log(lam * rate) / d eta (width,); where they
-        are learned, `lam` means nothing and `lift` is that of the rate alone.
+        Forgetting factor of every component, and d log(lam * rate) / d eta (width,); before a slice
+        by which they are learned, `lam` means nothing and `lift` is that of the rate alone.
     own, bends, memory, bend
         See `solvers.auto.forgetting.Forgetting`.
-    cap
-        The schedule's factor.
-    rules
-        How the memory is learned; None where it is not.
     """
-
-    lam: Array
-    lift: Array
-    own: Array
-    bends: Array
-    memory: float
-    bend: float
-    cap: float
-    rules: Rules | None
-
-
-class Recalled(NamedTuple):
-    """What was decided about the forgetting."""
 
     lam: Array
     lift: Array
@@ -148,7 +132,9 @@ class Lesson:
     Attributes
     ----------
     kept
-        The forgetting.
+        The forgetting before it.
+    cap, rules
+        The schedule's factor, and how the memory is learned; None where it is not.
     mass
         Counts of every component, forgotten, without the slice (width,).
     events, share
@@ -158,7 +144,9 @@ class Lesson:
         How often all modes are moved.
     """
 
-    kept: Kept
+    kept: Recalled
+    cap: float
+    rules: Rules | None
     mass: Array
     events: float
     share: float
@@ -167,7 +155,7 @@ class Lesson:
     @property
     def learned(self) -> bool:
         """Whether the forgetting is learned."""
-        return self.kept.rules is not None
+        return self.rules is not None
 
 
 @dataclass(frozen=True)
@@ -207,6 +195,14 @@ class Form:
         """What a recording depends on."""
         kind = (self.linear, self.base, self.slope, self.full, self.sampled)
         return (*kind, self.draws, self.row_draws)
+
+
+class Content(NamedTuple):
+    """What a slice consists of: its nonzeros, all listed cells where some are missing, the loss."""
+
+    cells: SliceCells
+    seen: SliceCells
+    form: Form
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.cuda.boxes import Box
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.lanes import THREADS, device, kernel
-from onlinegcp.kernels.cuda.questions import Kept, Recalled, Rules
+from onlinegcp.kernels.cuda.questions import Lesson, Recalled, Rules
 
 Array = NDArray[Any]
 
@@ -121,15 +121,15 @@ class Remembering:
         """Vectors that come back."""
         return {"remembered": 2} | dict.fromkeys(("own", "bends", "lam", "lift"), width)
 
-    def ask(self, kept: Kept) -> None:
+    def ask(self, lesson: Lesson) -> None:
         """Write down what is known before the slice."""
-        asked = self._asked
+        asked, kept = self._asked, lesson.kept
         asked["own"][:], asked["bends"][:], asked["lift"][:] = kept.own, kept.bends, kept.lift
-        if kept.rules is None:
+        if lesson.rules is None:
             asked["lam"][:] = kept.lam
         else:
-            asked["rules"][:] = kept.rules
-            asked["remembered"][:] = kept.memory, kept.bend, kept.cap
+            asked["rules"][:] = lesson.rules
+            asked["remembered"][:] = kept.memory, kept.bend, lesson.cap
 
     def decide(self, slopes: Any, exposed: Any, modes: int) -> None:
         """Part of a recording: move the memory by slopes that lie on the card."""
@@ -145,11 +145,11 @@ class Remembering:
         box = self._told if learned else self._asked
         return box.card("lam"), box.card("lift")
 
-    def decided(self, kept: Kept) -> Recalled:
+    def decided(self, lesson: Lesson) -> Recalled:
         """What was decided."""
         told = self._told
-        if kept.rules is None:
-            return Recalled(kept.lam, kept.lift, kept.own, kept.bends, kept.memory, kept.bend)
+        if lesson.rules is None:
+            return lesson.kept
         memory, bend = told["remembered"].tolist()
         lam, lift, own, bends = (told[name].copy() for name in ("lam", "lift", "own", "bends"))
         return Recalled(lam, lift, own, bends, memory, bend)

@@ -13,11 +13,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import cuda, float64
+from numba import cuda, float64, int64
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.cells import U
-from onlinegcp.kernels.cuda.lanes import LANES, block_sums, kernel
+from onlinegcp.kernels.cuda.lanes import LANES, block_sums, device, kernel
 
 Array = NDArray[Any]
 
@@ -69,6 +69,24 @@ def ratios_kernel() -> Any:
     return ratios
 
 
+@device
+def all_copies(fixed, at, size, copies):
+    """A whole number summed over its copies, of which several are waited for at once."""
+    a, b, c, d = int64(0), int64(0), int64(0), int64(0)
+    q = 0
+    while q + 4 <= copies:
+        place = at + q * size
+        a += fixed[U(place)]
+        b += fixed[U(place + size)]
+        c += fixed[U(place + 2 * size)]
+        d += fixed[U(place + 3 * size)]
+        q += 4
+    while q < copies:
+        a += fixed[U(at + q * size)]
+        q += 1
+    return a + b + c + d
+
+
 @cache
 def settle_kernel(per_lane: int) -> Any:
     """Whole numbers back to counts, summed over copies, which become zero; and column sums."""
@@ -83,6 +101,7 @@ def settle_kernel(per_lane: int) -> Any:
         k = modes_of[chunk]
         size = (offsets[k + 1] - offsets[k]) * width
         held_copies = copies[k]
+        whole = cuda.local.array(per_lane, int64)
         sums = cuda.local.array(per_lane, float64)
         for p in range(per_lane):
             sums[p] = 0.0
@@ -90,14 +109,14 @@ def settle_kernel(per_lane: int) -> Any:
             base = bases[k] + (i - offsets[k]) * width
             for p in range(per_lane):
                 r = lane + LANES * p
+                whole[p] = all_copies(fixed, base + r, size, held_copies) if r < width else 0
+            for p in range(per_lane):
+                r = lane + LANES * p
                 if r < width:
-                    whole = 0
-                    for c in range(held_copies):
-                        whole += fixed[U(base + c * size + r)]
                     for c in range(held_copies):
                         fixed[U(base + c * size + r)] = 0
                     per_count = scale[r * stride]
-                    found = whole / per_count if per_count > 0.0 else 0.0
+                    found = whole[p] / per_count if per_count > 0.0 else 0.0
                     phi[i * width + r] = found
                     sums[p] += found
         for p in range(per_lane):
@@ -160,6 +179,7 @@ def settle_blend_kernel(per_lane: int) -> Any:
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
         size = long * width
+        whole = cuda.local.array(per_lane, int64)
         sums = cuda.local.array(per_lane, float64)
         counts = cuda.local.array(per_lane, float64)
         for p in range(per_lane):
@@ -171,15 +191,17 @@ def settle_blend_kernel(per_lane: int) -> Any:
             base = base_of + (i - offset) * width
             for p in range(per_lane):
                 r = lane + LANES * p
+                asked = r < width and not settled
+                whole[p] = all_copies(fixed, base + r, size, copies) if asked else 0
+            for p in range(per_lane):
+                r = lane + LANES * p
                 if r < width:
                     at = i * width + r
                     found = phi[at]
                     if not settled:
-                        whole = 0
                         for c in range(copies):
-                            whole += fixed[U(base + c * size + r)]
                             fixed[U(base + c * size + r)] = 0
-                        found = whole / scale[0] if scale[0] > 0.0 else 0.0
+                        found = whole[p] / scale[0] if scale[0] > 0.0 else 0.0
                         phi[at] = found
                     prior = lam[r] * rate[at]
                     below = prior + exposure[at]

@@ -43,11 +43,12 @@ def fixed_scale(total: float) -> float:
 
 
 @cache
-def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
+def shares_kernel(per_lane: int, modes: int, learned: bool, exact: int = 0) -> Any:
     """Responsibilities of one mode or of all; with `learned` also what the forgetting needs.
 
     For `learned`, with ratio = (dA / d eta) / A: tau = share times the sum of the ratios; a block
-    leaves sums of -x tau and x tau^2 (width each), x (sum tau)^2 and x log m.
+    leaves sums of -x tau and x tau^2 (width each), x (sum tau)^2 and x log m. Made for one width
+    where `exact` is that: see `plan.exact_width`.
     """
     numbers, locals_held = TOGETHER * per_lane, TOGETHER * modes
 
@@ -74,6 +75,8 @@ def shares_kernel(per_lane: int, modes: int, learned: bool) -> Any:
     ):
         if control[STOPPED] == 0:
             return
+        if exact > 0:
+            width = exact
         held = cuda.shared.array(0, float64)
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES

@@ -3,6 +3,9 @@
 The next slice may come ahead, while this one is learned: through memory that the card can reach by
 itself, on a stream of its own, to a waiting room on the card. From there it is a short way to the
 buffers, whose places are part of recordings and stay.
+
+Cells that would take too much of the card's memory stay in the host's: every pass streams them
+through the card, a warp's few dozen at a time, in the order and to the bits of any other slice.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -15,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.card import Card
+from onlinegcp.kernels.cuda.tape import copy_on_card, copy_to_card
 
 Array = NDArray[Any]
 
@@ -47,11 +51,14 @@ class SliceCells:
         self._card.push(index.reshape(-1), self.index)
         self._card.push(value, self.value)
 
-    def send_ahead(self, index: Array, value: Array, total: float) -> None:
-        """Let cells that `take_ahead` will ask for travel; returns at once."""
+    def send_ahead(self, index: Array, value: Array, total: float) -> bool:
+        """Let cells that `take_ahead` will ask for travel; False for too many. Returns at once."""
+        if self._is_far(len(value), index.size):
+            return False
         if self._ahead is None:
             self._ahead = _Ahead(self._card)
         self._ahead.send(index.reshape(-1), value, total)
+        return True
 
     def take_ahead(self) -> None:
         """Load the cells that were sent ahead."""
@@ -62,8 +69,12 @@ class SliceCells:
 
     def _note(self, n: int, positions: int, total: float, largest: float) -> None:
         self.n, self.total, self.largest = n, total, largest
-        self.index = self._card.room(f"{self.name} index", positions, np.int32)
-        self.value = self._card.room(f"{self.name} value", n)
+        far = self._is_far(n, positions)
+        self.index = self._card.room(f"{self.name} index", positions, np.int32, far=far)
+        self.value = self._card.room(f"{self.name} value", n, far=far)
+
+    def _is_far(self, n: int, positions: int) -> bool:
+        return 8 * n + 4 * positions > self._card.most_cell_bytes
 
 
 class _Ahead:
@@ -89,8 +100,7 @@ class _Ahead:
         self._gone.wait(side)
         for numbers, here, there in zip((index, value), self._here, self._there, strict=True):
             here[: numbers.size] = numbers
-            if numbers.size:
-                there[: numbers.size].copy_to_device(here[: numbers.size], stream=side)
+            copy_to_card(there, here, numbers.size, side)
         self._come.record(side)
         self.n, self.positions, self.total = value.size, index.size, total
         self.largest = float(value.max(initial=0.0))
@@ -99,6 +109,5 @@ class _Ahead:
         stream = self._card.stream
         self._come.wait(stream)
         for buffer, there, size in zip(buffers, self._there, (self.positions, self.n), strict=True):
-            if size:
-                buffer[:size].copy_to_device(there[:size], stream=stream)
+            copy_on_card(buffer, there, size, stream)
         self._gone.record(stream)

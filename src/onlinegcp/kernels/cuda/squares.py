@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.cuda import every_cell, products
+from onlinegcp.kernels.cuda import bounded_rows, every_cell, products
 from onlinegcp.kernels.cuda.boxes import Box
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.cells import TILE
@@ -56,6 +57,51 @@ class Moved:
     along: Array
 
 
+@dataclass(frozen=True)
+class Rule:
+    """What new rows of a mode are made of, without a bound: see `products.rows_kernel`.
+
+    Attributes
+    ----------
+    towards, kept, follow
+        What products, old rows and changes of rows are multiplied by (width, width).
+    lift
+        d log(lam * S) / d eta.
+    """
+
+    towards: Array
+    kept: Array
+    follow: Array
+    lift: float
+
+
+@dataclass(frozen=True)
+class BoundedRule:
+    """The same for rows that may not fall below zero: see `bounded_rows`.
+
+    Attributes
+    ----------
+    system
+        Of all rows (width, width).
+    shares, kept, follow
+        What products (width,), old rows and changes of rows are multiplied by.
+    lam, lift
+        Share of the slopes held back that is remembered, and d log(lam * S) / d eta.
+    sweeps, rounds, tolerance
+        Of the search for the entries that are zero.
+    """
+
+    system: Array
+    shares: Array
+    kept: Array
+    follow: Array
+    lam: float
+    lift: float
+    sweeps: int
+    rounds: int
+    tolerance: float
+
+
 class SquareStep(OddsStep):
     """The phases, for models of one layout."""
 
@@ -64,7 +110,8 @@ class SquareStep(OddsStep):
         width, modes = plan.width, plan.modes
         matrix = width * width
         self._order = Box(card, scales=modes * width, towards=matrix, kept=matrix, follow=matrix,
-                          lengths=modes * width, along=modes * width, lift=1)  # fmt: skip
+                          lengths=modes * width, along=modes * width, lost=modes * width,
+                          shares=width, given=2)  # fmt: skip
         self._reply = Box(
             card, right=modes * width, gram=modes * matrix, mixed=modes * matrix,
             squared=modes * matrix, turned=modes * width, new_gram=matrix, crossed=matrix,
@@ -101,22 +148,31 @@ class SquareStep(OddsStep):
         mode: int,
         *,
         bound: Array,
-        towards: Array,
-        kept: Array,
-        follow: Array,
-        lift: float,
+        rule: Rule | BoundedRule,
         learned: bool,
     ) -> Moved:
-        """New rows of a mode: see `products.rows_kernel`; `bound` limits the products (width,)."""
+        """New rows of a mode; `bound` limits the products (width,)."""
         width, order = self.plan.width, self._order
         self._begin_sums()
         order["scales"][mode * width : (mode + 1) * width] = HEADROOM / np.maximum(bound, LEAST)
-        for name, matrix in (("towards", towards), ("kept", kept), ("follow", follow)):
-            order[name][:] = matrix.reshape(-1)
-        order["lift"][0] = lift
+        order["kept"][:], order["follow"][:] = rule.kept.reshape(-1), rule.follow.reshape(-1)
+        search: tuple[Any, ...] = ()
+        if isinstance(rule, BoundedRule):
+            order["towards"][:], order["shares"][:] = rule.system.reshape(-1), rule.shares
+            order["given"][:] = rule.lam, rule.lift
+            search = rule.sweeps, rule.rounds, rule.tolerance
+        else:
+            order["towards"][:], order["given"][1] = rule.towards.reshape(-1), rule.lift
         self._counted[2] = cells.n
-        key = ("square move", at.serial, to.serial, class_of(cells.n), dense, mode, learned)
-        self._tape(key, lambda: self._move(at, to, cells, dense, mode, learned)).play()
+
+        def new_rows() -> None:
+            if search:
+                self._bounded_rows(at, to, mode, learned, search)
+            else:
+                self._free_rows(at, to, mode, learned)
+
+        key = ("square move", at.serial, to.serial, class_of(cells.n), dense, mode, learned, search)
+        self._tape(key, lambda: self._move(at, to, cells, dense, mode, new_rows)).play()
         self.card.wait()
         self.card.unsettled = False
         reply = self._reply
@@ -126,6 +182,21 @@ class SquareStep(OddsStep):
             reply["new_right"].copy(),
             reply["along"].copy(),
         )
+
+    def restore(self, at: Place, to: Place, lengths: Array, lost: Array) -> tuple[Array, Array]:
+        """Let what the bound holds back follow new lengths, and bring lost columns back.
+
+        Gives A'A of every mode, and columns of the last mode's products times those of its rows,
+        as they are then.
+        """
+        width, modes, order = self.plan.width, self.plan.modes, self._order
+        order["lengths"][:], order["lost"][:] = lengths.reshape(-1), lost.reshape(-1)
+        anew = bool(lost.any())
+        key = ("square restore", at.serial, to.serial, anew)
+        self._tape(key, lambda: self._restore(at, to, anew)).play()
+        self.card.wait()
+        gram = self._reply["gram"].reshape(modes, width, width)
+        return gram.copy(), self._reply["new_right"].copy()
 
     def end(self, to: Place, lengths: Array, along: Array) -> tuple[Array, Array]:
         """Columns of unit length; gives sums of squared sensitivities and of sizes of entries."""
@@ -139,7 +210,10 @@ class SquareStep(OddsStep):
     def reserve(self) -> None:
         """Make room on the card."""
         super().reserve()
-        matrices = self.plan.n_chunks * self.plan.width**2
+        plan = self.plan
+        # Sums of chunks, or the systems of blocks where shared memory has no room for them.
+        systems = min(max(plan.shape), bounded_rows.MOST_BLOCKS) * (plan.rank + 1) ** 2
+        matrices = max(plan.n_chunks * plan.width**2, systems)
         self._rooms["parts"] = self.card.room("parts", max(matrices, self._parts.size))
 
     # ---- what they consist of
@@ -151,34 +225,76 @@ class SquareStep(OddsStep):
             self._products(at, cells, dense, k)
         self._times(self._room("phi"), at.factors, reply.card("right"))
         for k in range(plan.modes):
-            place = slice(k * width * width, (k + 1) * width * width)
-            self._gram(k, at.factors, at.factors, reply.card("gram")[place])
+            place = (k * width * width, (k + 1) * width * width)
+            self._gram(k, at.factors, at.factors, reply.card("gram", *place))
             if learned:
-                self._gram(k, at.factors, at.sensitivity, reply.card("mixed")[place])
-                self._gram(k, at.sensitivity, at.sensitivity, reply.card("squared")[place])
+                self._gram(k, at.factors, at.sensitivity, reply.card("mixed", *place))
+                self._gram(k, at.sensitivity, at.sensitivity, reply.card("squared", *place))
         if learned:
             self._times(self._room("phi"), at.sensitivity, reply.card("turned"))
         reply.receive()
 
     def _move(
-        self, at: Place, to: Place, cells: SliceCells, dense: bool, mode: int, learned: bool
+        self,
+        at: Place,
+        to: Place,
+        cells: SliceCells,
+        dense: bool,
+        mode: int,
+        new_rows: Callable[[], None],
     ) -> None:
-        plan, order, reply, stream = self.plan, self._order, self._reply, self.card.stream
+        reply, size = self._reply, self.plan.rows * self.plan.width
         self._post()
-        size = plan.rows * plan.width
         if mode == 0:
-            to.factors[:size].copy_to_device(at.factors[:size], stream=stream)
+            to.factors[:size].copy_to_device(at.factors[:size], stream=self.card.stream)
         else:
             self._products(to, cells, dense, mode)
-        products.rows_kernel(plan.per_lane)[self._chunks(mode), THREADS, stream](
-            self._room("phi"), at.factors, at.sensitivity, order.card("towards"),
-            order.card("kept"), order.card("follow"), order.card("lift"), learned, plan.width,
-            plan.chunks, plan.first_chunk[mode], to.factors, to.sensitivity,
-        )  # fmt: skip
+        new_rows()
         self._gram(mode, to.factors, to.factors, reply.card("new_gram"))
         self._gram(mode, at.factors, to.factors, reply.card("crossed"))
         self._times(self._room("phi"), to.factors, reply.card("new_right"), mode)
         self._times(to.factors, to.sensitivity, reply.card("along"), mode)
+        reply.receive()
+
+    def _free_rows(self, at: Place, to: Place, mode: int, learned: bool) -> None:
+        plan, order = self.plan, self._order
+        products.rows_kernel(plan.per_lane)[self._chunks(mode), THREADS, self.card.stream](
+            self._room("phi"), at.factors, at.sensitivity, order.card("towards"),
+            order.card("kept"), order.card("follow"), order.card("given", 1, 2), learned,
+            plan.width, plan.chunks, plan.first_chunk[mode], to.factors, to.sensitivity,
+        )  # fmt: skip
+
+    def _bounded_rows(
+        self, at: Place, to: Place, mode: int, learned: bool, search: tuple[Any, ...]
+    ) -> None:
+        plan, order, rows = self.plan, self._order, self.plan.shape[mode]
+        vectors, square = bounded_rows.VECTORS * plan.width, (plan.rank + 1) ** 2
+        inside = vectors + square <= SHARED_NUMBERS
+        blocks = min(rows, bounded_rows.MOST_BLOCKS)
+        shared = 8 * (vectors + (square if inside else 0))
+        bounded_rows.bounded_rows_kernel(plan.per_lane, inside)[
+            blocks, bounded_rows.BOUNDERS, self.card.stream, shared
+        ](
+            self._room("phi"), at.factors, at.slope, at.sensitivity, order.card("towards"),
+            order.card("kept"), order.card("follow"), order.card("shares"), order.card("given"),
+            learned, *search, plan.width, plan.rank, sum(plan.shape[:mode]), rows, to.factors,
+            to.slope, to.sensitivity, self._parts,
+        )  # fmt: skip
+
+    def _restore(self, at: Place, to: Place, anew: bool) -> None:
+        plan, order, reply = self.plan, self._order, self._reply
+        self._post()
+        bounded_rows.restore_kernel(plan.per_lane)[plan.n_chunks, THREADS, self.card.stream](
+            order.card("lengths"), order.card("lost"), at.factors, plan.width, plan.chunks,
+            plan.modes_of, to.factors, to.slope,
+        )  # fmt: skip
+        if anew:
+            square = plan.width**2
+            for k in range(plan.modes):
+                part = reply.card("gram", k * square, (k + 1) * square)
+                self._gram(k, to.factors, to.factors, part)
+            last = plan.modes - 1
+            self._times(self._room("phi"), to.factors, reply.card("new_right"), last)
         reply.receive()
 
     def _end(self, to: Place) -> None:
@@ -207,7 +323,7 @@ class SquareStep(OddsStep):
         plan, made = self.plan, class_of(cells.n)
         batch = batch_for(made, LANES)
         width = plan.width
-        scale = self._order.card("scales")[mode * width : (mode + 1) * width]
+        scale = self._order.card("scales", mode * width, (mode + 1) * width)
         products.products_kernel(plan.per_lane, plan.modes, dense)[
             blocks_for(made, batch), THREADS, self.card.stream
         ](

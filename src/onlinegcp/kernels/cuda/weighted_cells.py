@@ -61,7 +61,7 @@ class WeightedCells:
     """
 
     def __init__(self, card: Card) -> None:
-        self._card, self.n = card, 0
+        self._card, self.n, self._far = card, 0, False
         self.index: Any = None
         self.value: Any = None
         self.weight: Any = None
@@ -72,6 +72,7 @@ class WeightedCells:
     def load(self, index: Array, value: Array, weight: Array, offsets: NDArray[np.int64]) -> None:
         """Copy cells (n, d), values and weights (n,) to the card, and list them by row."""
         self.n = len(value)
+        self._far = self.n * (16 + 8 * index.shape[1]) > self._card.most_cell_bytes
         self.index = self._put("weighted index", index.reshape(-1), np.int32)
         self.value = self._put("weighted value", value)
         self.weight = self._put("weighted weight", weight)
@@ -106,7 +107,7 @@ class WeightedCells:
         )
 
     def _put(self, name: str, array: Array, dtype: Any = np.float64, least: int = 0) -> Any:
-        buffer = self._card.room(name, max(array.size, least), dtype)
+        buffer = self._card.room(name, max(array.size, least), dtype, far=self._far)
         self._card.push(np.ascontiguousarray(array, dtype=dtype), buffer)
         return buffer
 

@@ -41,22 +41,6 @@ def mttkrp(groups: RowGroups, blocks: Blocks, *, n_jobs: int = 1) -> NDArray[Any
     return fibre_sums(groups, blocks, n_jobs=n_jobs)[:, : blocks.rank]
 
 
-def mttkrp_reference(
-    index: NDArray[np.integer[Any]],
-    value: NDArray[np.float64],
-    factors: Sequence[NDArray[Any]],
-    mode: int,
-) -> NDArray[Any]:
-    """Return the MTTKRP of a sparse tensor, one line of NumPy per step: the oracle of `mttkrp`."""
-    terms = np.repeat(value[:, None], factors[0].shape[1], axis=1)
-    for j, factor in enumerate(factors):
-        if j != mode:
-            terms = terms * factor[index[:, j]]
-    out = np.zeros(factors[mode].shape)
-    np.add.at(out, index[:, mode], terms)
-    return out
-
-
 def half_of(shape: Sequence[int]) -> int:
     """Number of leading modes to keep together, so that neither half has many cells.
 

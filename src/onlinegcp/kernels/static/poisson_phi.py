@@ -6,9 +6,6 @@ p, where m = b'p. At a solution phi equals the cost of a component wherever b > 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,22 +37,3 @@ def poisson_phi(
         Threads; the result is the same, bit for bit, for any number.
     """
     return fibre_sums(groups, blocks, rows=rows, epsilon=epsilon, n_jobs=n_jobs)
-
-
-def poisson_phi_reference(
-    index: NDArray[np.integer[Any]],
-    value: NDArray[np.float64],
-    factors: Sequence[NDArray[np.float64]],
-    mode: int,
-    rows: NDArray[np.float64],
-    epsilon: float = 1e-10,
-) -> NDArray[np.float64]:
-    """Return the same phi, one line of NumPy per step: the oracle of `poisson_phi`."""
-    basis = np.ones((len(value), rows.shape[1]))
-    for j, factor in enumerate(factors):
-        if j != mode:
-            basis *= factor[index[:, j]]
-    m = np.sum(rows[index[:, mode]] * basis, axis=1)
-    out = np.zeros(rows.shape)
-    np.add.at(out, index[:, mode], (value / np.maximum(m, epsilon))[:, None] * basis)
-    return out

@@ -128,7 +128,7 @@ def newton_rows(
     nonnegative tensor factorizations, Optimization Methods and Software 2015.
     """
     options = (float(tolerance), int(max_steps), float(epsilon), float(active))
-    return _run_rows(groups, blocks, rows, cost, (True, 0, float(damping), *options), n_jobs)
+    return _run_rows(groups, blocks, rows, cost, (None, float(damping), *options), n_jobs)
 
 
 def quasi_newton_rows(
@@ -150,7 +150,7 @@ def quasi_newton_rows(
     of the damping. The first step of a row is multiplicative, which needs no step length.
     """
     options = (float(tolerance), int(max_steps), float(epsilon), float(active))
-    return _run_rows(groups, blocks, rows, cost, (False, int(memory), 0.0, *options), n_jobs)
+    return _run_rows(groups, blocks, rows, cost, (int(memory), 0.0, *options), n_jobs)
 
 
 def _run_rows(
@@ -158,7 +158,7 @@ def _run_rows(
     blocks: Blocks,
     rows: NDArray[np.float64],
     cost: NDArray[np.float64],
-    options: tuple[float, ...],
+    options: tuple[float | None, ...],
     n_jobs: int,
 ) -> RowReport:
     violations = np.zeros(groups.n_rows)
@@ -216,21 +216,24 @@ def _log_sums(cells, value, starts, rows, epsilon, out, first, last):
 
 @kernel
 def _descend(
-    cells, value, starts, rows, costs, second, memory, damping, tolerance, max_steps, epsilon,
-    active, violations, steps, first, last,
+    cells, value, starts, rows, costs, memory, damping, tolerance, max_steps, epsilon, active,
+    violations, steps, first, last,
 ):  # fmt: skip
-    # Newton steps, or quasi-Newton ones from the last `memory` moves where not `second`. Rows
-    # `first` to `last` of `rows`, `violations` and `steps` are written here only.
+    # Quasi-Newton steps from the last `memory` moves; Newton steps where that is None, which Numba
+    # knows before it compiles: what only the other kind needs is left out. Rows `first` to `last`
+    # of `rows`, `violations` and `steps` are written here only.
     order, rank, width = cells.order, cells.rank, rows.shape[1]
     longest = longest_row(starts, first, last)
     capacity = min((longest + 3) // 4 * 4, max(64, BASIS_NUMBERS // width // 4 * 4))
-    basis, weight = np.zeros((capacity, width)), np.zeros(capacity)
+    basis = np.zeros((capacity, width))
     values, trial_values, x = np.zeros(longest), np.zeros(longest), np.zeros(longest)
     b, trial, step, phi = np.zeros(width), np.zeros(width), np.zeros(width), np.zeros(width)
     slope, direction = np.zeros(width), np.zeros(width)
-    side = width if second else 0
-    system, factor, right = np.zeros((side, side)), np.zeros((side, side)), np.zeros(side)
-    moves, bends = np.zeros((memory, width)), np.zeros((memory, width))
+    if memory is None:
+        system, factor = np.zeros((width, width)), np.zeros((width, width))
+        weight, right = np.zeros(capacity), np.zeros(width)
+    else:
+        moves, bends = np.zeros((memory, width)), np.zeros((memory, width))
     free = np.zeros(width, np.int64)
     for row in range(first, last):
         begin, end = starts[row], starts[row + 1]
@@ -254,7 +257,7 @@ def _descend(
                 violations[row] = violation
             if violation <= tolerance:
                 break
-            if iteration > 0 and memory > 0:
+            if memory is not None and memory > 0 and iteration > 0:
                 # `trial` has kept the point that was left.
                 newest = remembered % memory
                 for r in range(rank):
@@ -269,9 +272,9 @@ def _descend(
                 # Components in the band move down the slope, those at the bound stay.
                 direction[r] = -slope[r] if b[r] > 0.0 else 0.0
             unit, predicted, found = 0.0, 0.0, False
-            if second or iteration > 0:
+            if memory is None or iteration > 0:
                 n_free = free_components(b, slope, active, rank, free)
-                if second:
+                if memory is None:
                     curvature(cells, basis, begin, end, x, values, epsilon, weight, system)
                     predicted = newton_direction(
                         system, slope, free, n_free, mu, factor, right, direction

@@ -163,7 +163,7 @@ def free_components(b, slope, active, rank, free):
         moved = b[r] - max(b[r] - slope[r], 0.0)
         distance += moved * moved
     band = min(active, np.sqrt(distance))
-    count = 0
+    count = np.int64(0)  # from the start: whoever takes a 0 is compiled for that as well
     for r in range(rank):
         if not (b[r] <= band and slope[r] > 0.0):
             free[count] = r

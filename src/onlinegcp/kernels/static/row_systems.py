@@ -11,9 +11,6 @@ cells. So alternating least squares with missing cells solves one R x R system p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -77,30 +74,6 @@ def solve_least_squares_rows(
 
     run_chunks(work, len(cuts) - 1, n_jobs)
     return out[:, : blocks.rank], float(values.sum())
-
-
-def solve_least_squares_rows_reference(
-    index: NDArray[np.integer[Any]],
-    value: NDArray[np.float64],
-    factors: Sequence[NDArray[np.float64]],
-    mode: int,
-    ridge: float = 0.0,
-) -> NDArray[np.float64]:
-    """Return the same rows by one dense least-squares solve each: the oracle of the kernel."""
-    rank = factors[mode].shape[1]
-    out = np.zeros(factors[mode].shape)
-    for row in np.unique(index[:, mode]):
-        cells = index[:, mode] == row
-        basis = np.ones((int(cells.sum()), rank))
-        for j, factor in enumerate(factors):
-            if j != mode:
-                basis *= factor[index[cells, j]]
-        basis = np.vstack([basis, np.sqrt(ridge) * np.eye(rank)])
-        target = np.concatenate([value[cells], np.zeros(rank)])
-        old = factors[mode][row] * (ridge == 0.0)
-        step = np.linalg.lstsq(basis, target - basis @ old, rcond=None)[0]
-        out[row] = old + step
-    return out
 
 
 def row_cuts(starts: NDArray[np.int64]) -> NDArray[np.int64]:

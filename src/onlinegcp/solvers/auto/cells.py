@@ -19,7 +19,7 @@ from onlinegcp.kernels.auto import grid
 from onlinegcp.kernels.random import uniform
 from onlinegcp.slices import Slice
 from onlinegcp.sums import verbs
-from onlinegcp.sums.chunks import RowChunks, chunk_count, even_cuts, evenly
+from onlinegcp.sums.chunks import RowChunks, chunk_count, evenly
 
 Array = NDArray[Any]
 
@@ -128,7 +128,7 @@ def row_chunks(index: Array, value: Array, shape: tuple[int, ...], width: int) -
         lows, highs = np.zeros((lines, len(shape)), dtype=np.int64), np.tile(ends, (lines, 1))
         if lines > 1:
             lows[:, 0], highs[:, 0] = index[cuts[:-1], 0], index[cuts[1:] - 1, 0] + 1
-        return RowChunks((index, value), cuts, lows, highs)
+        return RowChunks((index, value), cuts, lows, highs, listed=True)
     edges = [_edges(index, mode, shape[mode], k) for mode, k in ((first, lines), (second, columns))]
     boxes = [np.repeat(np.arange(len(e) - 1), np.diff(e)) for e in edges]
     count = lines * columns
@@ -138,7 +138,7 @@ def row_chunks(index: Array, value: Array, shape: tuple[int, ...], width: int) -
         grid.count_boxes(index[low:high], first, second, *boxes, columns, counts)
         return counts
 
-    counts = _counted(count_boxes, n)
+    counts = _counted(count_boxes, n, count)
     cuts = np.concatenate([[0], np.cumsum(counts)])
     cells, numbers = np.empty(index.shape, dtype=index.dtype), np.empty(n)
     where = (first, second, *boxes, columns, cuts[:-1].copy(), cells, numbers)
@@ -153,7 +153,7 @@ def row_chunks(index: Array, value: Array, shape: tuple[int, ...], width: int) -
     line, column = np.divmod(np.arange(count), columns)
     for mode, edge, box in ((first, edges[0], line), (second, edges[1], column)):
         lows[:, mode], highs[:, mode] = edge[box], edge[box + 1]
-    return RowChunks((cells, numbers), cuts, lows, highs)
+    return RowChunks((cells, numbers), cuts, lows, highs, listed=True, columns=columns)
 
 
 def grid_of(n: int, shape: tuple[int, ...], width: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -197,12 +197,13 @@ def _edges(index: Array, mode: int, length: int, parts: int) -> NDArray[np.int64
         grid.count_rows(index[low:high], mode, counts)
         return counts
 
-    before = np.cumsum(_counted(count_rows, len(index)))
+    before = np.cumsum(_counted(count_rows, len(index), length))
     goals = before[-1] * np.arange(1, parts) // parts
     inside = np.searchsorted(before, goals) + 1
     return np.concatenate([[0], inside, [length]]).astype(np.int64)
 
 
-def _counted(count: Callable[[int, int], Array], n: int) -> Array:
-    """Counts over so many cells; they are whole numbers, which any order adds up to the same."""
-    return verbs.rows(count, list(pairwise(even_cuts(n, COUNTING).tolist())), n * COUNTING)
+def _counted(count: Callable[[int, int], Array], n: int, length: int) -> Array:
+    """So many counts over n cells; they are whole numbers, which any order adds up to the same."""
+    pieces = max(1, min(chunk_count(n, COUNTING), n // length))  # each has counts of its own
+    return verbs.rows(count, list(pairwise(evenly(n, pieces).tolist())), n * COUNTING)

@@ -6,6 +6,7 @@ one. Results are short vectors, or one row (or small matrix) per row of the fact
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,8 @@ class FisherSums:
         self.factors, self.cells, self.loss = factors, cells, loss
         self.empty = cells.value.size == 0
         arrays = (cells.index, cells.value, cells.weight)
-        self._chunks = Chunks(arrays, even_cuts(len(cells.value), factors.width))
+        cuts = even_cuts(len(cells.value), factors.width)
+        self._chunks = Chunks(arrays, cuts, listed=True)
         self._listings: dict[int, tuple[ByRow, list[tuple[int, int]]]] = {}
 
     def tempered(self, share: float) -> FisherSums:
@@ -105,7 +107,7 @@ class FisherSums:
 
     def along(self, weights: Array, change: Array) -> tuple[float, float]:
         """Slope and curvature of the loss when the factors move along `change`."""
-        arguments = (self.factors, weights, self.loss, change)
+        arguments = (self.factors, weights, self.loss, replace(self.factors, data=change))
         slope, bend = verbs.cells(along_part, self._chunks, *arguments)
         return float(slope), float(bend)
 
@@ -160,14 +162,16 @@ def weight_part(part: Chunks, factors: Blocks, weights: Array, loss: Loss) -> tu
 
 
 def along_part(
-    part: Chunks, factors: Blocks, weights: Array, loss: Loss, change: Array
+    part: Chunks, factors: Blocks, weights: Array, loss: Loss, change: Blocks
 ) -> tuple[Array, Array]:
     """Slope and curvature of the loss along a change of the factors."""
     slopes, bends = np.empty(part.count), np.empty(part.count)
     for c in range(part.count):
         one = part.part(c, c + 1)
         moved = np.empty(len(one.arrays[0]))
-        kernels.model_changes(factors.data, change, factors.offsets, one.arrays[0], weights, moved)
+        kernels.model_changes(
+            factors.data, change.data, factors.offsets, one.arrays[0], weights, moved
+        )
         y, h = _slopes(one, factors, weights, loss)
         slopes[c], bends[c] = y @ moved, h @ moved**2
     return slopes, bends

@@ -355,10 +355,6 @@ class AutoState:
         """The model's factors."""
         return self.model.factors
 
-    def with_factors(self, factors: Blocks) -> AutoState:
-        """The same state with other factors, to solve weights with."""
-        return replace(self, model=replace(self.model, factors=factors))
-
     def copy(self) -> AutoState:
         """A state that shares no memory with this one."""
         twin = self.trials.twin

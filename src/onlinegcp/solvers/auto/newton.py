@@ -203,7 +203,7 @@ def _solve_subset(
 
     cuts = even_cuts(len(some), width * width // 4)
     verbs.rows(pick, list(pairwise(cuts.tolist())), 16 * len(some))
-    cells = Chunks((places, counts), cuts)
+    cells = Chunks((places, counts), cuts, listed=True)
     found, hessian = _walk(
         sums, cells, column_sums, start, em_steps, min(max_steps, 8), max(tolerance, 1e-3)
     )

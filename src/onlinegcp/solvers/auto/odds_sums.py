@@ -14,7 +14,7 @@ row i of mode k is row ``places[k] + i``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -157,7 +157,7 @@ class OddsSums:
         passes: list[Steps[Any]] = [
             self._spread(
                 slopes_pass, self._by_row("listed"), ALL_MODES, phi,
-                self.factors, ratio, weights,
+                self.factors, replace(self.factors, data=ratio), weights,
             )
         ]  # fmt: skip
         # The model total does not depend on eta: columns of the sensitivity sum to zero.
@@ -254,7 +254,8 @@ class OddsSums:
     def _chunks(self, which: str) -> Chunks:
         if which not in self._cut:
             index, value = self._arrays(which)
-            self._cut[which] = Chunks((index, value), even_cuts(len(value), self.factors.width))
+            cuts = even_cuts(len(value), self.factors.width)
+            self._cut[which] = Chunks((index, value), cuts, listed=True)
         return self._cut[which]
 
     def _by_row(self, which: str) -> RowChunks:
@@ -406,12 +407,12 @@ def shares_pass(
 
 
 def slopes_pass(
-    part: Chunks, places: Array, target: Array, factors: Blocks, ratio: Array, weights: Array
+    part: Chunks, places: Array, target: Array, factors: Blocks, ratio: Blocks, weights: Array
 ) -> tuple[Array, Array, Array]:
     """The same, with slopes and curvatures in the log-memories, and (common curvature, x log m)."""
     slopes, bends = np.empty(factors.width), np.empty(factors.width)
     both = responsibilities.with_sensitivity(
-        _listed(part, factors), ratio, weights, places, target, slopes, bends
+        _listed(part, factors), ratio.data, weights, places, target, slopes, bends
     )
     return slopes, bends, np.array(both)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.matrices import Matrices
-from onlinegcp.kernels.cuda.questions import Kept, Learned, Lesson, Question, Rules
+from onlinegcp.kernels.cuda.questions import Learned, Lesson, Question, Recalled, Rules
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, newton
@@ -27,12 +27,10 @@ from onlinegcp.solvers.auto.conjugate import (
 from onlinegcp.solvers.auto.model import Model, Step, silent
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.cuda.odds import CardOdds
-from onlinegcp.solvers.cuda.residence import CardBlocks
+from onlinegcp.solvers.cuda.residence import WORTH_ASKING, CardBlocks
 
 Array = NDArray[Any]
 
-# Nonzeros times components from which a slice is worth its way to the card for its weights alone.
-WORTH_ASKING = 20_000
 SOLVE_STEPS = 50  # as `newton.solve_odds_form`
 
 
@@ -130,7 +128,7 @@ class CardConjugate(Conjugate):
     def _step_by_modes(self, model: Model, sums: CardOdds, cap: float) -> Step:
         """Every other slice: one mode after the other."""
         bench, rank = self.bench, model.factors.rank
-        cells, seen, form = sums.cells, sums.seen, sums.form
+        cells, form, x = sums.cells, sums.form, sums.content
         start = newton.away_from_zero(model.mean_weights, rank)
         total = sums.tangent(start)[1] if form.linear else np.ones(model.factors.width)
         start = newton.start_weights(model.mean_weights, cells.total, total, rank)
@@ -139,10 +137,10 @@ class CardConjugate(Conjugate):
         if form.linear or form.sampled:
             weights, steps = sums.solve(start, STREAM_TOLERANCE, STREAM_STEPS)
             before = sums.loss(weights)
-            done = bench.odds.learn(place, to.place, cells, seen, form, weights, lesson)
+            done = bench.odds.learn(place, to.place, x, weights, lesson)
         else:
             asked = sums.question(start, STREAM_TOLERANCE, STREAM_STEPS)
-            found, done = bench.odds.step_tangent(place, to.place, cells, seen, form, asked, lesson)
+            found, done = bench.odds.step_tangent(place, to.place, x, asked, lesson)
             before, steps = found.objective, found.steps
         self._settled(model, to, done, cap)
         return Step(done.weights, before, done.local, steps, done.kept.lam)
@@ -154,15 +152,19 @@ class CardConjugate(Conjugate):
             rules, lam, lift = rules_for(cap), memory.lift, memory.lift
         else:
             rules, (lam, lift) = None, forgetting.factors(memory, cap)
-        kept = Kept(lam, lift, memory.own, memory.bends, memory.memory, memory.bend, cap, rules)
-        return Lesson(kept, cap * self.mass, FLOOR_EVENTS * model.unit, FLOOR_SHARE, SWEEPS)
+        kept = Recalled(lam, lift, memory.own, memory.bends, memory.memory, memory.bend)
+        return Lesson(
+            kept, cap, rules, cap * self.mass, FLOOR_EVENTS * model.unit, FLOOR_SHARE, SWEEPS
+        )
 
     def _settled(self, model: Model, to: Matrices, done: Learned, cap: float) -> None:
         """Put the new matrices in the place of the old, and let the short vectors follow."""
         self.matrices, self.health = to, done.health
         factors, memory, kept = model.factors, model.memory, done.kept
         ones = np.ones(factors.rank)
-        model.factors = CardBlocks(to, factors.offsets, factors.rank, factors.width, ones)
+        model.factors = CardBlocks(
+            to, factors.offsets, factors.rank, factors.width, ones, self.bench
+        )
         self.mass = cap * self.mass + done.counts
         if memory.learned:
             memory.own, memory.bends = kept.own, kept.bends

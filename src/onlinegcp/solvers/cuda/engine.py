@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from onlinegcp.errors import BackendError
 from onlinegcp.kernels.cuda.card import Card, card, refuse, why_not
+from onlinegcp.kernels.layout import pad_vector
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto.cells import CELL_BUDGET, cells_of, weighted_cells
@@ -94,7 +96,7 @@ class Engine:
 
             return is_known(loss)
         if isinstance(model.past, Square):
-            return loss.traits.quadratic and x.n_observed == x.size and not model.bounded
+            return loss.traits.quadratic and x.n_observed == x.size
         form = loss.traits.odds_form
         if form is None or not isinstance(model.past, Conjugate):
             return False
@@ -141,6 +143,7 @@ class Bench:
         factors = model.factors
         self.card = on
         self._rows: dict[int, tuple[Any, Any]] = {}
+        self._square_shelves: dict[bool, Any] = {}
         with on.turn:
             self.plan = Plan(on, factors.offsets, factors.rank, factors.width)
             size = self.plan.rows * self.plan.width
@@ -148,12 +151,15 @@ class Bench:
             self.poisson = PoissonStep(on, self.plan)
             self.odds = OddsStep(on, self.plan)
 
-    @cached_property
-    def square_shelf(self) -> Any:
+    def square_shelf(self, *, bounded: bool) -> Any:
         """Places for models of least squares."""
         from onlinegcp.kernels.cuda.matrices import Shelf
 
-        return Shelf(self.card, ("factors", "sensitivity"), self.plan.rows * self.plan.width)
+        if bounded not in self._square_shelves:
+            names = ("factors", "sensitivity", *(("slope",) if bounded else ()))
+            size = self.plan.rows * self.plan.width
+            self._square_shelves[bounded] = Shelf(self.card, names, size)
+        return self._square_shelves[bounded]
 
     @cached_property
     def squares(self) -> Any:
@@ -186,8 +192,12 @@ class Bench:
         past, factors = model.past, model.factors
         moved: Past
         if isinstance(past, Square):
+            held = {"slope": past.slope} if model.bounded else {}
             there = self._push(
-                self.square_shelf, factors=factors.data, sensitivity=past.sensitivity
+                self.square_shelf(bounded=model.bounded),
+                factors=factors.data,
+                sensitivity=past.sensitivity,
+                **held,
             )
             moved = CardSquare(self, there, past.products.copy(), past.variance, np.zeros(1))
         elif isinstance(past, Conjugate):
@@ -207,7 +217,7 @@ class Bench:
         else:
             raise BackendError(f"The card has no steps for a past of kind {past.name!r}.")
         magnitudes = np.prod([np.abs(a).sum(axis=0) for a in factors.views()], axis=0)
-        blocks = CardBlocks(there, factors.offsets, factors.rank, factors.width, magnitudes)
+        blocks = CardBlocks(there, factors.offsets, factors.rank, factors.width, magnitudes, self)
         own = {name: getattr(model, name).copy() for name in SHORT}
         return CardModel(
             blocks,
@@ -219,6 +229,18 @@ class Bench:
             volume=model.volume,
             n_slices=model.n_slices,
         )
+
+    def log_sum(self, at: Any, x: Slice, weights: Any, floor: float) -> float | None:
+        """Sum of x log max(m, floor) over a slice; None where the card would not gain."""
+        from onlinegcp.solvers.cuda.residence import WORTH_ASKING
+
+        if x.n_listed * self.plan.rank < WORTH_ASKING:
+            return None
+        with self.card.turn:
+            cells = self.load(x)
+            if cells.n == 0:
+                return 0.0
+            return float(self.poisson.log_sum(at, cells, pad_vector(weights), floor))
 
     def _push(self, shelf: Any, **matrices: Any) -> Any:
         with self.card.turn:
@@ -252,56 +274,76 @@ def _newest(on: Card) -> _Newest:
     return _Newest(on)
 
 
-class _Newest:
-    """The slice that lies on the card: the model and its rivals learn the same one."""
+class _Held:
+    """Cells of the newest slice, of one kind."""
 
-    def __init__(self, on: Card) -> None:
+    def __init__(
+        self, on: Card, name: str, read: Callable[[Slice], tuple[Any, Any, float]]
+    ) -> None:
         from onlinegcp.kernels.cuda.slice_cells import SliceCells
-        from onlinegcp.kernels.cuda.weighted_cells import WeightedCells
 
-        self._weighted = WeightedCells(on)
-        self._whose_weighted: tuple[weakref.ref[Slice], int] | None = None
-        self._cells, self._seen = SliceCells(on, "slice"), SliceCells(on, "seen")
+        self._cells, self._read = SliceCells(on, name), read
         self._whose: weakref.ref[Slice] | None = None
         self._sent: weakref.ref[Slice] | None = None
-        self._card = on
-        self._whose_seen: weakref.ref[Slice] | None = None
-        self._array = SliceCells(on, "array")
-        self._whose_array: weakref.ref[Slice] | None = None
+
+    def holds(self, x: Slice | None) -> bool:
+        """Whether these are the cells of a slice."""
+        return x is not None and self._whose is not None and self._whose() is x
 
     def load(self, x: Slice) -> Any:
-        if self._whose is None or self._whose() is not x:
+        if not self.holds(x):
             self._whose = None
             if self._sent is not None and self._sent() is x:
                 self._cells.take_ahead()
             else:
-                cells = cells_of(x)
-                self._cells.load(cells.index, cells.value, cells.total)
+                self._cells.load(*self._read(x))
             self._whose, self._sent = weakref.ref(x), None
         return self._cells
 
+    def send(self, x: Slice) -> None:
+        """Let the cells of the next slice travel."""
+        self._sent = None
+        if self._cells.send_ahead(*self._read(x)):
+            self._sent = weakref.ref(x)
+
+
+class _Newest:
+    """The slice that lies on the card: the model and its rivals learn the same one."""
+
+    def __init__(self, on: Card) -> None:
+        from onlinegcp.kernels.cuda.weighted_cells import WeightedCells
+
+        self._card = on
+        self._weighted = WeightedCells(on)
+        self._whose_weighted: tuple[weakref.ref[Slice], int] | None = None
+        self._cells = _Held(on, "slice", _nonzeros)
+        self._seen = _Held(on, "seen", _listed)
+        self._array = _Held(on, "array", _whole)
+        self._latest: weakref.ref[Slice] | None = None
+
+    def load(self, x: Slice) -> Any:
+        self._latest = weakref.ref(x)
+        return self._cells.load(x)
+
+    def load_seen(self, x: Slice) -> Any:
+        return self._seen.load(x)
+
+    def load_array(self, x: Slice) -> Any:
+        self._latest = weakref.ref(x)
+        return self._array.load(x)
+
     def expect(self, x: Slice) -> None:
-        """Send a slice ahead when there is time, if its nonzeros are what models ask for."""
-        if self._whose is not None and not self._card.simulated:
+        """Send a slice ahead when there is time, as far as the present one was asked for."""
+        if self._latest is not None and not self._card.simulated:
             self._card.meanwhile = partial(self._send, weakref.ref(x))
 
     def _send(self, which: weakref.ref[Slice]) -> None:
-        x = which()
-        if x is not None and not (self._whose is not None and self._whose() is x):
-            self._sent = None
-            cells = cells_of(x)
-            self._cells.send_ahead(cells.index, cells.value, cells.total)
-            self._sent = which
-
-    def load_seen(self, x: Slice) -> Any:
-        if self._whose_seen is None or self._whose_seen() is not x:
-            self._whose_seen = None
-            if x.n_observed < x.size:
-                self._seen.load(x.index, x.value, x.total)
-            else:
-                self._seen.load(x.index[:0], x.value[:0], 0.0)
-            self._whose_seen = weakref.ref(x)
-        return self._seen
+        x, latest = which(), None if self._latest is None else self._latest()
+        if x is None or x is latest:
+            return
+        for held in (self._cells, self._seen, self._array):
+            if held.holds(latest):
+                held.send(x)
 
     def load_weighted(self, x: Slice, key: int, offsets: Any) -> Any:
         # Where all zeros are visited, nothing depends on the key.
@@ -315,10 +357,19 @@ class _Newest:
             self._whose_weighted = weakref.ref(x), which
         return self._weighted
 
-    def load_array(self, x: Slice) -> Any:
-        if self._whose_array is None or self._whose_array() is not x:
-            self._whose_array = None
-            nothing = np.empty((0, 1), dtype=np.int32)
-            self._array.load(nothing, x.value, 0.0)
-            self._whose_array = weakref.ref(x)
-        return self._array
+
+def _nonzeros(x: Slice) -> tuple[Any, Any, float]:
+    cells = cells_of(x)
+    return cells.index, cells.value, cells.total
+
+
+def _listed(x: Slice) -> tuple[Any, Any, float]:
+    """All listed cells of a slice with missing ones; none of any other."""
+    if x.n_observed < x.size:
+        return x.index, x.value, x.total
+    return x.index[:0], x.value[:0], 0.0
+
+
+def _whole(x: Slice) -> tuple[Any, Any, float]:
+    """All cells of a dense slice, in C order."""
+    return np.empty((0, 1), dtype=np.int32), x.value, 0.0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.cuda.questions import Evaluation, Form, Question
+from onlinegcp.kernels.cuda.questions import Content, Evaluation, Form, Question
 from onlinegcp.kernels.random import COMPONENT_ZEROS, stream_key
 from onlinegcp.losses import OddsForm
 from onlinegcp.solvers.auto import newton, odds_draws, odds_sums
@@ -45,7 +45,7 @@ class CardOdds:
         seed: int,
         number: int,
     ) -> None:
-        self.bench, self.factors, self.cells, self.seen = bench, model.factors, cells, seen
+        self.bench, self.factors, self.cells = bench, model.factors, cells
         self.place = model.past.matrices.place  # type: ignore[attr-defined]
         width, rank, shape = model.factors.width, model.factors.rank, model.factors.shape
         self.form = Form(
@@ -59,6 +59,7 @@ class CardOdds:
             draws=odds_draws.DRAWS,
             row_draws=tuple(odds_draws.row_draws(n, rank, width, len(shape)) for n in shape),
         )
+        self.content = Content(cells, seen, self.form)
         bench.odds.reserve_for(self.form)
         self._known: tuple[bytes, Evaluation] | None = None
 
@@ -66,7 +67,7 @@ class CardOdds:
         """Both parts of the loss; asked again for the same weights it is not made again."""
         which = weights.tobytes()
         if self._known is None or self._known[0] != which:
-            found = self.bench.odds.evaluate(self.place, self.cells, self.seen, self.form, weights)
+            found = self.bench.odds.evaluate(self.place, self.content, weights)
             self._known = which, found
         return self._known[1]
 

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.matrices import Matrices
 from onlinegcp.kernels.layout import Blocks, aligned_zeros
+from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto.model import Model
 
 Array = NDArray[Any]
 
+# Nonzeros times components from which a slice is worth its way to the card for a question alone.
+WORTH_ASKING = 20_000
 SHORT = ("mean_weights", "usage", "last_weights")
 
 
@@ -32,11 +35,19 @@ class CardBlocks(Blocks):
         rank: int,
         width: int,
         magnitudes: Array,
+        bench: Any = None,
     ) -> None:
         # `magnitudes`: what each component of weight one adds up to over all cells (R,).
         vars(self).update(
-            matrices=matrices, offsets=offsets, rank=rank, _width=width, magnitudes=magnitudes
-        )
+            matrices=matrices, offsets=offsets, rank=rank, _width=width, magnitudes=magnitudes,
+            bench=bench,
+        )  # fmt: skip
+
+    def log_sum(self, x: Slice, weights: Array, floor: float) -> float | None:
+        """See `solvers.objective.log_sum`; None where the card would not gain."""
+        bench: Any = vars(self)["bench"]
+        place = vars(self)["matrices"].place
+        return None if bench is None else bench.log_sum(place, x, weights, floor)
 
     @property
     def data(self) -> Array:

@@ -16,6 +16,7 @@ from onlinegcp.kernels.cuda.plan import size_class
 from onlinegcp.kernels.cuda.sgd import draws, rows
 from onlinegcp.kernels.cuda.sgd.jobs import BATCH, Job, job_for
 from onlinegcp.kernels.cuda.sgd.launches import OBJECTIVE_BLOCKS, SLOPE_BLOCKS, Launches
+from onlinegcp.kernels.cuda.sgd.panels import WIDE
 from onlinegcp.kernels.cuda.sgd.slices import SampledSlice
 from onlinegcp.kernels.cuda.tape import Tape
 from onlinegcp.kernels.layout import Blocks, pad_matrix
@@ -91,7 +92,7 @@ class Bench:
             self._room(name, 1)
         square = layout.width**2
         self._room("S", square)
-        self._room("folded", 2 * layout.modes * square)
+        self._room("folded", 2 * layout.modes * square + WIDE)
         self._room("totals", 2 * layout.modes * square)
         self._room("gram parts", 2 * layout.n_chunks)
         self._room("norms", 2 * layout.n_chunks)

@@ -20,15 +20,18 @@ TOGETHER = 2  # chunks a thread waits for at once
 
 
 @cache
-def grams_kernel() -> Any:
-    """A'A and old'A of the rows of a chunk: (2, width, width) numbers of `parts` per chunk."""
+def grams_kernel(width: int, tile_rows: int) -> Any:
+    """A'A and old'A of the rows of a chunk: (2, width, width) numbers of `parts` per chunk.
+
+    Made for one width: see `panels`.
+    """
+    edge = width // TILE
 
     @kernel
-    def grams(data, old, width, chunks, tile_rows, parts):
+    def grams(data, old, chunks, parts):
         # Blocks along x are chunks, along y share out tiles. held: tile_rows rows of either.
         held = cuda.shared.array(0, float64)
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
-        edge = width // TILE
         tile = cuda.blockIdx.y * threads + me
         down, across = tile // edge, tile % edge
         works = tile < edge * edge

@@ -17,7 +17,7 @@ DRAWN_BYTES = 1 << 30  # of memory that samples drawn ahead may take
 PANEL_ROWS = 8192  # rows from which on blocks take panels of them
 # Samples of a row from which on they are added up in parts, and of such a part.
 MANY, MANY_IN_PANEL = 512, 64
-PART, MOST_PARTS = 64, 1024
+PART, MOST_PARTS = 32, 1024
 EVERY_CELL = {LISTED_ALL, CELL_ALL, ZERO_ALL}  # sources that draw the same in every iteration
 
 

@@ -185,11 +185,11 @@ class Launches:
         at, layout = self.at, self.layout
         tall = panels.panel_rows(layout.width)
         blocks = -(-layout.shape[mode] // tall)
-        panels.panels_kernel(layout.per_lane, layout.modes, job.kind, job.folds)[
+        panels.panels_kernel(layout.width, layout.modes, job.kind, job.folds)[
             blocks, panels.PANEL_THREADS, self.card.stream, panels.panel_bytes(layout.width)
         ](
-            at[data], layout.width, layout.offsets, at[weights], at["gradient numbers"], mode, tall,
-            job.room, slot, turn, at["sorted rows"], at["bounds"], at["ys"][mode * job.room :],
+            at[data], layout.offsets, at[weights], at["gradient numbers"], mode, job.room,
+            slot, turn, at["sorted rows"], at["bounds"], at["ys"][mode * job.room :],
             job.parts[mode], at["gathered"], at["old"], at["folded"], at["how"], at["rates"],
             self.anchors[mode], layout.rank, at["u"], at["v"], at["largest"], at[moved],
         )  # fmt: skip
@@ -207,9 +207,9 @@ class Launches:
         width, tiles = layout.width, (layout.width // TILE) ** 2
         threads = LANES if SIMULATED else min(THREADS, max(2 * LANES, -(-tiles // LANES) * LANES))
         tall = max(1, min(TILE_ROWS, SHARED_NUMBERS // (2 * width)))
-        history.grams_kernel()[
+        history.grams_kernel(width, tall)[
             (layout.n_chunks, -(-tiles // threads)), threads, stream, 16 * tall * width
-        ](at[name], at["old"], width, layout.chunks, tall, at["gram parts"])
+        ](at[name], at["old"], layout.chunks, at["gram parts"])
         blocks = -(-width * width // LANES)
         folders = LANES if SIMULATED else min(512, MOST_FOLDERS // layout.modes // LANES * LANES)
         history.fold_kernel(layout.modes)[blocks, folders, stream, 16 * folders * layout.modes](

@@ -26,7 +26,7 @@ WIDEST = 128  # columns for which every warp has at most one piece of the produc
 SIDE = 4  # rows and columns of a thread's piece
 NUMBERS = SIDE * SIDE
 DOWN, ACROSS = 4, 8  # lanes of a warp along rows and along columns
-FEW = 2  # samples a row of a long mode has, or little more
+FEW = 4  # samples of a long row that are waited for at once: it has few more
 TALL, WIDE = SIDE * DOWN, SIDE * ACROSS  # a warp's piece
 
 
@@ -41,20 +41,25 @@ def panel_bytes(width: int) -> int:
 
 
 @cache
-def panels_kernel(per_lane: int, modes: int, kind: int, folds: bool) -> Any:
-    """One step of every row of a mode."""
+def panels_kernel(width: int, modes: int, kind: int, folds: bool) -> Any:
+    """One step of every row of a mode.
+
+    Made for one width, so that places of numbers are known when it is compiled: finding them would
+    take as many instructions as the products.
+    """
+    per_lane, tall = -(-width // LANES), panel_rows(width)
     together = min(FEW, at_once(per_lane, modes))
     add_samples = samples_function(per_lane, modes, together)
     others = modes - 1
     has_mean, has_second, has_top = kind in (ADAM, AMSGRAD), kind != SGD, kind == AMSGRAD
 
     def move_panels(
-        data, width, offsets, weights, numbers, mode, tall, room, slot, turn, sorted_rows, bounds,
+        data, offsets, weights, numbers, mode, room, slot, turn, sorted_rows, bounds,
         ys, parts, gathered, old, folded, how, rates, anchor, rank, u, v, largest, moved
     ):  # fmt: skip
-        # tall: rows of a panel; parts: in how many a row's sums were gathered, from the start of
-        # `gathered` on, 0: not yet; ys begins with the mode's slopes. One number further apart
-        # than `width`, rows lie in other banks.
+        # parts: in how many a row's sums were gathered, from the start of `gathered` on, 0: not
+        # yet; ys begins with the mode's slopes. One number further apart than `width`, rows lie
+        # in other banks.
         held = cuda.shared.array(0, float64)
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
         lane, warp, warps = me % LANES, me // LANES, threads // LANES
@@ -83,18 +88,16 @@ def panels_kernel(per_lane: int, modes: int, kind: int, folds: bool) -> Any:
             product = cuda.local.array(NUMBERS, float64)
             a = cuda.local.array(SIDE, float64)
             b = cuda.local.array(SIDE, float64)
-            at = cuda.local.array(SIDE, int64)
             for q in range(NUMBERS):
                 product[q] = 0.0
-            for y in range(SIDE):
-                at[y] = (2 * mode + which) * width * width
-                at[y] += min(own_column + y * ACROSS, width - 1)
+            # What lies beyond the last column is read, there is room for it, and never used.
+            at = (2 * mode + which) * width * width + own_column
             if works:
                 panel = which * side + own_row * pitch
                 for q in range(rank):
                     for x in range(SIDE):
                         a[x] = held[U(panel + x * DOWN * pitch + q)]
-                        b[x] = folded[U(at[x] + q * width)]
+                        b[x] = folded[U(at + x * ACROSS + q * width)]
                     for x in range(SIDE):
                         for y in range(SIDE):
                             product[x * SIDE + y] += a[x] * b[y]

@@ -80,8 +80,9 @@ class SampledSlice:
             self.kind, self.mask, self.sorted, self.n_listed = NONE, 0, 0, x.n_listed
             index = np.zeros(0, np.int32) if dense else np.ascontiguousarray(x.index, np.int32)
             value = x.value if x.array is None else np.ascontiguousarray(x.array)
-            self.index = on.room("sgd index", index.size, np.int32)
-            self.value = on.room("sgd value", value.size)
+            far = 4 * index.size + 8 * value.size > on.most_cell_bytes
+            self.index = on.room("sgd index", index.size, np.int32, far=far)
+            self.value = on.room("sgd value", value.size, far=far)
             self.linear = on.room("sgd linear", 1, np.int64)
             self.bitmap = on.room("sgd bitmap", 1, np.uint64)
             on.push(index.reshape(-1), self.index)

@@ -1,0 +1,1 @@
+"""Whole steps of the least-squares trackers of the related work, over many slices in one call."""

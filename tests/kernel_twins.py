@@ -1,0 +1,134 @@
+"""What kernels compute, said in NumPy on whole arrays: the oracles of their tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.losses.formulas import EPS
+
+Array = NDArray[Any]
+
+
+def mttkrp(
+    index: NDArray[np.integer[Any]],
+    value: NDArray[np.float64],
+    factors: Sequence[NDArray[Any]],
+    mode: int,
+) -> NDArray[Any]:
+    """Return the MTTKRP of a sparse tensor, one line of NumPy per step: the oracle of `mttkrp`."""
+    terms = np.repeat(value[:, None], factors[0].shape[1], axis=1)
+    for j, factor in enumerate(factors):
+        if j != mode:
+            terms = terms * factor[index[:, j]]
+    out = np.zeros(factors[mode].shape)
+    np.add.at(out, index[:, mode], terms)
+    return out
+
+
+def poisson_phi(
+    index: NDArray[np.integer[Any]],
+    value: NDArray[np.float64],
+    factors: Sequence[NDArray[np.float64]],
+    mode: int,
+    rows: NDArray[np.float64],
+    epsilon: float = 1e-10,
+) -> NDArray[np.float64]:
+    """Return the same phi, one line of NumPy per step: the oracle of `poisson_phi`."""
+    basis = np.ones((len(value), rows.shape[1]))
+    for j, factor in enumerate(factors):
+        if j != mode:
+            basis *= factor[index[:, j]]
+    m = np.sum(rows[index[:, mode]] * basis, axis=1)
+    out = np.zeros(rows.shape)
+    np.add.at(out, index[:, mode], (value / np.maximum(m, epsilon))[:, None] * basis)
+    return out
+
+
+def least_squares_rows(
+    index: NDArray[np.integer[Any]],
+    value: NDArray[np.float64],
+    factors: Sequence[NDArray[np.float64]],
+    mode: int,
+    ridge: float = 0.0,
+) -> NDArray[np.float64]:
+    """Return the same rows by one dense least-squares solve each: the oracle of the kernel."""
+    rank = factors[mode].shape[1]
+    out = np.zeros(factors[mode].shape)
+    for row in np.unique(index[:, mode]):
+        cells = index[:, mode] == row
+        basis = np.ones((int(cells.sum()), rank))
+        for j, factor in enumerate(factors):
+            if j != mode:
+                basis *= factor[index[cells, j]]
+        basis = np.vstack([basis, np.sqrt(ridge) * np.eye(rank)])
+        target = np.concatenate([value[cells], np.zeros(rank)])
+        old = factors[mode][row] * (ridge == 0.0)
+        step = np.linalg.lstsq(basis, target - basis @ old, rcond=None)[0]
+        out[row] = old + step
+    return out
+
+
+def tangent_sums(factors: list[Array], weights: Array) -> tuple[float, Array, list[Array]]:
+    """Say in NumPy, on the full array, what `tangent_sums` computes."""
+    letters = "abcdef"[: len(factors)]
+    terms = ",".join(f"{letter}z" for letter in letters)
+    m = np.einsum(f"z,{terms}->{letters}", weights, *factors)
+    h = 1.0 / (1.0 + m)
+    pull = np.einsum(f"{letters},{terms}->z", h, *factors)
+    rates = []
+    for k, letter in enumerate(letters):
+        others = [f"{other}z" for other in letters if other != letter]
+        matrices = [a for other, a in enumerate(factors) if other != k]
+        spec = ",".join([letters, "z", *others])
+        rates.append(np.einsum(f"{spec}->{letter}z", h, weights, *matrices))
+    return float(np.log1p(m).sum()), pull, rates
+
+
+def row_sums(
+    factors: list[Array], index: Array, weights: Array, y: Array, h: Array, mode: int
+) -> tuple[Array, Array]:
+    """Say in NumPy what `row_sums` computes: sum y n and sum h n n' by row."""
+    parts = [a[index[:, k]] for k, a in enumerate(factors) if k != mode]
+    n = np.prod(parts, axis=0) * weights if parts else np.tile(weights, (len(index), 1))
+    slopes = np.zeros_like(factors[mode])
+    hessians = np.zeros((*factors[mode].shape, factors[mode].shape[1]))
+    np.add.at(slopes, index[:, mode], y[:, None] * n)
+    np.add.at(hessians, index[:, mode], h[:, None, None] * n[:, :, None] * n[:, None, :])
+    return slopes, hessians
+
+
+def responsibilities(
+    factors: list[Array], index: Array, value: Array, weights: Array
+) -> list[Array]:
+    """Say in NumPy what `responsibilities` computes for all modes."""
+    rows = np.prod([a[index[:, k]] for k, a in enumerate(factors)], axis=0) * weights
+    share = rows * (value / (rows.sum(axis=1) + EPS))[:, None]
+    phi = [np.zeros_like(a) for a in factors]
+    for k, target in enumerate(phi):
+        np.add.at(target, index[:, k], share)
+    return phi
+
+
+def dense_products(array: Array, factors: list[Array], mode: int) -> Array:
+    """Say in NumPy what `dense_products` computes for one mode."""
+    letters = "abcdef"[: array.ndim]
+    others = [f"{letter}z" for k, letter in enumerate(letters) if k != mode]
+    matrices = [a for k, a in enumerate(factors) if k != mode]
+    if not matrices:
+        return np.repeat(array[:, None], factors[0].shape[1], axis=1)
+    spec = ",".join([letters, *others])
+    return np.asarray(np.einsum(f"{spec}->{letters[mode]}z", array, *matrices))
+
+
+def listed_sums(
+    factors: list[Array], index: Array, value: Array, weights: Array
+) -> tuple[float, Array, Array]:
+    """Say in NumPy what `listed_sums` computes: sum x log m, Z'(x/m), Z' diag(x/m^2) Z."""
+    rows = np.prod([a[index[:, k]] for k, a in enumerate(factors)], axis=0)
+    m = rows @ weights + EPS
+    curved = rows * (value / m**2)[:, None]
+    return float(value @ np.log(m)), rows.T @ (value / m), rows.T @ curved
