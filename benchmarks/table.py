@@ -29,6 +29,8 @@ HEADINGS = {
     "alarms": "Alarms on labelled, planted and quiet data",
     "forgetting": "Learned forgetting, against one fixed factor and a bank of five",
     "rivals": "Methods of the related work, on their authors' demos",
+    "forecast": "Forecasts, against what the slice a season ago held",
+    "ranks": "Ranks found by themselves",
     "stream_memory": "Memory and time along a stream of 10,000 slices",
     "pages": "The report of very long runs",
     "huge_slice": "One slice of 10^13 cells",

@@ -58,6 +58,15 @@ def test_intervals_hold_what_they_promise_and_grow():
     assert 0.72 < np.mean(inside) < 0.92
 
 
+@pytest.mark.parametrize("n", [4, 5, 6, 7])
+def test_few_slices_make_wide_intervals_not_none(n):
+    """Nothing was foreseen of so few: what they differ by must do."""
+    found = carry_on(np.array([90.0, 100, 80, 110, 95, 105, 85])[:n, None], 3)
+    spread = np.sqrt(found.covariance[:, 0, 0])
+    assert (spread > 5).all()
+    assert (spread < 40).all()
+
+
 def test_totals_are_the_sums_of_cells_for_every_loss():
     rng = np.random.default_rng(0)
     past = 5.0 + rng.random((30, 2))

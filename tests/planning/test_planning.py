@@ -144,6 +144,21 @@ def test_a_single_series_with_hours_becomes_days_by_hours():
     assert (events["every"], events["modes"], events["value"]) == ("1d", ["ts:hour"], "load")
 
 
+def test_one_row_at_a_time_is_an_event_where_no_clock_took_it():
+    """Flows every few minutes with their ends are events; readings on the dot are measurements."""
+    rng = np.random.default_rng(0)
+    table = {
+        "src": [f"h{k}" for k in rng.integers(0, 9, 6000)],
+        "dst": [f"h{k}" for k in rng.integers(0, 9, 6000)],
+        "bytes": rng.integers(1, 9000, 6000),
+    }
+    start = 1_690_000_000 + np.arange(6000) * 300
+    plan = make_plan({"ts": start + rng.integers(0, 200, 6000), **table})
+    assert plan.events["modes"] == ["src", "dst"]
+    assert plan.events["value"] is None
+    assert make_plan({"ts": start, **table}).events["value"] == "bytes"
+
+
 def test_columns_that_repeat_the_time_are_left_out():
     table = panel(sales=lambda rng, n: rng.poisson(50, n))
     table["month"] = [day.month for day in table["day"]]
@@ -206,6 +221,7 @@ def test_dates_are_read_as_written_or_as_said(texts, time_format):
         ({"a": ["x", "y"], "b": ["u", "v"]}, "A column that says when"),
         ({"when": ["01/02/2023", "03/04/2023"], "a": ["x", "y"]}, "time_format='%m/%d/%Y'"),
         ({"a": []}, "there are none"),
+        ({'10.0.0.9 - - "GET /"': ["x", "y"]}, "Lines of a log must be taken apart"),
     ],
 )
 def test_what_cannot_be_planned_says_what_is_missing(table, message):

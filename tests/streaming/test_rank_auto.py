@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -12,7 +14,7 @@ from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import rank_trials
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.auto.rank_state import Direction, RankTrials
+from onlinegcp.solvers.auto.rank_state import URGENT, Direction, RankTrials
 from onlinegcp.streaming import OnlineCP, OnlineGCP
 from onlinegcp.streaming.rank_growth import larger, smaller, studied
 from onlinegcp.streaming.rank_study import most_told_apart
@@ -250,3 +252,14 @@ def test_slices_that_say_nothing_are_no_trial():
         model.partial_fit(x)
     assert model.n_slices_ == 32
     assert np.isfinite(model.factors_[0]).all()
+
+
+def test_where_slices_surprise_no_smaller_model_is_tried_before_a_larger_one():
+    """It would keep what is new waiting for as long as its trial takes."""
+    model = SimpleNamespace(n_slices=50, factors=SimpleNamespace(rank=4))
+    trials = RankTrials(9, growing=Direction(80), shrinking=Direction(40))
+    assert rank_trials.due(trials, model) is trials.shrinking
+    trials.urge(50)
+    assert rank_trials.due(trials, model) is None
+    model.n_slices += URGENT
+    assert rank_trials.due(trials, model) is trials.growing

@@ -107,8 +107,8 @@ def rows_of(stream: Any) -> dict[str, int] | None:
     return None if account is None else dict(vars(account))
 
 
-def say_rows(rows: dict[str, int]) -> str:
-    """The rows that were not learned, by reason; nothing where there are none.
+def say_rows(rows: dict[str, int], noun: str = "rows") -> str:
+    """The rows, or values, that were not learned, by reason; nothing where there are none.
 
     Examples
     --------
@@ -126,7 +126,7 @@ theirs was closed and were dropped.'
     told = [f"{rows[name]:,} {why}" for name, why in reasons.items() if rows.get(name, 0) > 0]
     # Rows that waited since the last time are learned now.
     learned = rows["learned"] + min(0, rows.get("waiting", 0))
-    lead = f"Of {rows['read']:,} rows read, {learned:,} were learned"
+    lead = f"Of {rows['read']:,} {noun} read, {learned:,} were learned"
     return f"{', '.join([lead, *told])}." if told else ""
 
 
@@ -141,7 +141,9 @@ def _alarm_line(message: dict[str, Any]) -> str:
 def _tell(run: Run, outcome: dict[str, Any]) -> None:
     from rich.markup import escape
 
-    if outcome["rows"] is not None and (told := say_rows(outcome["rows"])):
+    if outcome["rows"] is not None and (
+        told := say_rows(outcome["rows"], "values" if _noun(run) == "values" else "rows")
+    ):
         note(told)
     n_slices, seconds = outcome["slices"], outcome["seconds"]
     if not n_slices:
@@ -171,11 +173,13 @@ def _tell(run: Run, outcome: dict[str, Any]) -> None:
 
 
 def _noun(run: Run) -> str:
-    """What is read: what alarms count where each row counts one, else rows.
+    """What is read: what alarms count where each row counts one, else rows, or their values.
 
     With a value column alarms tell of the sum of its values, which is another number.
     """
     events = run.info.get("events") or {}
+    if isinstance(events.get("value"), list | tuple):  # each row holds several, some may be empty
+        return "values"
     return "rows" if events.get("value") else str(run.info.get("unit") or "events")
 
 

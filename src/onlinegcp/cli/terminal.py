@@ -57,8 +57,8 @@ def say_error(text: str) -> None:
 
 # What errors of the library call an argument and the command line an option.
 _ARGUMENTS = re.compile(
-    r"\b(agg|empty|every|format|max_gap|on_late|on_new|on_null|since|time_format|time_unit|timezone|top|until|value"
-    r"|vocabulary)=(\.\.\.|'[^']*'|[\w%]+)"
+    r"\b(agg|empty|every|format|max_gap|modes|on_late|on_new|on_null|since|time|time_format|time_unit|timezone|top"
+    r"|until|value|vocabulary)=(\.\.\.|'[^']*'|[\w%]+)"
 )
 # Settings of a method, which have no option of their own.
 _SETTINGS = re.compile(r"(?<!--set )\bscale=[\w.-]+")

@@ -2,6 +2,7 @@
 
 People write 1234.5 as 1,234.5 in one country and as 1.234,5 in another. Each text is read for
 itself, if it can mean one number only: what 1,234 means depends on who wrote it, so it is refused.
+Signs of currencies and percent are left out.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _SIGN = r"^[+-]?"
 # Groups of three digits twice, or once with decimals behind; a comma that cannot begin a group.
 _THOUSANDS = _SIGN + r"[1-9]\d{0,2}((,\d{3}){2,}|(,\d{3})+\.\d+)$"
 _COMMA = _SIGN + r"(\d*,(\d{1,2}|\d{4,})|(0|\d{4,})?,\d+|[1-9]\d{0,2}(\.\d{3})+,\d+)$"
+_UNITS = "$€£¥%"  # one of them before or behind, as spreadsheets write amounts and shares
 _TWO_WAYS = re.compile(_SIGN + r"\d{1,3},\d{3}$")
 
 
@@ -34,6 +36,8 @@ def read_numbers(text: pl.Series) -> tuple[pl.Series, pl.Series]:
     >>> text = pl.Series(["12.5", " 12,5", "1.234,50", "1,234.50", "1,234", "0,125", "a", ""])
     >>> read_numbers(text)[1].to_list()
     [12.5, 12.5, 1234.5, 1234.5, None, 0.125, None, None]
+    >>> read_numbers(pl.Series(["$1,234.50", "-$5", "12,50 €", "4.2%", "$", "5$5"]))[1].to_list()
+    [1234.5, -5.0, 12.5, 4.2, None, None]
     """
     import polars as pl
 
@@ -41,16 +45,18 @@ def read_numbers(text: pl.Series) -> tuple[pl.Series, pl.Series]:
     given = given.set(given == "", None)
     numbers = given.cast(pl.Float64, strict=False)
     left = given.filter(numbers.is_null() & given.is_not_null())
-    if not left.str.contains(",", literal=True).any():
+    if not left.str.contains(f"[,{_UNITS}]").any():
         return given, numbers
-    english = given.str.replace_all(",", "", literal=True)
-    german = given.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
+    bare = given.str.replace(rf"^([+-]?)\s*[{_UNITS}]\s*", "${1}")
+    bare = bare.str.replace(rf"\s*[{_UNITS}]$", "")
+    english = bare.str.replace_all(",", "", literal=True)
+    german = bare.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
     plain = (
-        pl.when(pl.lit(given).str.contains(_THOUSANDS))
+        pl.when(pl.lit(bare).str.contains(_THOUSANDS))
         .then(pl.lit(english))
-        .when(pl.lit(given).str.contains(_COMMA))
+        .when(pl.lit(bare).str.contains(_COMMA))
         .then(pl.lit(german))
-        .otherwise(pl.lit(given))
+        .otherwise(pl.lit(bare))
     )
     return given, pl.select(plain.cast(pl.Float64, strict=False).alias(text.name)).to_series()
 

@@ -35,6 +35,7 @@ _CUT = 3.0
 PERIODS = (7, 24, 12, 48, 52, 4)
 # A season is believed only where so many steps after its first turns can judge it.
 _JUDGED = 10
+_LEAST_ERRORS = 4  # from which an interval is made of errors
 # How much worse than none a season may look that the calendar suggests.
 _TRUST = 1.5
 # The past looked at: what lies further back has no weight left.
@@ -101,7 +102,7 @@ def carry_on(past: FloatArray, steps: int, period: int | None = None) -> Carried
     best = min(lost, key=lost.__getitem__)
     if period in runs and lost[period] <= _TRUST * lost[best]:
         best = period  # what the calendar says needs no proof, only no disproof
-    return _carried(runs[best], steps, best)
+    return _carried(runs[best], steps, best, known)
 
 
 @final
@@ -219,7 +220,7 @@ def _relative(errors: FloatArray, past: FloatArray) -> float:
     return float((size * relative).sum() / (size.sum() or 1.0))
 
 
-def _carried(run: _Run, steps: int, period: int) -> Carried:
+def _carried(run: _Run, steps: int, period: int, past: FloatArray) -> Carried:
     weights = _blend(run.scores)
     ahead = np.arange(1, steps + 1)
     damped = np.cumsum(_DAMPING**ahead)
@@ -238,8 +239,10 @@ def _carried(run: _Run, steps: int, period: int) -> Carried:
             for j in range(steps)
         ]
     )
-    errors = run.errors if len(run.errors) else np.zeros((1, mean.shape[1]))
-    base = errors.T @ errors / len(errors)
+    errors = run.errors
+    if len(errors) < _LEAST_ERRORS:  # too few were foreseen to say: as far as they lie apart
+        errors = np.nan_to_num(past - np.nanmean(past, axis=0))
+    base = errors.T @ errors / max(len(errors) - (errors is not run.errors), 1)
     growth = np.concatenate([np.ones((1, len(base))), impulse[: steps - 1]])
     covariance = np.stack(
         [sum(np.outer(row, row) * base for row in growth[: h + 1]) for h in range(steps)]

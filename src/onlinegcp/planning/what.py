@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from onlinegcp.planning.columns import Codes, Column
-from onlinegcp.planning.when import LADDER, Bins, When, occupancy
+from onlinegcp.planning.when import LADDER, Bins, When, bin_keys, occupancy
 from onlinegcp.planning.words import PAIRS, words_of
 
 MOST_COLUMNS = 3
@@ -194,7 +194,8 @@ def _keys(labels: Sequence[Column], when: When) -> tuple[str, ...] | None:
     n_rows, n_times = len(times), int(times.max()) + 1
     if n_times > 0.99 * n_rows:
         regular = when.resolution and occupancy(when, when.resolution) >= 0.5
-        return () if regular else None
+        # One row at a time beside labels is an event, unless a clock took it.
+        return () if regular and not (labels and not _by_the_clock(when)) else None
     codes = {column.name: column.codes for column in labels[:8]}
     for size in (1, 2, 3):
         for names in itertools.combinations(codes, size):
@@ -205,6 +206,14 @@ def _keys(labels: Sequence[Column], when: When) -> tuple[str, ...] | None:
             if len(np.unique(_joined([times, key]))) > 0.99 * n_rows:
                 return names
     return None
+
+
+def _by_the_clock(when: When) -> bool:
+    """Whether times are whole days, or almost all at the same moment of their bins."""
+    if when.plain or when.resolution not in LADDER[: LADDER.index("1d")]:
+        return True
+    moments = when.ticks - bin_keys(when, when.resolution)
+    return bool(np.unique(moments, return_counts=True)[1].max() >= 0.9 * len(moments))
 
 
 def _agg(columns: Mapping[str, Column], chosen: Sequence[str]) -> str:

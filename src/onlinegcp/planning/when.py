@@ -15,6 +15,7 @@ from onlinegcp.events.time_bins import TimeBins
 from onlinegcp.events.time_column import Ticks, TimeColumn
 from onlinegcp.planning import words
 from onlinegcp.planning.columns import Column, column_of
+from onlinegcp.storage.printable import short
 
 # Bins people think in, short to long.
 LADDER = (
@@ -118,6 +119,12 @@ def choose_time(
     for column in columns.values():
         if column.numbers is not None and _counts_on(column, 10):
             return _as_time(column, "it counts on from row to row")
+    if len(columns) == 1:
+        raise DataError(
+            "A table with a column that says when was needed, but it has one column only, called "
+            f"{short(next(iter(columns)), 60)!r}, which holds no times. Lines of a log must be "
+            "taken apart first: write them as CSV with a line of names, or as JSON lines."
+        )
     problems = [column.problem for column in columns.values() if column.problem]
     ambiguous = [text for text in problems if "mean one day only" in text]
     raise DataError(

@@ -23,6 +23,8 @@ from onlinegcp.runlog.names import read_names
 
 # Characters a name may have before it is made of one label per mode.
 LONG = 48
+# Labels of which none holds so many times its even share are not worth naming.
+EVEN = 1.15
 # A window that holds this share of a column is where the component lives.
 MOST = 0.65
 # A day or month this far above the others is worth a word.
@@ -261,6 +263,8 @@ def _speaking(modes: Sequence[ModeProfile]) -> set[int]:
 
 def _categories(mode: ModeProfile, column: FloatArray, others: FloatArray, plain: bool) -> _Words:
     size = np.abs(column)
+    if size.max() < EVEN / len(size):
+        return _Words()
     # What the other components have as well says less about this one.
     lift = np.log(np.maximum(size, 1e-12) / others)
     telling = size * np.maximum(lift, 0.0)

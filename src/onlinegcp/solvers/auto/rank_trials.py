@@ -43,6 +43,8 @@ def due(trials: RankTrials, model: Model) -> Direction | None:
     if trials.twin is not None:
         return None
     ready = [kind for kind in _possible(trials, model) if model.n_slices >= kind.next]
+    if trials.window:  # slices surprise: what is new comes first
+        ready = [kind for kind in ready if kind is trials.growing]
     return min(ready, key=lambda kind: kind.failures, default=None)
 
 
