@@ -212,7 +212,8 @@ def adapt(
         new, summed = columns.copy(), past.copy()
         count, zeros, gaps = begins[t + 1] - begins[t], kinds[t] == ZEROS, kinds[t] == MISSING
         x = value[begins[t] : begins[t + 1]]
-        if t == 0 or places[t] != places[t - 1]:
+        # A slice without cells has the place of the next.
+        if t == 0 or places[t] != places[t - 1] or count != begins[t] - begins[t - 1]:
             for e in range(count):
                 at[e] = index[places[t] + e, d - 1]
             lines = lines_among(index, places[t], at, count, offsets, rows, starts)
