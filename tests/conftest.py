@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 LONG = Path(__file__).with_name("long.txt")
-LIMIT = 0.2  # seconds
+LIMIT = 0.1  # seconds
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
