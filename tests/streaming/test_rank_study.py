@@ -88,6 +88,9 @@ def test_the_smallest_rank_within_one_standard_error_is_taken():
     losses = np.array([2.0, 1.01, 1.0])[:, None] + noise - noise.mean(axis=1, keepdims=True)
     assert smallest_as_good([1, 4, 9], losses) == 4
     assert smallest_as_good([1, 4, 9], np.array([[2.0] * 5, [1.1] * 5, [1.0] * 5])) == 9
+    absurd = np.array([[2.0, np.nan], [1.0, -np.inf]])
+    assert smallest_as_good([1, 4], absurd) == 4
+    assert smallest_as_good([1, 4], absurd[:, 1:]) == 1
 
 
 def test_new_components_explain_what_is_left():

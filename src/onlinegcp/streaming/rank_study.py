@@ -142,8 +142,12 @@ def most_told_apart(shape: Sequence[int], count: int) -> int:
 def smallest_as_good(ranks: Sequence[int], losses: FloatArray) -> int:
     """The smallest rank that is not worse than the best by more than one standard error.
 
-    Paired, because slices differ much more from each other than ranks do on one slice.
+    Paired, because slices differ much more from each other than ranks do on one slice. Those on
+    which a loss is not finite compare nothing.
     """
+    losses = losses[:, np.isfinite(losses).all(axis=0)]
+    if not losses.size:
+        return ranks[0]
     best = losses[int(np.argmin(losses.mean(axis=1)))]
     for rank, own in zip(ranks, losses, strict=True):
         behind = own - best

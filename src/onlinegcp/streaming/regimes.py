@@ -24,7 +24,7 @@ from onlinegcp.slices import Slice, widen
 from onlinegcp.solvers.auto import rank_trials
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto import state as stored
-from onlinegcp.solvers.auto.model import AutoState, Model, Step
+from onlinegcp.solvers.auto.model import AutoState, Model, Step, told_by
 from onlinegcp.streaming.matching import n_replaced, places
 from onlinegcp.streaming.misfit import Misfit
 from onlinegcp.streaming.surprise import Surprise
@@ -332,7 +332,7 @@ def _suspect(regimes: Regimes, x: Slice, start: AutoState, prequential: float, f
 
 def _judge(regimes: Regimes, gain: float, usual: float) -> int:
     """1 if the challenger takes over, -1 if it is dropped, 0 if more slices must tell."""
-    regimes.gains = regimes.gains + np.array([1.0, gain, gain * gain])
+    regimes.gains = regimes.gains + told_by(gain)
     count, total, _ = regimes.gains
     mean, error = _mean_gain(regimes)
     # A gain beyond what slices differ by anyway needs no second look.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, splits
-from onlinegcp.solvers.auto.model import AutoState, Model, Step, Trials
+from onlinegcp.solvers.auto.model import AutoState, Model, Step, Trials, told_by
 
 Array = NDArray[Any]
 
@@ -70,7 +70,7 @@ def _judge(state: AutoState, step: Step, gain: float) -> Step:
     trials, now = state.trials, state.model.n_slices
     if now - trials.started <= BURN_IN:
         return step
-    trials.gains += np.array([1.0, gain, gain * gain])
+    trials.gains += told_by(gain)
     count, total, squares = trials.gains
     mean = total / count
     error = math.sqrt(max(squares / count - mean * mean, 0.0) / max(count - 1.0, 1.0))

@@ -9,6 +9,7 @@ holds past slices or past weights. `state.py` says how all of it is stored.
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 T = TypeVar("T")
+
+# Gains of a trial are squared and added up.
+LARGEST_GAIN = 1e150
 
 
 @dataclass(frozen=True)
@@ -291,6 +295,16 @@ class Model:
             usage=self.usage.copy(),
             last_weights=self.last_weights.copy(),
         )
+
+
+def told_by(gain: float) -> Array:
+    """Number, sum and sum of squares that one gain adds to those of a trial.
+
+    One that is no number tells nothing, and no square may overflow: a trial must not stop the
+    model that is in use.
+    """
+    gain = 0.0 if math.isnan(gain) else min(max(gain, -LARGEST_GAIN), LARGEST_GAIN)
+    return np.array([1.0, gain, gain * gain])
 
 
 @dataclass

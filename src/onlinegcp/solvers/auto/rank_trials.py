@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onlinegcp.solvers.auto.model import Model, Step
+from onlinegcp.solvers.auto.model import Model, Step, told_by
 from onlinegcp.solvers.auto.rank_state import WAYS, Direction, RankTrials
 
 TRIAL = 12  # slices that are judged, doubled with every failure
@@ -115,7 +115,8 @@ def supervise(
 def _verdict(trials: RankTrials, gain: float) -> int:
     """1 if the twin takes over, -1 if it is dropped, 0 if more slices must tell."""
     decay = np.array([RECENT, RECENT, RECENT, 1.0])
-    trials.gains = decay * trials.gains + np.array([1.0, gain, gain * gain, np.sign(gain)])
+    told = told_by(gain)
+    trials.gains = decay * trials.gains + np.append(told, np.sign(told[1]))
     trials.judged += 1
     count, total, squares, signs = trials.gains
     mean = total / count
