@@ -18,7 +18,7 @@ from onlinegcp.errors import DataError
 from onlinegcp.forecasting.recent import Recent
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss
+from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice, widen
 from onlinegcp.streaming.admission import admit, tell_rank
 from onlinegcp.streaming.cancelling import tell_cancelling
@@ -83,21 +83,21 @@ class StreamingModel(
     # ---- hooks of a method
 
     @property
-    @abc.abstractmethod
     def loss_(self) -> Loss:
-        """The loss the model minimises."""
+        """The loss the model minimises: gaussian, unless a method has others."""
+        return get_loss("gaussian")
 
     @abc.abstractmethod
     def _check_parameters(self) -> None:
         """Refuse parameters that are out of range."""
 
-    @abc.abstractmethod
     def _get_lower(self) -> float:
         """The bound on factors and weights, -inf for none."""
+        return -np.inf
 
-    @abc.abstractmethod
     def _may_grow(self) -> bool:
         """Whether modes may get new rows along the stream."""
+        return False
 
     @abc.abstractmethod
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
