@@ -129,17 +129,17 @@ def add_rows(vector, matrix, out):
 
 
 @kernel
-def lines_of(offsets):
-    # Lines of cells along the last mode, in C order: for each its rows in the other modes.
-    last, n = offsets.shape[0] - 2, 1
-    for k in range(last):
+def lines_of(offsets, first, last):
+    # Lines of cells along all but the modes first..last, in C order: for each its rows in these.
+    n = 1
+    for k in range(first, last):
         n *= offsets[k + 1] - offsets[k]
-    rows = np.empty((n, last), np.uintp)
+    rows = np.empty((n, last - first), np.uintp)
     for line in range(n):
         rest = line
-        for k in range(last - 1, -1, -1):
+        for k in range(last - 1, first - 1, -1):
             length = offsets[k + 1] - offsets[k]
-            rows[line, k] = offsets[k] + rest % length
+            rows[line, k - first] = offsets[k] + rest % length
             rest //= length
     return rows
 
