@@ -26,6 +26,29 @@ def test_few_large_slices_are_kept_and_many_small_ones(listed, kept):
     assert len(recent) == kept
 
 
+def test_all_that_is_kept_has_room_and_nothing_more_would_have():
+    rng = np.random.default_rng(3)
+    mixed = [1, 2, 400, 3_000, LARGEST, LARGEST + 1]
+    sizes = rng.choice(mixed, 300, p=[0.3, 0.3, 0.3, 0.08, 0.01, 0.01])
+    sizes[50:54], sizes[-130:] = LARGEST + 1, 2
+    slices = [sized(int(n)) for n in sizes]
+    recent, at, seen = Recent(), 0, set()
+    while at < len(slices):
+        new = slices[at : at + int(rng.integers(1, 5))]
+        recent, at = recent.after(*new), at + len(new)
+        until = list(sizes[:at])
+        # From the newest back, as many as each has room with all that are newer.
+        room = [
+            n <= LARGEST and k < MOST and sum(until[-k - 1 :]) <= (LARGE if k < FEW else SMALL)
+            for k, n in enumerate(reversed(until))
+        ]
+        count = room.index(False) if False in room else at
+        seen.add(count)
+        assert [len(x.value) for x in recent.slices] == until[at - count :]
+        assert recent.listed == sum(until[at - count :])
+    assert {0, MOST} < seen
+
+
 def test_a_slice_too_large_ends_what_came_before():
     """Otherwise slices would no longer be those of the last weights."""
     recent = Recent().after(sized(4)).after(sized(LARGEST + 1)).after(sized(5))

@@ -28,8 +28,7 @@ _SMALLEST = float(np.finfo(float).tiny)
 
 def to_columns(factors: Sequence[Array]) -> tuple[Array, Array]:
     """Copy factor matrices (I_k, R) into one array, and say where each begins."""
-    offsets = np.zeros(len(factors) + 1, np.int64)
-    np.cumsum([len(a) for a in factors], out=offsets[1:])
+    offsets = np.array([0, *itertools.accumulate(map(len, factors))], np.int64)
     return np.ascontiguousarray(np.concatenate(factors).T), offsets
 
 
