@@ -43,7 +43,8 @@ def score(
     quiet
         Say nothing unless it fails.
     """
-    from onlinegcp.cli.terminal import count, say
+    from onlinegcp.cli.terminal import say
+    from onlinegcp.drawing.text import plural
     from onlinegcp.errors import DataError
     from onlinegcp.run import Run
     from onlinegcp.run.sources import last_query
@@ -63,5 +64,5 @@ def score(
         table.write_ndjson(output)
     if not quiet:
         low = int((table["p"] < 0.001).sum())
-        say(f"{count(table.height)} {per}s scored, {low:,} with p < 0.001, in {output}.")
+        say(f"{plural(table.height, per)} scored, {low:,} with p < 0.001, in {output}.")
     return Exit.DONE
