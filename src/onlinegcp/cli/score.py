@@ -17,7 +17,7 @@ ENDINGS = (".parquet", ".csv", ".jsonl")
 
 
 def flat(table: pl.DataFrame) -> pl.DataFrame:
-    """A table as CSV can hold it: lists and records as JSON, bytes in hexadecimal, durations in s."""
+    """A table as CSV can hold it: lists and records as JSON, bytes in hex, durations in s."""
     import polars as pl
 
     columns = []
