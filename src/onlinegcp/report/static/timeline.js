@@ -150,19 +150,21 @@ export const YEAR = [
 ];
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-export function sayTime(row, { long = false } = {}) {
+export function sayTime(row, { long = false, interval = clock.interval } = {}) {
   if (row.t === null || row.t === undefined) return `slice ${row.n}`;
   const ms = typeof row.t === "string" ? parseTime(row.t) : NaN;
   if (Number.isNaN(ms)) return String(row.t);
   const date = new Date(ms),
     year = date.getUTCFullYear(),
     month = MONTHS[date.getUTCMonth()];
-  if (clock.interval === "yearly") return String(year);
-  if (clock.interval === "quarterly") return `Q${Math.floor(date.getUTCMonth() / 3) + 1} ${year}`;
-  if (clock.interval === "monthly") return `${long ? YEAR[date.getUTCMonth()] : month} ${year}`;
-  if (clock.interval === "weekly")
+  if (interval === "yearly") return String(year);
+  if (interval === "quarterly") return `Q${Math.floor(date.getUTCMonth() / 3) + 1} ${year}`;
+  if (interval === "monthly") return `${long ? YEAR[date.getUTCMonth()] : month} ${year}`;
+  if (interval === "weekly")
     return `${long ? "Week of" : "Wk of"} ${date.getUTCDate()} ${month} ${year}`;
-  const time = ms % 864e5 ? `, ${date.toISOString().slice(11, 16)}` : "";
+  // Where others have a time of day, midnight is one, too.
+  const timed = ms % 864e5 || (row.t.length > 10 && interval !== "daily");
+  const time = timed ? `, ${date.toISOString().slice(11, 16)}` : "";
   const day = `${date.getUTCDate()} ${month} ${year}${time}`;
   return long ? `${DAYS[date.getUTCDay()]}, ${day}` : day;
 }
