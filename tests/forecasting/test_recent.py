@@ -64,6 +64,7 @@ def test_numbers_are_those_of_the_slices_and_a_stored_copy_goes_on_as_the_origin
         Slice.dense(np.arange(900.0).reshape(3, 300)),
         Slice.dense(dense),
         Slice([[1, 1]], [-1e40], (3, 300)),
+        Slice([[1, 1]], [2**32], (3, 300)),
         Slice([[1, 1]], [2**40], (3, 300)),
     ]
     recent = Recent()
@@ -90,7 +91,9 @@ def test_several_slices_at_once_are_kept_as_one_after_the_other():
         Slice(np.arange(n, dtype=np.int32)[:, None], rng.integers(1, 9, n).astype(float), (n,))
         for n in sizes
     ]
-    for first, last in ((0, 2), (1, 5), (3, 153), (0, 153)):
+    written_out = (rng.integers(0, 9, 20), rng.normal(size=20), 2.0**32 * np.eye(1, 20)[0])
+    slices += [Slice.dense(x) for x in written_out]
+    for first, last in ((0, 2), (1, 5), (3, 153), (0, 153), (153, 156)):
         singly = Recent().after(slices[0])
         for x in slices[first:last]:
             singly = singly.after(x)
@@ -98,3 +101,5 @@ def test_several_slices_at_once_are_kept_as_one_after_the_other():
         ours, theirs = at_once.to_arrays(), singly.to_arrays()
         assert ours.keys() == theirs.keys()
         assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+        shorter = at_once.without_last()
+        assert shorter == Recent(at_once.slices[:-1], sum(len(x.value) for x in shorter.slices))
