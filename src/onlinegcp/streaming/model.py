@@ -368,12 +368,13 @@ class StreamingModel(
             self._state, self.last_ = kept(found, self._state, batch), record
             self._buffer = ()
 
-    @with_workers
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
-        if self.started_:
-            assert self._state is not None
-            return self._state
+        state: ModelState | None = getattr(self, "_state", None)
+        return self._ended_here() if state is None else state
+
+    @with_workers
+    def _ended_here(self) -> ModelState:
         self._check_fitted()
         if self._provisional is None:
             found = self._begin(self._static_start(self._prepared(self._buffer)), self._seed)
