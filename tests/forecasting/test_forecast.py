@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from cli_tools import fit, write_events
 from onlinegcp import OnlineGCP, Slice
@@ -56,6 +57,27 @@ def test_intervals_hold_what_they_promise_and_grow():
         assert (np.diff(spread) >= -1e-12).all()
         inside.append(np.abs(past[70:, 0] - found.mean[:, 0]) < 1.2816 * spread)
     assert 0.72 < np.mean(inside) < 0.92
+
+
+def test_what_varies_more_lately_makes_wider_intervals():
+    draw = np.random.default_rng(5)
+    noise = draw.normal(size=(160, 1)) * np.where(np.arange(160) < 110, 1.0, 4.0)[:, None]
+    calm, wild = (carry_on(100 + part, 7, 1).covariance[:, 0, 0] for part in (noise[:110], noise))
+    assert (wild[[0, -1]] > 6 * calm[[0, -1]]).all()  # 16 times, of late
+    slow = carry_on(100 + np.cumsum(noise[:110], axis=0), 7, 1)
+    errors = slow.far[-60:]
+    assert slow.covariance[-1, 0, 0] == pytest.approx(float((errors**2).mean()), rel=0.5)
+
+
+def test_totals_vary_by_what_patterns_leave_out_of_them():
+    """Under a loss that expects large cells to vary, weights hold back where totals jump."""
+    draw = np.random.default_rng(2)
+    slices = [Slice.dense(draw.negative_binomial(1, 0.1, (4, 5)).astype(float)) for _ in range(140)]
+    model = OnlineGCP(1, get_loss("negative_binomial", r=1.0)).partial_fit(slices[:130])
+    ahead = model.forecast(7)
+    spread = np.std([x.total for x in slices])  # totals are independent of each other
+    width = (ahead.high - ahead.low) / (2 * ndtri(0.9))
+    np.testing.assert_allclose(width, spread, rtol=0.3)
 
 
 @pytest.mark.parametrize("n", [4, 5, 6, 7])
