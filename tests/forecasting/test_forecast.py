@@ -12,11 +12,15 @@ from scipy.special import ndtri
 from cli_tools import fit, write_events
 from onlinegcp import OnlineGCP, Slice
 from onlinegcp.cli import Exit, call
+from onlinegcp.digest import as_digest
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting import forecast
 from onlinegcp.forecasting.forecast import next_times
 from onlinegcp.forecasting.smoothing import carry_on
 from onlinegcp.losses import get_loss
+from onlinegcp.report.outlook import outlook
+from onlinegcp.report.payload import build
+from onlinegcp.runlog import read_run
 from onlinegcp.streaming import METHODS
 
 WEEK = np.array([9.0, 10, 10, 11, 12, 4, 3])
@@ -194,3 +198,46 @@ def test_the_command_tells_totals_and_cells(tmp_path, capsys):
     assert found["steps"][0]["low"] <= found["steps"][0]["total"] <= found["steps"][0]["high"]
     assert len(found["steps"][0]["cells"][0]["labels"]) == 3
     assert call(["forecast", run, "--ahead", "0"]) is Exit.BAD_INPUT
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory):
+    """A run on prices that nobody makes at weekends."""
+    folder = tmp_path_factory.mktemp("market")
+    days = [datetime.date(2024, 1, 1) + datetime.timedelta(days=k) for k in range(140)]
+    level = 100 + np.cumsum(np.random.default_rng(3).normal(size=140))
+    rows = [
+        f"{day},{name},{level[k] + 10 * place:.2f}"
+        for k, day in enumerate(days)
+        for place, name in enumerate("abc")
+        if day.weekday() < 5
+    ]
+    table = folder / "prices.csv"
+    table.write_text("\n".join(["day,ticker,price", *rows]))
+    path = folder / "prices.run"
+    assert call(["fit", str(table), "--rank", "1", "-o", str(path), "--quiet"]) is Exit.DONE
+    return path
+
+
+def test_slices_that_nobody_observed_are_no_zeros(market):
+    lines = read_run(market).steps
+    unseen = [line for line in lines if line["n_observed"] == 0]
+    assert len(unseen) == 38
+    assert not any(line["anomaly"] for line in unseen)
+    last = lines[-1]["total"]  # of Friday
+    found = outlook(as_digest(read_run(market)))
+    assert (found.low > 0.8 * last).all()
+    assert (found.high < 1.2 * last).all()
+    drawn = build(read_run(market))["steps"]["rows"]
+    assert [row["total"] is None for row in drawn] == [line["n_observed"] == 0 for line in lines]
+
+
+def test_a_model_forecasts_over_slices_that_nobody_observed():
+    draw = np.random.default_rng(4)
+    full = [Slice.dense(50 + draw.normal(size=(3, 4))) for _ in range(70)]
+    empty = Slice(np.zeros((0, 2), dtype=np.int64), np.zeros(0), (3, 4), unlisted="missing")
+    weeks = [empty if k % 7 > 4 else x for k, x in enumerate(full)]
+    both = [OnlineGCP(1, "gaussian").partial_fit(part).forecast(7) for part in (full, weeks)]
+    np.testing.assert_allclose(both[1].total, both[0].total, rtol=0.02)
+    widths = [(part.high - part.low).mean() for part in both]
+    assert 0.6 < widths[1] / widths[0] < 1.7

@@ -339,7 +339,9 @@ class StreamingModel(
         self._state, self.last_ = kept(walk.state, state, slices[:1]), walk.record
         self.n_slices_ += len(walk.held)
         order = None if walk.record is None else walk.record.order
-        self._past = remember(self._past, walk.held, order)
+        unseen = [x.unlisted == "missing" and not len(x.value) for x in slices[: len(walk.held)]]
+        held = np.where(np.array(unseen)[:, None], np.nan, walk.held)
+        self._past = remember(self._past, held, order)
         tell_cancelling(self, self._state)
         return len(walk.held)
 
