@@ -24,7 +24,7 @@ from onlinegcp.streaming.admission import admit, tell_rank
 from onlinegcp.streaming.cancelling import tell_cancelling
 from onlinegcp.streaming.contract import Contract
 from onlinegcp.streaming.inputs import is_stream, read_one, read_slices, refuse_whole_tensor
-from onlinegcp.streaming.keeping import is_finite, kept, learning, not_learned
+from onlinegcp.streaming.keeping import begun, kept, learning, tell_left_out
 from onlinegcp.streaming.options import check_common
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
@@ -77,7 +77,7 @@ class StreamingModel(
     _seed: int
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
-    _provisional: ModelState | None
+    _provisional: tuple[ModelState, list[int]] | None
     _past: FloatArray  # what each component held in the newest slices, for `forecast`
 
     # ---- hooks of a method
@@ -356,6 +356,8 @@ class StreamingModel(
     def _finish_warm_start(self) -> None:
         if self._state is None and self._buffer:
             self._state = self._ready()
+            assert self._provisional is not None
+            tell_left_out(self._buffer, self._provisional[1])
             tell_rank(self, self._buffer[0].size)
             tell_scale(self, self._buffer)
             self._buffer = ()
@@ -379,8 +381,8 @@ class StreamingModel(
     def _ended_here(self) -> ModelState:
         self._check_fitted()
         if self._provisional is None:
-            found = self._begin(self._static_start(self._prepared(self._buffer)), self._seed)
-            if not is_finite(found):
-                raise not_learned(self._buffer)
-            self._provisional = found
-        return self._provisional
+            self._provisional = begun(
+                self._prepared(self._buffer),
+                lambda some: self._begin(self._static_start(some), self._seed),
+            )
+        return self._provisional[0]
