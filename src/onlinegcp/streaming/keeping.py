@@ -43,8 +43,11 @@ def check_values(x: Slice, where: str) -> None:
         What to call it.
     """
     values = x.value if x.array is None else x.array
-    # Both ends, so that no array of absolute values is made.
-    if not values.size or (values.max() <= LARGEST and values.min() >= -LARGEST):
+    # Both ends, so that no array of absolute values is made; what an array's methods call.
+    if not values.size or (
+        np.maximum.reduce(values, axis=None) <= LARGEST
+        and np.minimum.reduce(values, axis=None) >= -LARGEST
+    ):
         return
     cell, value = largest_cell(x)
     raise CellError(

@@ -18,7 +18,7 @@ from onlinegcp.errors import DataError
 from onlinegcp.forecasting.recent import Recent
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss
+from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice, widen
 from onlinegcp.streaming.admission import admit, tell_rank
 from onlinegcp.streaming.cancelling import tell_cancelling
@@ -83,21 +83,21 @@ class StreamingModel(
     # ---- hooks of a method
 
     @property
-    @abc.abstractmethod
     def loss_(self) -> Loss:
-        """The loss the model minimises."""
+        """The loss the model minimises: gaussian, unless a method has others."""
+        return get_loss("gaussian")
 
     @abc.abstractmethod
     def _check_parameters(self) -> None:
         """Refuse parameters that are out of range."""
 
-    @abc.abstractmethod
     def _get_lower(self) -> float:
         """The bound on factors and weights, -inf for none."""
+        return -np.inf
 
-    @abc.abstractmethod
     def _may_grow(self) -> bool:
         """Whether modes may get new rows along the stream."""
+        return False
 
     @abc.abstractmethod
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
@@ -339,7 +339,9 @@ class StreamingModel(
         self._state, self.last_ = kept(walk.state, state, slices[:1]), walk.record
         self.n_slices_ += len(walk.held)
         order = None if walk.record is None else walk.record.order
-        self._past = remember(self._past, walk.held, order)
+        unseen = [x.unlisted == "missing" and not len(x.value) for x in slices[: len(walk.held)]]
+        held = np.where(np.array(unseen)[:, None], np.nan, walk.held)
+        self._past = remember(self._past, held, order)
         tell_cancelling(self, self._state)
         return len(walk.held)
 
@@ -370,12 +372,13 @@ class StreamingModel(
             self._state, self.last_ = kept(found, self._state, batch), record
             self._buffer = ()
 
-    @with_workers
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
-        if self.started_:
-            assert self._state is not None
-            return self._state
+        state: ModelState | None = getattr(self, "_state", None)
+        return self._ended_here() if state is None else state
+
+    @with_workers
+    def _ended_here(self) -> ModelState:
         self._check_fitted()
         if self._provisional is None:
             self._provisional = begun(
