@@ -137,7 +137,8 @@ function paintChanges(group, X, Y) {
   clock.rows.forEach((row, i) => {
     if (!row.regime) return;
     const [top, bottom] = Y.edges,
-      x = X(clock.x[i]);
+      x = X(clock.x[i]),
+      late = x > X(clock.range()[1]) - 110; // there is no room behind it
     group.append(
       draw("line", {
         x1: x,
@@ -146,7 +147,17 @@ function paintChanges(group, X, Y) {
         y2: bottom,
         style: "stroke:var(--ink);stroke-dasharray:1 3",
       }),
-      draw("text", { x: x + 4, y: top + 12, "font-size": 11, class: "halo" }, "patterns changed"),
+      draw(
+        "text",
+        {
+          x: x + (late ? -4 : 4),
+          y: top + 12,
+          "font-size": 11,
+          class: "halo",
+          "text-anchor": late ? "end" : "start",
+        },
+        "patterns changed",
+      ),
     );
   });
 }
