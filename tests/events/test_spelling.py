@@ -83,6 +83,11 @@ def test_what_can_mean_two_days_is_refused_with_both_formats():
     assert "time_format='%m/%d/%Y' or time_format='%d/%m/%Y'" in str(error.value)
 
 
+@pytest.mark.parametrize("text", ["24.12.", "12/24", "24 Dec", "20151224 12345"])
+def test_what_lacks_a_year_or_a_digit_is_not_a_date(text):
+    assert layouts_of(text) == []
+
+
 def test_the_row_that_is_written_otherwise_is_named_with_a_format_that_fits_it():
     with pytest.raises(DataError, match="written as %B %d %Y, but ROW 1 has '2001/05/06'") as error:
         TimeColumn("t").read(pl.Series(["Jan 1 2000", "2001/05/06"]), where)
