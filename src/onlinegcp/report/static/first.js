@@ -29,7 +29,10 @@ export function renderHero() {
   const figures = [
     [compact(steps.events), run.unit || "sum of all values"],
     [compact(steps.count), `${model.interval} slices`.trim()],
-    [String(model.components.length || run.parameters.rank || "–"), model.components.length === 1 ? "pattern" : "patterns"],
+    [
+      String(model.components.length || run.parameters.rank || "–"),
+      model.components.length === 1 ? "pattern" : "patterns",
+    ],
     [
       steps.scored ? steps.flagged.toLocaleString("en-US") : "–",
       steps.scored ? `flagged of ${steps.scored.toLocaleString("en-US")} scored` : "flagged",
