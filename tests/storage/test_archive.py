@@ -247,3 +247,10 @@ def test_arrays_of_every_kind_go_into_a_block(tmp_path):
         for name in names:
             assert found[name].dtype == arrays[name].dtype
             assert found[name].tobytes() == arrays[name].tobytes()
+
+
+def test_a_text_is_no_model_and_numpy_does_not_advise_to_trust_it(tmp_path):
+    (tmp_path / "notes.txt").write_text("root:x:0:0")
+    with pytest.raises(StateError, match="it begins with b'ro'") as caught:
+        read_archive(tmp_path / "notes.txt", "model")
+    assert "pickle" not in str(caught.value)

@@ -197,3 +197,10 @@ def test_a_caller_may_call_modes_as_he_likes():
         turned.partial_fit(cube(day))
     assert turned.row_labels_ == (tuple(HOURS), tuple(STATIONS))
     assert [a.shape for a in turned.factors_] == [(2, 1), (3, 1)]
+
+
+@pytest.mark.parametrize("labels", [7, "abc", [["a"]]])
+def test_labels_that_fit_no_modes_are_refused_in_words(labels):
+    model = OnlineGCP(1, "poisson", init_slices=2).partial_fit([Slice.dense(np.ones((2, 3)))] * 3)
+    with pytest.raises(DataError, match="names of the rows of each of 2 modes"):
+        model.components(labels)

@@ -61,6 +61,7 @@ _ARGUMENTS = re.compile(
     r"|until|value|vocabulary)=(\.\.\.|'[^']*'|[\w%]+)"
 )
 # Settings of a method, which have no option of their own.
+_SWITCHES = re.compile(r"\b(overwrite)=True")
 _SETTINGS = re.compile(r"(?<!--set )\bscale=[\w.-]+")
 
 
@@ -73,6 +74,8 @@ def as_options(text: str) -> str:
     'use --on-late drop, or --every 1; write --vocabulary ...'
     >>> as_options("Pass scale=1")
     'Pass --set scale=1'
+    >>> as_options("or give overwrite=True to replace it")
+    'or give --overwrite to replace it'
     """
 
     def option(found: re.Match[str]) -> str:
@@ -80,7 +83,8 @@ def as_options(text: str) -> str:
         plain = value.strip("'")
         return f"--{name.replace('_', '-')} {value if ' ' in plain else plain}"
 
-    return _SETTINGS.sub(r"--set \g<0>", _ARGUMENTS.sub(option, text))
+    text = _SWITCHES.sub(lambda found: f"--{found[1]}", _ARGUMENTS.sub(option, text))
+    return _SETTINGS.sub(r"--set \g<0>", text)
 
 
 def say_json(value: Any) -> None:

@@ -305,8 +305,9 @@ def get_loss(loss: str | Loss, **parameters: float) -> Loss:
         return loss
     if not isinstance(loss, str):
         raise DataError(
-            f"A loss is given by its name, with parameters if it has any, or as a Loss alone, but"
-            f" {loss!r} came with parameters {parameters}. The names are {', '.join(LOSS_NAMES)}."
+            f"A loss is given by its name, with parameters if it has any, or as a Loss alone, but "
+            f"{loss!r} came{f' with parameters {parameters}' if parameters else ''}. The names are "
+            f"{', '.join(LOSS_NAMES)}."
         )
     if loss not in _RECIPES:
         raise DataError(f"No loss is called {loss!r}.{_suggest(loss, LOSS_NAMES)}")

@@ -25,7 +25,7 @@ def check_new(folder: Path, overwrite: bool) -> None:
     if holds_run(folder) and not overwrite:
         raise StateError(
             f"a new run needs a directory without one, but {folder} holds a run already. Continue "
-            "it with update, choose another directory, or allow it to be overwritten."
+            "it with update, choose another directory, or give overwrite=True to replace it."
         )
     place = folder
     while not place.exists() and place != place.parent:

@@ -127,6 +127,7 @@ def read_archive(
         # Opened here, because np.load leaves a damaged file open when it is given a path.
         file = opened(source, f"a saved {kind}")
         with file:
+            _expect_npz(file)
             check_zip(source, file)
             stored = np.load(file, allow_pickle=False)
             arrays = {name: stored[name] for name in stored.files}
@@ -158,11 +159,20 @@ def read_archive(
     return arrays, record
 
 
+def _expect_npz(file: IO[bytes]) -> None:
+    """Refuse what is no packed file before NumPy takes it for a pickle, and advises to trust it."""
+    start = file.read(2)
+    file.seek(0)
+    if start != b"PK":
+        raise ValueError(f"it begins with {start!r}, and an npz file with b'PK'")
+
+
 def read_record(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     """The record of a file written by `write_archive`, without reading its arrays."""
     source = Path(path)
     try:
         with opened(source, f"a saved {kind}") as file:
+            _expect_npz(file)
             meta = json.loads(np.load(file, allow_pickle=False)[_META].tobytes())
         found, record = meta["kind"], dict(meta["record"])
     except StateError:

@@ -35,13 +35,17 @@ Did you mean 'reservoir'?
     )
 
 
-def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """The value as an int; refuses anything but a whole number from least to most."""
+def check_whole(name: str, value: Any, least: int, most: int | None = None, other: str = "") -> int:
+    """The value as an int; refuses anything but a whole number from least to most.
+
+    `other` is what else is taken, for the message.
+    """
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least or (most is not None and value > most):
         limits = f">= {least}" if most is None else f"from {least} to {most:,}"
         raise DataError(
-            f"{name} must be a whole number {limits}, but got {value!r}. Pass an integer."
+            f"{name} must be a whole number {limits}{other or ','} but got {value!r}. "
+            "Pass an integer."
         )
     return int(value)
 
@@ -63,7 +67,8 @@ def check_common(model: Any, gathers: str | None) -> None:
         Its parameter that says how many slices are learned together, if it has one.
     """
     if not (model.rank == "auto" and model.changes_rank):
-        check_whole("rank", model.rank, 1, LARGEST_RANK)
+        or_auto = " or 'auto'," if model.changes_rank else ""
+        check_whole("rank", model.rank, 1, LARGEST_RANK, or_auto)
     for name in ("init_slices", "init_starts", gathers):
         if name is not None:
             check_whole(name, getattr(model, name), 1)

@@ -108,8 +108,14 @@ class Showing(abc.ABC):
         named = getattr(labels, "labels", labels)
         modes = getattr(labels, "mode_names", None) if modes is None else modes
         if named is not None:
+            shape = self.to_ktensor().shape
+            if isinstance(named, str) or getattr(named, "__len__", int)() != len(shape):
+                raise DataError(
+                    f"labels must be a stream, or a list with the names of the rows of each of "
+                    f"{len(shape)} modes, but {named!r:.80} was found. Give [['a', 'b', ...], ...]."
+                )
             # A stream may know labels the model has not met yet.
-            pairs = zip(named, self.to_ktensor().shape, strict=True)
+            pairs = zip(named, shape, strict=True)
             named = [None if names is None else names[:length] for names, length in pairs]
         return self.to_ktensor(named).components(modes, top=top)
 

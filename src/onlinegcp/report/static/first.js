@@ -29,7 +29,10 @@ export function renderHero() {
   const figures = [
     [compact(steps.events), run.unit || "sum of all values"],
     [compact(steps.count), `${model.interval} slices`.trim()],
-    [String(model.components.length || run.parameters.rank || "–"), model.components.length === 1 ? "pattern" : "patterns"],
+    [
+      String(model.components.length || run.parameters.rank || "–"),
+      model.components.length === 1 ? "pattern" : "patterns",
+    ],
     [
       steps.scored ? steps.flagged.toLocaleString("en-US") : "–",
       steps.scored ? `flagged of ${steps.scored.toLocaleString("en-US")} scored` : "flagged",
@@ -137,7 +140,8 @@ function paintChanges(group, X, Y) {
   clock.rows.forEach((row, i) => {
     if (!row.regime) return;
     const [top, bottom] = Y.edges,
-      x = X(clock.x[i]);
+      x = X(clock.x[i]),
+      late = x > X(clock.range()[1]) - 110; // there is no room behind it
     group.append(
       draw("line", {
         x1: x,
@@ -146,7 +150,17 @@ function paintChanges(group, X, Y) {
         y2: bottom,
         style: "stroke:var(--ink);stroke-dasharray:1 3",
       }),
-      draw("text", { x: x + 4, y: top + 12, "font-size": 11, class: "halo" }, "patterns changed"),
+      draw(
+        "text",
+        {
+          x: x + (late ? -4 : 4),
+          y: top + 12,
+          "font-size": 11,
+          class: "halo",
+          "text-anchor": late ? "end" : "start",
+        },
+        "patterns changed",
+      ),
     );
   });
 }
