@@ -261,6 +261,14 @@ def test_what_cannot_be_planned_says_what_is_missing(table, message):
         make_plan(table)
 
 
+def test_a_time_that_most_rows_lack_is_not_when_they_happened():
+    table = log(600, 60)
+    rare = [moment if k % 3 == 0 else None for k, moment in enumerate(table["created_at"])]
+    assert make_plan({"approved_at": rare, **table}).events["time"] == "created_at"
+    with pytest.raises(DataError, match="A column that says when is needed"):
+        make_plan({"order": [k if k % 4 else None for k in range(80)], "user": list("abcd") * 20})
+
+
 def test_a_misspelt_time_column_gets_a_suggestion():
     with pytest.raises(DataError, match="Did you mean 'created_at'"):
         make_plan(log(), {"time": "created"})

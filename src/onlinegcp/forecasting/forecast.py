@@ -269,7 +269,7 @@ def _totals(
     spread = np.einsum("r,hrs,s->h", sums, covariance, sums)
     if slope is not None:
         held = drawn.weights @ sums + drawn.shares @ drawn.rows.sum(axis=1)
-        return slope * held, slope**2 * spread
+        return slope * held, slope**2 * (spread + drawn.apart)
     if math.prod(len(a) for a in factors) > _DENSE_CELLS:
         raise DataError(
             f"Totals of at most {_DENSE_CELLS:,} cells can be summed for the loss {loss.name!r}, "

@@ -108,7 +108,8 @@ def static_start(
     columns and no weight. A rough one ends early: a model on trial learns on anyway.
     """
     x = stack(slices)
-    determined = 0 if x.nnz == 0 else min(rank, most_components(x))
+    # Squares of values below 1e-162 are zero: nothing that a static fit could see.
+    determined = 0 if x.norm_squared == 0.0 else min(rank, most_components(x))
     parts, begun = [], None
     if determined:
         begun = begin(x, determined, loss, lower=lower, starts=starts, seed=seed)
@@ -200,7 +201,10 @@ def _linearised(x: Slice, loss: Loss) -> Slice | None:
         steps = -loss.deriv(data, nothing) / loss.fisher(data, nothing)
     if x.n_observed < x.size:
         steps[np.isnan(x.to_dense())] = 0.0
-    return Slice.dense(steps) if np.isfinite(steps).all() and steps.any() else None
+    if not np.isfinite(steps).all():
+        return None
+    found = Slice.dense(steps)
+    return found if found.norm_squared > 0.0 else None
 
 
 def _static(

@@ -1,7 +1,8 @@
 """ACP's step compiled: the error of a slice over a fading sum of its regressors, slice by slice.
 
 Cells come in lines: those that follow each other in C order and differ in the last mode only.
-What the other modes say is multiplied out once for a line.
+What the other modes say is multiplied out once for a line. A slice of which most cells are listed
+is a matrix instead, see `grid`.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"

@@ -422,17 +422,18 @@ export function frame(
 const within = (y, [top, bottom]) => Math.max(top, Math.min(bottom, y)).toFixed(1);
 
 // A path through the values in view, with gaps where they are unknown.
+const GAP = 5;
+
 export function linePath(values, X, Y) {
   const [first, last] = clock.visible();
+  // A line goes on over a few slices that nobody observed, as weekends of a market are.
   let path = "",
-    pen = false;
+    before = -Infinity;
   for (let i = first; i <= last; i++) {
-    if (!known(values[i])) {
-      pen = false;
-      continue;
-    }
-    path += `${pen ? "L" : "M"}${X(clock.x[i]).toFixed(1)},${within(Y(values[i]), Y.edges)}`;
-    pen = true;
+    if (!known(values[i])) continue;
+    const pen = i - before <= GAP ? "L" : "M";
+    path += `${pen}${X(clock.x[i]).toFixed(1)},${within(Y(values[i]), Y.edges)}`;
+    before = i;
   }
   return path;
 }
