@@ -245,7 +245,6 @@ class AnomalyTracker:
     def learn(self, verdict: Verdict, *, flagged: bool = False) -> None:
         """Remember a judged slice."""
         self.n_slices += 1
-        self.alarm = self.alarm + 1 if flagged else 0
         if verdict.moment is not None:
             gap = None if self.last is None else verdict.moment - self.last
             self.daily = gap == datetime.timedelta(days=1)
@@ -254,7 +253,8 @@ class AnomalyTracker:
         if not verdict.observed:
             for part in (self.whole, *self.rows, *(pairs.shares for pairs in self.pairs)):
                 part.skip()
-            return
+            return  # an alarm goes on: nobody saw it end
+        self.alarm = self.alarm + 1 if flagged else 0
         self.whole.learn(verdict.whole, special=special)
         self.weights = verdict.weights
         for part, seen in zip(self.rows, verdict.rows, strict=True):
