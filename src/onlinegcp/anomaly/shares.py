@@ -150,7 +150,7 @@ class RowShares:
             self.rows,
             self._phase(),
             self._day(special),
-            self.newcomer / max(self.whole, 1e-9),
+            self.newcomer / self.whole if self.whole > 0.0 else 0.0,  # of nothing there is no share
             share,
         )
         if not math.isfinite(float(sums.sum())):
