@@ -99,3 +99,17 @@ def test_a_row_of_several_value_columns_is_as_odd_as_the_oddest_of_its_values():
     assert found["score"].arg_max() == 30
     expected = 1 - (1 - lowest["p"].to_numpy()) ** lowest["n"].to_numpy()
     np.testing.assert_allclose(found["p"].to_numpy(), expected, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("per", ["event", "cell", "row"])
+def test_a_table_without_events_and_a_day_without_any_have_all_columns(tmp_path, per):
+    gap = pl.DataFrame({"day": [1, 1, 3], "who": ["a", "b", "a"]})
+    settings = {"time": "day", "every": 1, "modes": ["who"], "per": per}
+    scored = score_events(gap, **settings)
+    assert scored.height == (4 if per == "row" else 3)  # b is missed on the third day
+    if per == "row":
+        assert scored["expected"].max() < 3.0  # on the first day, too
+    path = tmp_path / "none.csv"
+    path.write_text("day,who\n")
+    for none in (gap.clear(), str(path)):
+        assert score_events(none, **settings).columns == scored.columns

@@ -446,3 +446,23 @@ def test_a_level_that_is_no_share_is_refused(level):
 def test_a_period_that_is_no_number_of_slices_is_refused(period):
     with pytest.raises(DataError, match="whole number of slices"):
         AnomalyTracker(period)
+
+
+def test_an_alarm_goes_on_over_a_slice_that_nothing_is_known_of():
+    # Such as the bin that was cut off where a file ended: no second beginning after a resume.
+    rng, tracker = np.random.default_rng(6), AnomalyTracker(1)
+    for _ in range(40):
+        tracker.update(score_slice(None, counts(np.full((5, 4), 12.0), rng), history=tracker))
+    nothing = Slice(np.zeros((0, 2), dtype=np.int32), np.zeros(0), (5, 4), unlisted="missing")
+    outage = np.full((5, 4), 12.0) * (np.arange(5) > 0)[:, None]
+    told = []
+    for x in (
+        counts(outage, rng),
+        nothing,
+        counts(outage, rng),
+        counts(np.full((5, 4), 12.0), rng),
+    ):
+        anomaly = score_slice(None, x, history=tracker)
+        tracker.update(anomaly)
+        told.append((anomaly.alarm, anomaly.ended))
+    assert told == [(1, 0), (0, 0), (2, 0), (0, 2)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from onlinegcp.anomaly.shares import RowShares
+from onlinegcp.kernels.shares import LATELY, UP
 
 
 def test_rows_that_are_never_seen_again_do_not_eat_up_the_total():
@@ -19,3 +21,56 @@ def test_rows_that_are_never_seen_again_do_not_eat_up_the_total():
             assert abs(seen.total - known) < 0.05 * known
             assert abs(seen.forecast[:10].sum() - known) < 0.1 * known
         shares.learn(seen)
+
+
+def errors_of(slices, *, forgetful):
+    """Mean square of the errors of forecasts, in units of Poisson noise, after a start."""
+    shares, found = RowShares(), []
+    for t, sums in enumerate(slices):
+        seen = shares.judge(sums)
+        if t >= 200:
+            found.append((seen.observed - seen.forecast) ** 2 / seen.forecast)
+        shares.learn(seen)
+        if forgetful:
+            shares.rows[LATELY] = 0.0
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("stays", [0.0, 0.8])
+def test_a_row_that_stays_off_for_hours_is_expected_to(stays):
+    rng = np.random.default_rng(1)
+    off, slices = np.zeros(12), []
+    for _ in range(600):
+        off = stays * off + np.sqrt(1.0 - stays**2) * rng.normal(0.0, 0.3, 12)
+        slices.append(rng.poisson(200.0 * np.exp(off)).astype(float))
+
+    ratio = errors_of(slices, forgetful=False) / errors_of(slices, forgetful=True)
+    # 1 - stays^2 of the variance is new in every slice; where nothing stays, nothing is lost.
+    assert ratio < 0.75 if stays else ratio < 1.02
+
+
+def test_a_row_of_bursts_has_a_tail_of_its_own_and_no_other_row_has():
+    rng, shares = np.random.default_rng(2), RowShares()
+    for t in range(400):
+        sums = rng.poisson(60.0, 20).astype(float)
+        sums[0] *= 2.0 if t % 8 == 3 else 1.0
+        shares.learn(shares.judge(sums))
+    sums = np.full(20, 60.0)
+    sums[:2] = 180.0
+    told = shares.judge(sums).surprise
+    shares.rows[UP] = 0.0
+    plain = shares.judge(sums).surprise
+    assert told[0] < 0.95 * plain[0]
+    np.testing.assert_allclose(told[1:], plain[1:], rtol=0.02)
+
+
+def test_rows_of_an_earlier_version_go_on():
+    rng, shares = np.random.default_rng(3), RowShares()
+    for _ in range(30):
+        shares.learn(shares.judge(rng.poisson(50.0, 6).astype(float)))
+    arrays, record = shares.state()
+    resumed = RowShares.from_state({**arrays, "rows": arrays["rows"][:LATELY]}, record)
+    assert resumed.rows.shape == shares.rows.shape
+    seen = resumed.judge(np.full(6, 50.0))
+    assert np.abs(seen.surprise).max() < 3.0
+    resumed.learn(seen)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from onlinegcp.anomaly import AnomalyTracker
 from onlinegcp.anomaly.tails import (
     LOWEST_LOG,
     NO_TAIL,
@@ -20,6 +21,8 @@ from onlinegcp.anomaly.tails import (
     smallest_of,
     surprise_of_largest,
 )
+from onlinegcp.anomaly.tracker import REAL
+from onlinegcp.slices import Slice
 
 
 def test_a_past_of_another_scale_is_learned():
@@ -110,3 +113,15 @@ def test_the_surprise_of_the_largest_of_some_normal_values(n):
         exact = -math.log1p(-(stats.norm.cdf(z) ** n))
         assert surprise_of_largest(z, n) == pytest.approx(exact, rel=1e-6, abs=1e-9)
     assert surprise_of_largest(30.0, n) == pytest.approx(-stats.norm.logsf(30.0) - math.log(n))
+
+
+def test_what_is_odd_beyond_all_chance_does_not_make_tails_heavy():
+    # Else a few holidays would hide the failures of a year.
+    rng, tracker = np.random.default_rng(4), AnomalyTracker(period=1)
+    for _ in range(120):
+        tracker.learn(tracker.judge(Slice.dense(rng.poisson(9.0, (8, 6))), counted=True))
+    odd = tracker.judge(Slice.dense(rng.poisson(40.0, (8, 6))), counted=True)
+    assert max(odd.log_p, odd.plain["volume"]) < REAL
+    before = dict(tracker.tails)
+    tracker.learn(odd)
+    assert all(tracker.tails[name] is held for name, held in before.items())

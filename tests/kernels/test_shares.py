@@ -9,9 +9,15 @@ from scipy import stats
 from onlinegcp.kernels import shares
 
 
+def row_of(*fields):
+    rows = np.zeros((shares.FIELDS, 1))
+    rows[: len(fields), 0] = fields
+    return rows
+
+
 def compared(x, mean, *, events=1e9, squares=0.0, noise=0.0, sizes=0.0, pool=(0.0, 0.0, 0.0)):
     """Forecast, deviation and surprise of one row whose share of a total of 100 is mean / 100."""
-    rows = np.array([[events, 1.0, squares, noise, sizes, 0.0]]).T
+    rows = row_of(events, 1.0, squares, noise, sizes)
     out = np.zeros((3, 1))
     share = np.array([mean / 100.0])
     shares.compare_rows(rows, np.array(pool), share, np.array([float(x)]), 100.0, out)
@@ -58,7 +64,7 @@ def test_a_row_without_events_is_surprised_by_many_and_not_by_one():
 
 
 def test_shares_follow_season_and_special_day_and_new_rows_get_the_newcomers():
-    rows = np.array([[100.0, 1000.0, 0.0, 0.0, 0.0, 0.0]]).T
+    rows = row_of(100.0, 1000.0)
     season, special = np.array([[1e6], [5e5]]), np.array([[3e6], [1e6]])
     share, none = np.zeros(2), np.zeros((2, 0))
     shares.row_shares(rows, none, none, 0.001, share)
@@ -77,7 +83,7 @@ def test_the_total_is_told_by_the_rows_that_are_as_usual():
 
 
 def learned(x, surprise, streak=0.0, weight=1.0):
-    rows = np.array([[100.0, 1000.0, 50.0, 50.0, 50.0, streak]]).T
+    rows = row_of(100.0, 1000.0, 50.0, 50.0, 50.0, streak)
     out = np.array([[10.0], [3.0], [surprise]])
     none, pool = np.zeros((2, 0)), np.zeros(3)
     shares.learn_rows(

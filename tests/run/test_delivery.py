@@ -49,10 +49,18 @@ class Hook(http.server.BaseHTTPRequestHandler):
         self.server.tries += 1
         if self.server.failures > 0:
             self.server.failures -= 1
+            if self.server.status is None:
+                self.wfile.write(b"hello there\r\n\r\n")
+                return
             self.send_response(self.server.status)
+            self.send_header("Location", "/elsewhere")
         else:
             self.server.got.append(json.loads(body))
             self.send_response(200)
+        self.end_headers()
+
+    def do_GET(self):
+        self.send_response(200)
         self.end_headers()
 
     def log_message(self, *_):
@@ -80,14 +88,33 @@ def test_a_webhook_is_tried_again(hook):
     assert sender.n_lost == 0
 
 
-def test_a_message_that_is_refused_is_not_sent_again(hook, caplog):
+def test_an_answer_that_is_none_of_the_web_is_one_more_failure(hook):
     server, address = hook
-    server.failures, server.status = 9, 404
+    server.failures, server.status = 2, None
+    with Delivery(webhook=address) as sender:
+        sender.send({"sentence": "one"})
+        sender.send({"sentence": "two"})
+    assert [message["sentence"] for message in server.got] == ["one", "two"]
+    assert sender.n_lost == 0
+
+
+@pytest.mark.parametrize("status", [302, 404])  # elsewhere it would arrive without its text
+def test_a_message_that_is_refused_is_not_sent_again(hook, caplog, status):
+    server, address = hook
+    server.failures, server.status = 9, status
     with Delivery(webhook=address) as sender:
         sender.send({"sentence": "one"})
     assert server.tries == 1
     assert sender.n_lost == 1
-    assert "404" in caplog.text
+    assert str(status) in caplog.text
+
+
+def test_a_command_may_leave_something_running():
+    with Delivery("sh -c 'sleep 20 & exit 0'") as sender:
+        sender.send({"sentence": "one"})
+        start = time.perf_counter()
+    assert time.perf_counter() - start < 5.0
+    assert sender.n_lost == 0
 
 
 def test_sending_never_waits_and_the_queue_is_bounded(monkeypatch):

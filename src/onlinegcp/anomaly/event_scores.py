@@ -83,7 +83,7 @@ def score_events(
         )
     stream = from_events(frame, **settings)
     past = AnomalyTracker() if tracker is None else tracker
-    tables, scores = [], {}
+    tables, scores = [_no_lines(per, stream)], {}
     for x in stream:
         verdict = past.judge(x, counted=counted)
         if per == "row":
@@ -98,7 +98,7 @@ def score_events(
         return _beside(frame, stream, scores)
     import polars as pl
 
-    return pl.concat(tables) if tables else pl.DataFrame()
+    return pl.concat(tables)
 
 
 def event_log_p(verdict: Verdict, x: Slice, tracker: AnomalyTracker) -> FloatArray:
@@ -152,7 +152,9 @@ def _whole_table(source: Any, format: str | None) -> pl.DataFrame:
     blocks = []
     for part in tables.parts:
         blocks += [block.frame for block in part.read(part.columns() or [])]
-    return pl.concat(blocks, how="vertical_relaxed") if blocks else pl.DataFrame()
+    if not blocks:  # a table of names only has no events, and no others are missing
+        return pl.DataFrame(schema=[name for part in tables.parts for name in part.columns() or []])
+    return pl.concat(blocks, how="vertical_relaxed")
 
 
 def _beside(
@@ -189,6 +191,21 @@ def _columns(log_p: FloatArray) -> pl.DataFrame:
     return pl.DataFrame({"score": score, "p": np.exp(log_p)}).with_columns(pl.all().fill_nan(None))
 
 
+def _schema(per: str, stream: EventStream) -> dict[str, Any]:
+    """Columns of the lines of cells or rows, without their scores, also where there are none."""
+    import polars as pl
+
+    texts = ("time", *stream.mode_names) if per == "cell" else ("time", "mode", "label")
+    numbers = ("observed",) if per == "cell" else ("observed", "expected")
+    return {**dict.fromkeys(texts, pl.String), **dict.fromkeys(numbers, pl.Float64)}
+
+
+def _no_lines(per: str, stream: EventStream) -> pl.DataFrame:
+    import polars as pl
+
+    return pl.DataFrame(schema=_schema(per, stream)).hstack(_columns(np.zeros(0)))
+
+
 def _cells(x: Slice, log_p: FloatArray, stream: EventStream) -> pl.DataFrame:
     """One line per listed cell."""
     import polars as pl
@@ -197,8 +214,8 @@ def _cells(x: Slice, log_p: FloatArray, stream: EventStream) -> pl.DataFrame:
     for k, (name, names) in enumerate(zip(stream.mode_names, stream.labels, strict=True)):
         present, places = np.unique(x.index[:, k], return_inverse=True)
         labels[name] = np.array(chosen(names, present), dtype=str)[places] if len(present) else []
-    table = pl.DataFrame({"time": [str(x.time)] * len(log_p), **labels, "observed": x.value})
-    return table.hstack(_columns(log_p))
+    table = {"time": [str(x.time)] * len(log_p), **labels, "observed": x.value}
+    return pl.DataFrame(table, schema=_schema("cell", stream)).hstack(_columns(log_p))
 
 
 def _rows(x: Slice, verdict: Verdict, stream: EventStream, past: AnomalyTracker) -> pl.DataFrame:
@@ -220,9 +237,6 @@ def _rows(x: Slice, verdict: Verdict, stream: EventStream, past: AnomalyTracker)
             "observed": seen.observed[told] * unit,
             "expected": seen.forecast[told] * unit,
         }
-        schema = {"time": pl.String, "mode": pl.String, "label": pl.String,
-                  "observed": pl.Float64, "expected": pl.Float64}  # fmt: skip
-        tables.append(
-            pl.DataFrame(table, schema=schema).hstack(_columns(np.maximum(log_p, LOWEST_LOG)))
-        )
+        lines = pl.DataFrame(table, schema=_schema("row", stream))
+        tables.append(lines.hstack(_columns(np.maximum(log_p, LOWEST_LOG))))
     return pl.concat(tables)

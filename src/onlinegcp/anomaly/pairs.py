@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.anomaly.shares import MEMORY, Judged, RowShares
-from onlinegcp.kernels.shares import mix_rows
+from onlinegcp.kernels.shares import FIELDS_OF_PAIRS, mix_rows
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -59,7 +59,7 @@ class HeavyPairs:
     def __init__(self, first: int, second: int, period: int = 1) -> None:
         self.first, self.second = first, second
         self.keys = np.zeros(0, dtype=np.int64)  # sorted
-        self.shares = RowShares(period)
+        self.shares = RowShares(period, FIELDS_OF_PAIRS)
         self.shares.newcomer = ENTRANCE
 
     def judge(
@@ -120,7 +120,7 @@ class HeavyPairs:
         """What `state` described."""
         made = cls(*map(int, record["modes"]))
         made.keys = np.array(arrays["keys"], dtype=np.int64)
-        made.shares = RowShares.from_state(arrays, record)
+        made.shares = RowShares.from_state(arrays, record, FIELDS_OF_PAIRS)
         return made
 
     def _count(self, x: Slice) -> tuple[IntArray, FloatArray]:

@@ -338,7 +338,7 @@ def _told(
         odd_rows=tuple(rows for rows, _ in odd),
         counted=bool(history.counted),
         alarm=history.alarm + 1 if flagged else 0,
-        ended=0 if flagged else history.alarm,
+        ended=0 if flagged or not verdict.observed else history.alarm,
         verdict=verdict,
     )
     counted = noun if history.counted else ""

@@ -1,10 +1,12 @@
 """Rows of counts against their own past: each has a share of the total, a season and a spread.
 
-A row's forecast is its share of the slice's total times its season. The total is that of the rows
-that are as usual, so that one row's collapse is not every other row's rise. The spread is learned
-in both directions: rows that vary more than Poisson get the size of a negative binomial, rows that
-vary less a factor below one. A row never seen has forecast zero, give or take half an event in all
-the past. What a row shows beyond three standard deviations is not learned, unless it stays.
+A row's forecast is its share of the slice's total times its season, and times what usually is left
+of how far it was off in the slice before. The total is that of the rows that are as usual, so that
+one row's collapse is not every other row's rise. The spread is learned in both directions: rows
+that vary more than Poisson get the size of a negative binomial, rows that vary less a factor below
+one, and a row that often goes far has a longer tail of its own. A row never seen has forecast
+zero, give or take half an event in all the past. What a row shows beyond three standard deviations
+is not learned, unless it stays.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ from onlinegcp.kernels.shares import (
     DEVIATION,
     EVENTS,
     EXPOSURE,
+    FIELDS,
     FORECAST,
     HALF,
+    LATELY,
     ODD,
     SURPRISE,
     compare_rows,
+    learn_habits,
     learn_rows,
     row_shares,
     total_of_usual_rows,
@@ -34,7 +39,7 @@ from onlinegcp.kernels.shares import (
 FloatArray: TypeAlias = NDArray[np.float64]
 
 MEMORY = 20.0  # slices a share is the average of
-SEASONS = 8.0  # slices of the same phase its season is the average of
+SEASONS = 12.0  # slices of the same phase its season is the average of
 SPREAD_MEMORY = 60.0  # slices its spread is the average of
 LOUDEST = 3.0  # times the usual total that a slice may count for
 SPECIAL = 2  # kinds of special days beside ordinary ones
@@ -95,15 +100,17 @@ class RowShares:
     ----------
     period
         Slices after which shares repeat; 1 for none.
+    fields
+        Numbers that are kept of a row, as the kernels have them.
     """
 
-    def __init__(self, period: int = 1) -> None:
+    def __init__(self, period: int = 1, fields: int = FIELDS) -> None:
         self.period = period
         self.n_slices = 0
         self.whole = 0.0  # exposure of a row that was there from the start
         self.newcomer = HALF  # events that a new row is given
         self.pool = np.zeros(3)  # squares, noise and sizes of all rows
-        self.rows = np.zeros((6, 0))  # as the kernels have them
+        self.rows = np.zeros((fields, 0))
         self.season = np.zeros((period if period > 1 else 0, 2, 0))
         self.special = np.zeros((SPECIAL, 2, 0))
 
@@ -143,7 +150,7 @@ class RowShares:
             self.rows,
             self._phase(),
             self._day(special),
-            self.newcomer / max(self.whole, 1e-9),
+            self.newcomer / self.whole if self.whole > 0.0 else 0.0,  # of nothing there is no share
             share,
         )
         if not math.isfinite(float(sums.sum())):
@@ -232,6 +239,11 @@ class RowShares:
         if self.n_slices >= LEAST:
             usual = self.whole / min(MEMORY, self.n_slices)
             weight = min(1.0, LOUDEST * usual / max(seen.total, 1e-12)) if usual > 0.0 else 1.0
+        if seen.ready and len(self.rows) > LATELY:
+            learn_habits(
+                self.rows, self._phase(), day, seen.observed, seen.compared, seen.n_known,
+                seen.total, weight == 1.0,
+            )  # fmt: skip
         learn_rows(
             self.rows, self._phase(), day, self.pool, seen.observed,
             seen.compared, seen.n_known, seen.total,
@@ -243,6 +255,7 @@ class RowShares:
 
     def skip(self) -> None:
         """Let a slice pass that nothing was observed of, so that the phase is kept."""
+        self.rows[LATELY : LATELY + 1] = 0.0  # pairs have none
         self.n_slices += 1
 
     def start_season(self, period: int) -> None:
@@ -262,13 +275,18 @@ class RowShares:
         return arrays, {name: getattr(self, name) for name in names}
 
     @classmethod
-    def from_state(cls, arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> RowShares:
+    def from_state(
+        cls, arrays: dict[str, NDArray[Any]], record: dict[str, Any], fields: int = FIELDS
+    ) -> RowShares:
         """What `state` described."""
         made = cls(int(record["period"]))
         made.n_slices, made.whole = int(record["n_slices"]), float(record["whole"])
         made.newcomer = float(record["newcomer"])
         for name in ("pool", "rows", "season", "special"):
             setattr(made, name, np.array(arrays[name], dtype=np.float64, order="C"))
+        # A run of an earlier version has no habits of rows yet: zeros, as for a new row.
+        missing = np.zeros((fields - len(made.rows), len(made)))
+        made.rows = np.concatenate([made.rows, missing])
         return made
 
     def _phase(self) -> FloatArray:
@@ -281,7 +299,7 @@ class RowShares:
     def _grow(self, n: int) -> None:
         more = n - len(self)
         if more > 0:
-            new = np.zeros((6, more))
+            new = np.zeros((len(self.rows), more))
             new[EXPOSURE] = self.whole
             self.rows = np.concatenate([self.rows, new], axis=1)
             self.season, self.special = (

@@ -62,6 +62,7 @@ LEAST, LONGEST_START = 10, 60  # slices before anything is flagged, at least and
 WATCHED = 16  # heaviest rows of each mode in which a period is looked for
 MOST_SEASONS = 1 << 22  # numbers that the seasons of a mode may take
 COUNTING = 0.5  # least standard deviation of a total's root: half that of Poisson
+REAL = math.log(1e-5)  # p-value of a slice below which it tells nothing of how rare chance is
 MANY = (1.3, 1.8)  # 75 and 95 % points of the root of higher criticism
 
 
@@ -244,7 +245,6 @@ class AnomalyTracker:
     def learn(self, verdict: Verdict, *, flagged: bool = False) -> None:
         """Remember a judged slice."""
         self.n_slices += 1
-        self.alarm = self.alarm + 1 if flagged else 0
         if verdict.moment is not None:
             gap = None if self.last is None else verdict.moment - self.last
             self.daily = gap == datetime.timedelta(days=1)
@@ -253,7 +253,8 @@ class AnomalyTracker:
         if not verdict.observed:
             for part in (self.whole, *self.rows, *(pairs.shares for pairs in self.pairs)):
                 part.skip()
-            return
+            return  # an alarm goes on: nobody saw it end
+        self.alarm = self.alarm + 1 if flagged else 0
         self.whole.learn(verdict.whole, special=special)
         self.weights = verdict.weights
         for part, seen in zip(self.rows, verdict.rows, strict=True):
@@ -266,7 +267,7 @@ class AnomalyTracker:
             self.n_scored += 1
         for name, value in verdict.statistics.items():
             self.past.setdefault(name, Past()).add(value)
-        for name, log_p in verdict.plain.items():
+        for name, log_p in verdict.plain.items() if verdict.log_p > REAL else ():
             self.tails[name] = after_one_more(self.tails.get(name, NO_TAIL), log_p)
         if self.looking:
             self._look_for_period(verdict)

@@ -6,12 +6,14 @@ when an alarm begins and one when it ends; an alarm that goes on is silent.
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import queue
 import shlex
 import shutil
 import subprocess
+import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -27,6 +29,7 @@ WAITING = 100  # messages at most; the oldest gives way
 TRIES = 5
 PAUSE = 1.0  # second before the first retry, doubled from one to the next
 COMMAND_SECONDS, WEB_SECONDS = 60.0, 10.0
+LAST_WORDS = 4096  # bytes of what a command says that are looked at
 FAREWELL = 10.0  # seconds that the end of a run waits for what is left
 _LOG = logging.getLogger("onlinegcp")
 
@@ -142,18 +145,21 @@ class Delivery:
                 self.n_lost += 1
 
     def _run(self, text: bytes) -> None:
+        # A file, because what the command leaves behind in the background may hold a pipe open.
         try:
-            done = subprocess.run(
-                self._words, input=text, timeout=COMMAND_SECONDS, check=False,
-                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            )  # fmt: skip
+            with tempfile.TemporaryFile() as said:
+                done = subprocess.run(
+                    self._words, input=text, timeout=COMMAND_SECONDS, check=False,
+                    stdout=subprocess.DEVNULL, stderr=said,
+                )  # fmt: skip
+                said.seek(max(said.tell() - LAST_WORDS, 0))
+                told = said.read().decode(errors="replace").strip().splitlines()[-1:]
         except (OSError, subprocess.TimeoutExpired) as error:
             self.n_lost += 1
             _LOG.warning("the command for alarms failed: %s", _without(error, self._words))
             return
         if done.returncode:
-            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            _LOG.warning("the command for alarms ended with %d %s", done.returncode, *last or [""])
+            _LOG.warning("the command for alarms ended with %d %s", done.returncode, *told or [""])
 
     def _post(self, text: bytes) -> bool:
         assert self._webhook is not None
@@ -165,19 +171,29 @@ class Delivery:
             if attempt and self._closing.wait(PAUSE * 2.0 ** (attempt - 1)):
                 return False
             try:
-                with urllib.request.urlopen(request, timeout=WEB_SECONDS):
+                with _OPENER.open(request, timeout=WEB_SECONDS):
                     return True
             except urllib.error.HTTPError as error:
                 problem = error
                 error.close()
                 if error.code < 500 and error.code != 429:
                     break  # it will not like the message better the next time
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 problem = error
         host = hidden_address(self._webhook)
         told = str(problem).replace(self._webhook, host)
         _LOG.warning("the webhook %s did not take an alarm: %s", host, told)
         return False
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Another address would be asked without the message, and its answer taken for thanks."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def _checked_command(command: str) -> list[str]:
