@@ -21,12 +21,14 @@ from onlinegcp.kernels.cuda import (
     cells,
     draws,
     every_cell,
+    mma,
     newton,
     parts,
     products,
     remembering,
     rows,
     shares,
+    small_systems,
 )
 from onlinegcp.kernels.cuda.lanes import LANES
 from onlinegcp.kernels.layout import stack_factors
@@ -36,7 +38,7 @@ from onlinegcp.losses.traits import OddsForm
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.cells import Cells
-from onlinegcp.solvers.auto.newton import solve_odds_form
+from onlinegcp.solvers.auto.newton import _one_of_each, solve_odds_form
 from onlinegcp.solvers.auto.odds_sums import OddsSums
 from onlinegcp.solvers.cuda.conjugate import rules_for
 from onlinegcp.solvers.objective import log_sum
@@ -85,15 +87,29 @@ def check_sums():
 
 
 def check_curvature():
-    count = np.array([len(VALUE), 1], dtype=np.int64)
-    out = np.zeros(WIDTH + 1 + WIDTH * WIDTH)
-    kernel = cells.curved_kernel(1, 3)
-    launch(kernel, DATA, WIDTH, OFFSETS, LIST, VALUE, count, WEIGHTS, NEVER, 4, 2, out)
-    logs, pull, hessian = kernel_twins.listed_sums(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
-    found = out[WIDTH + 1 :].reshape(WIDTH, WIDTH)[:RANK, :RANK]
-    same(np.tril(found), np.tril(hessian))
-    same(out[:RANK], pull)
-    same(out[WIDTH], logs)
+    # A matrix in one square, and one of three, of which two lie partly beyond its last column.
+    for rank in (RANK, 19):
+        factors = [RNG.random((n, rank)) for n in SHAPE]
+        blocks, weights = stack_factors(factors), RNG.random(rank)
+        width, data = blocks.width, blocks.data.reshape(-1).copy()
+        out, count = np.zeros(width + 1 + width * width), np.array([len(VALUE)])
+        launch(
+            cells.curved_kernel(1, 3), data, width, OFFSETS, LIST, VALUE, count,
+            np.pad(weights, (0, width - rank)), NEVER, 4, mma.aside(width), out,
+        )  # fmt: skip
+        logs, pull, hessian = kernel_twins.listed_sums(factors, INDEX, VALUE, weights)
+        found = out[width + 1 :].reshape(width, width)[:rank, :rank]
+        same(np.tril(found), np.tril(hessian))
+        same(out[:rank], pull)
+        same(out[width], logs)
+
+
+def check_picking():
+    picked, values = np.zeros(6, dtype=np.int32), np.zeros(2)
+    launch(cells.pick_kernel(3), LIST, VALUE, np.array([2, 2]), picked, values)
+    which = _one_of_each(len(VALUE), 2)
+    same(picked.reshape(2, 3), INDEX[which])
+    same(values, 2 * VALUE[which])
 
 
 def check_shares():
@@ -126,7 +142,7 @@ def check_shares():
 
 
 def check_small_solve():
-    for n in range(1, 6):  # columns go in pairs
+    for n in (1, 2, 3, 4, 5, 34):  # columns go in pairs
         root = RNG.standard_normal((n, n))
         matrix, right = root @ root.T + np.eye(n), RNG.standard_normal(n)
         held = np.zeros((n + 1, n + 1))
@@ -134,8 +150,27 @@ def check_small_solve():
         held[n, :n] = right
         held[:n, n] = 1e-14
         held = held.reshape(-1)
-        launch(newton.solve_kernel(), held, n)
-        same(held.reshape(n + 1, n + 1)[n, :n], np.linalg.solve(matrix, right), 1e-9)
+        for kernel in (
+            newton.solve_kernel(),
+            small_systems.solve_kernel(*small_systems.cut(n, LANES)),
+        ):
+            found = np.concatenate([held, np.full(small_systems.room(n) - held.size, np.nan)])
+            launch(kernel, found, n)
+            found = found[n * (n + 1) : n * (n + 2)]
+            same(found, np.linalg.solve(matrix, right), 1e-9)
+
+
+class Within:
+    """`cuda` of the kernel that runs: the simulator puts it into the kernel's own file only."""
+
+    def __getattr__(self, name):
+        return getattr(newton.cuda, name)
+
+
+def judge(tangent, *arguments):
+    plain, small_systems.cuda = small_systems.cuda, Within()
+    launch(newton.judge_kernel(*small_systems.cut(RANK, LANES), tangent), RANK, WIDTH, *arguments)
+    small_systems.cuda = plain
 
 
 def check_newton():
@@ -153,10 +188,9 @@ def check_newton():
         logs, pull, curved = kernel_twins.listed_sums(FACTORS, INDEX, VALUE, trial)
         sums, hessian = np.zeros(WIDTH + 1), np.zeros((WIDTH, WIDTH))
         sums[:RANK], sums[WIDTH], hessian[:RANK, :RANK] = pull, logs, curved
-        launch(
-            newton.judge_kernel(True, False), RANK, WIDTH, sums, sums, sums, hessian.reshape(-1),
-            control, numbers, vectors, kept, scratch,
-        )  # fmt: skip
+        judge(
+            False, sums, sums, sums, hessian.reshape(-1), control, numbers, vectors, kept, scratch
+        )
         if control[cells.STOPPED]:
             break
     listed = Cells(INDEX, VALUE, True, INDEX, VALUE, VALUE.sum())
@@ -188,10 +222,7 @@ def check_newton_on_odds():
         sums, push, more = np.append(pull, logs), np.append(slope, other), np.zeros(WIDTH + 1)
         # What comes with the listed cells is added by the card.
         more[:], push[:] = 0.25 * push, 0.75 * push
-        launch(
-            newton.judge_kernel(True, True), RANK, WIDTH, sums, push, more, curved.reshape(-1),
-            control, numbers, vectors, kept, scratch,
-        )  # fmt: skip
+        judge(True, sums, push, more, curved.reshape(-1), control, numbers, vectors, kept, scratch)
         if control[cells.STOPPED]:
             break
     found = solve_odds_form(sums_of, start, tolerance=1e-9, max_steps=20)

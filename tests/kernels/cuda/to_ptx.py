@@ -27,6 +27,7 @@ from onlinegcp.kernels.cuda import (
     row_systems,
     rows,
     shares,
+    small_systems,
     trial,
     unit_columns,
 )
@@ -57,9 +58,12 @@ def kernels(lane, modes):
     yield shares.shares_kernel(lane, modes, True, 52), sharing
     yield newton.begin_kernel(), (N, N, N, N, F8, F8, F8, I8, F8, F8)
     judge = (N, N, F8, F8, F8, F8, I8, F8, F8, F8, F8)
-    yield newton.judge_kernel(True, False), judge
-    yield newton.judge_kernel(True, True), judge
+    for how in ((0, 0), small_systems.cut(50, 512)):
+        yield newton.judge_kernel(*how, False), judge
+        yield newton.judge_kernel(*how, True), judge
     yield newton.solve_kernel(), (F8, N)
+    yield small_systems.solve_kernel(4, 2), (F8, N)
+    yield cells.pick_kernel(modes), (I4, F8, I8, I4, F8)
     yield rows.column_sums_kernel(lane), (F8, N, I8, N, F8)
     yield rows.ratios_kernel(), (F8, F8, F4)
     yield rows.settle_kernel(lane), (I8, N, I8, I8, N, I8, I8, I8, F8, N, F8, F8)

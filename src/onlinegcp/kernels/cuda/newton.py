@@ -26,6 +26,7 @@ from onlinegcp.kernels.auto.weights_newton import (
     RELATIVE_RIDGE,
     TRACE_RIDGE,
 )
+from onlinegcp.kernels.cuda import small_systems
 from onlinegcp.kernels.cuda.cells import STOPPED, U
 from onlinegcp.kernels.cuda.lanes import (
     LANES,
@@ -192,12 +193,16 @@ def begin_kernel() -> Any:
 
 
 @cache
-def judge_kernel(in_shared: bool, tangent: bool) -> Any:
+def judge_kernel(tall: int, wide: int, tangent: bool) -> Any:
     """Take in the sums at the trial point, and choose the next one.
+
+    `tall` and `wide` cut the system for the registers of the block, 0: it is solved in `scratch`.
 
     With `tangent` the other part of the loss is not linear in the weights: its value and slope at
     the trial point are `push`, and what listed cells add to them, `more`.
     """
+    in_shared = tall > 0
+    solve = small_systems.solver(tall, wide) if in_shared else solve_held
 
     @kernel
     def judge(
@@ -343,7 +348,8 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
                     held[i * edge + j] = number
                     j += ACROSS
                 i += threads // ACROSS
-            solve_held(held, rank, me, threads)
+            cuda.syncthreads()
+            solve(held, rank, me, threads)
             r = me
             while r < rank:
                 to = max(0.0, weight[r] - held[rank * edge + r])

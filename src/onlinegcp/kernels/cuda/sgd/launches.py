@@ -16,7 +16,7 @@ from onlinegcp.kernels.cuda.plan import SHARED_NUMBERS, Plan
 from onlinegcp.kernels.cuda.sgd import draws, history, panels, rows, slopes, sorting
 from onlinegcp.kernels.cuda.sgd.jobs import Job
 from onlinegcp.kernels.cuda.sgd.slices import SampledSlice
-from onlinegcp.kernels.cuda.sgd.streams import Side
+from onlinegcp.kernels.cuda.streams import Side
 
 WARPS = THREADS // LANES
 MOST_SLOPE_BLOCKS = 4096

@@ -1,0 +1,116 @@
+"""One system of some dozens of unknowns, as fast as a single block can solve it.
+
+Nothing but the solution is waited for, so that latency is all that counts: the matrix lies in the
+registers of the block, a warp has every so many-th row and its lanes the columns. Two pivots are
+taken between two barriers, and rows above them are cleared with those below: no second walk back.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import cuda, float64
+
+from onlinegcp.kernels.cuda.cells import U
+from onlinegcp.kernels.cuda.lanes import LANES, device, from_lane, kernel, over
+
+
+def cut(n: int, threads: int) -> tuple[int, int]:
+    """Rows of a warp and columns of a lane for n unknowns, the right-hand side among them."""
+    even = n + n % 2
+    return -(-even // (threads // LANES)), -(-(even + 1) // LANES)
+
+
+def room(n: int) -> int:
+    """Numbers of shared memory for n unknowns: the system, or two rows and the two after them."""
+    return max((n + 1) ** 2, 4 * (cut(n, LANES)[1] * LANES + 1))
+
+
+@cache
+def solver(tall: int, wide: int) -> Any:
+    """Solves as `newton.solve_held` does, with the same arguments; for the `cut` of n."""
+    numbers, span = tall * wide, wide * LANES + 1
+
+    @device
+    def solve(held, n, me, threads):
+        lane, warp, warps = me % LANES, me // LANES, threads // LANES
+        edge, even = n + 1, n + (n & 1)
+        mine = cuda.local.array(numbers, float64)
+        least = cuda.local.array(tall, float64)  # a pivot
+        inverse = cuda.local.array(tall, float64)  # of the pivot of a row
+        p = cuda.local.array(wide, float64)
+        q = cuda.local.array(wide, float64)
+        for i in range(tall):
+            row = warp + warps * i
+            least[i] = held[U(row * edge + n)] if row < n else 0.0
+            inverse[i] = 1.0
+            for j in range(wide):
+                column = lane + LANES * j
+                # An odd number of unknowns gets one more, which is alone with itself.
+                number = 1.0 if row == column else 0.0
+                if row < n:
+                    if column < n:
+                        number = held[U(max(row, column) * edge + min(row, column))]
+                    else:
+                        number = held[U(n * edge + row)] if column == even else 0.0
+                mine[i * wide + j] = number
+        cuda.syncthreads()
+        k, at = 0, 0
+        while k < even:
+            for i in range(tall):
+                row = warp + warps * i
+                if row == k or row == k + 1:
+                    to = at + (row - k) * span
+                    for j in range(wide):
+                        held[U(to + lane + LANES * j)] = mine[i * wide + j]
+                    if lane == 0:
+                        held[U(to + span - 1)] = least[i]
+            cuda.syncthreads()
+            beside = held[U(at + k + 1)]
+            # Rounding may leave a nearly singular pivot below zero.
+            first = over(max(held[U(at + k)], held[U(at + span - 1)]))
+            ratio = held[U(at + span + k)] * first
+            pivot = held[U(at + span + k + 1)] - ratio * beside
+            second = over(max(pivot, held[U(at + 2 * span - 1)]))
+            for j in range(wide):
+                p[j] = held[U(at + lane + LANES * j)]
+                q[j] = held[U(at + span + lane + LANES * j)] - ratio * p[j]
+            for i in range(tall):
+                row = warp + warps * i
+                whose = mine[i * wide]
+                for j in range(1, wide):  # a place found at run time would lie in memory
+                    whose = mine[i * wide + j] if k >= LANES * j else whose
+                x = from_lane(whose, k % LANES) * first
+                y = from_lane(whose, k % LANES + 1)
+                x = 0.0 if row == k else x
+                y = 0.0 if row == k + 1 else (y - x * beside) * second
+                for j in range(wide):
+                    mine[i * wide + j] -= x * p[j] + y * q[j]
+                inverse[i] = first if row == k else inverse[i]
+                inverse[i] = second if row == k + 1 else inverse[i]
+            k += 2
+            at = 2 * span - at
+        cuda.syncthreads()
+        for i in range(tall):
+            row = warp + warps * i
+            for j in range(wide):
+                if lane + LANES * j == even and row < n:
+                    held[U(n * edge + row)] = mine[i * wide + j] * inverse[i]
+        cuda.syncthreads()
+
+    return solve
+
+
+@cache
+def solve_kernel(tall: int, wide: int) -> Any:
+    """`solver` by itself."""
+    solve_held = solver(tall, wide)
+
+    @kernel
+    def solve(held, n):
+        solve_held(held, n, cuda.threadIdx.x, cuda.blockDim.x)
+
+    return solve
