@@ -142,7 +142,8 @@ def kernels(lane, modes):
         yield slopes.slopes_kernel(4 * lane, modes, code, code == 1), sampled
         yield slopes.objective_kernel(4 * lane, modes, code), (*sampled[:6], I4, F8, F8, F8)
     yield history.grams_kernel(56, 32), (F8, F8, I8, F8)
-    yield history.fold_kernel(modes), (N, I8, F8, F8, F8, F8)
+    for direct in (True, False):
+        yield history.fold_kernel(modes, direct), (N, I8, *([F8] * 6))
     yield history.norms_kernel(), (F8, F8, N, I8, F8)
     segments = (I4, I4, F8)
     yield sgd_rows.gather_kernel(lane, modes), (F8, N, I8, N, N, N, *segments, N, F8)

@@ -29,7 +29,15 @@ from onlinegcp.kernels.cuda.lanes import (
     lane_sums,
     over,
 )
-from onlinegcp.kernels.cuda.mma import DEEP, EDGE, multiply
+from onlinegcp.kernels.cuda.mma import (
+    DEEP,
+    PER_SQUARE,
+    SQUARE,
+    add_square,
+    square_column,
+    square_row,
+    triangle_row,
+)
 from onlinegcp.losses.formulas import EPS
 
 U = np.uint64
@@ -37,9 +45,8 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 HIGH = np.uint64(33)
 TILE = 4  # rows and columns of a matrix that one thread adds up
 TILE_NUMBERS = 16
-SQUARE = 2 * EDGE  # rows and columns that a warp adds up at once
-SQUARES = 3  # of a warp: as many numbers as registers have room for
-SQUARE_NUMBERS = 8 * SQUARES
+SQUARES = 3  # of a matrix that a warp adds up: as many numbers as registers have room for
+SQUARE_NUMBERS = PER_SQUARE * SQUARES
 CURVERS = LANES if SIMULATED else 128  # threads of a block that adds up matrices
 STOPPED = 0  # place of the flag in `control` that ends all work on the weights
 
@@ -205,9 +212,7 @@ def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
         squares = 0
         for s in range(SQUARES):
             square = (cuda.blockIdx.y * SQUARES + s) * here + warp
-            row = 0
-            while (row + 1) * (row + 2) // 2 <= square:
-                row += 1
+            row = triangle_row(square)
             down[s] = SQUARE * row
             across[s] = SQUARE * (square - row * (row + 1) // 2)
             squares += 1 if down[s] < width else 0
@@ -265,21 +270,15 @@ def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
                     at = corner
                     c = 0
                     while c < tall:
-                        left = held[U(at + down[s])]
-                        below = held[U(at + down[s] + EDGE)]
-                        right = held[U(at + across[s])]
-                        beside = held[U(at + across[s] + EDGE)]
-                        q = 8 * s
-                        matrix[q], matrix[q + 1] = multiply(left, right, matrix[q], matrix[q + 1])
-                        matrix[q + 2], matrix[q + 3] = multiply(
-                            left, beside, matrix[q + 2], matrix[q + 3]
-                        )
-                        matrix[q + 4], matrix[q + 5] = multiply(
-                            below, right, matrix[q + 4], matrix[q + 5]
-                        )
-                        matrix[q + 6], matrix[q + 7] = multiply(
-                            below, beside, matrix[q + 6], matrix[q + 7]
-                        )
+                        q = PER_SQUARE * s
+                        (
+                            matrix[q], matrix[q + 1], matrix[q + 2], matrix[q + 3],
+                            matrix[q + 4], matrix[q + 5], matrix[q + 6], matrix[q + 7],
+                        ) = add_square(
+                            held, at + down[s], at + across[s],
+                            matrix[q], matrix[q + 1], matrix[q + 2], matrix[q + 3],
+                            matrix[q + 4], matrix[q + 5], matrix[q + 6], matrix[q + 7],
+                        )  # fmt: skip
                         at += DEEP * pitch
                         c += DEEP
             cuda.syncthreads()
@@ -287,11 +286,10 @@ def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
         row = cuda.blockIdx.x * (width + 1 + width * width)
         base = row + width + 1
         for s in range(SQUARES):
-            for q in range(8):
-                r = down[s] + q // 4 * EDGE + lane // DEEP
-                c = across[s] + q // 2 % 2 * EDGE + 2 * (lane % DEEP) + q % 2
+            for q in range(PER_SQUARE):
+                r, c = down[s] + square_row(q, lane), across[s] + square_column(q, lane)
                 if c <= r and r < width:
-                    parts[U(base + r * width + c)] = matrix[8 * s + q]
+                    parts[U(base + r * width + c)] = matrix[PER_SQUARE * s + q]
         if cuda.blockIdx.y > 0:
             return
         for p in range(per_lane):

@@ -21,7 +21,6 @@ from onlinegcp.kernels.cuda.boxes import Box
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.cells import (
     CURVERS,
-    SQUARE,
     SQUARES,
     STOPPED,
     curved_kernel,
@@ -30,7 +29,7 @@ from onlinegcp.kernels.cuda.cells import (
 )
 from onlinegcp.kernels.cuda.lanes import LANES, THREADS, TOGETHER
 from onlinegcp.kernels.cuda.matrices import Place
-from onlinegcp.kernels.cuda.mma import aside
+from onlinegcp.kernels.cuda.mma import SQUARE, aside
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import (
     MOST_BLOCKS,

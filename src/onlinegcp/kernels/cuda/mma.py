@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import cuda
 
 from onlinegcp.kernels.cuda.lanes import EVERY_LANE, SIMULATED, device
 
 EDGE, DEEP = 8, 4  # rows and columns of the sum, and how many products each number of it gets
+SQUARE = 2 * EDGE  # rows and columns that a warp adds up at once: four such sums
+PER_SQUARE = 8  # numbers of a square that a lane holds
+U = np.uint64
 
 
 def aside(width: int) -> int:
@@ -85,3 +89,40 @@ else:
                 c += a * cuda.shfl_sync(EVERY_LANE, right, column + k)
                 d += a * cuda.shfl_sync(EVERY_LANE, right, column + DEEP + k)
             return c, d
+
+
+@device
+def add_square(held, left, right, a, b, c, d, e, f, g, h):
+    """Add outer products of DEEP rows of two matrices to a square, of which a, ..., h are ours.
+
+    The rows lie in `held`; `left` and `right` are the lane's places in them, in row lane % DEEP and
+    lane // DEEP columns from where the square begins.
+    """
+    upper, lower = held[U(left)], held[U(left + EDGE)]
+    first, second = held[U(right)], held[U(right + EDGE)]
+    a, b = multiply(upper, first, a, b)
+    c, d = multiply(upper, second, c, d)
+    e, f = multiply(lower, first, e, f)
+    g, h = multiply(lower, second, g, h)
+    return a, b, c, d, e, f, g, h
+
+
+@device
+def square_row(q, lane):
+    """The row in its square of a lane's q-th number."""
+    return q // 4 * EDGE + lane // DEEP
+
+
+@device
+def square_column(q, lane):
+    """The column in its square of a lane's q-th number."""
+    return q // 2 % 2 * EDGE + 2 * (lane % DEEP) + q % 2
+
+
+@device
+def triangle_row(number):
+    """The row of the so many-th square of a lower triangle, which is numbered row by row."""
+    row = 0
+    while (row + 1) * (row + 2) // 2 <= number:
+        row += 1
+    return row
