@@ -12,7 +12,7 @@ steps, damped until they lead downhill. All that is remembered lies in `control`
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from numba import cuda, float64
@@ -48,6 +48,7 @@ NUMBERS = 8
 WEIGHTS, TRIAL, COLUMN_SUMS, SLOPE, METRIC, FREE = range(6)
 VECTORS = 6
 JUDGES = LANES if SIMULATED else 512  # threads of the one block
+REGISTERS = 128  # of each, or they would not fit
 ACROSS = 32  # of them along a row of the matrix
 
 
@@ -204,7 +205,7 @@ def judge_kernel(tall: int, wide: int, tangent: bool) -> Any:
     in_shared = tall > 0
     solve = small_systems.solver(tall, wide) if in_shared else solve_held
 
-    @kernel
+    @partial(kernel, max_registers=REGISTERS)
     def judge(
         rank,
         width,
