@@ -115,10 +115,10 @@ def sums_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
             for k in range(modes):
                 rows[k] = 0
             if lane < batch and first + lane < n:
-                cell = first + lane
+                cell = U(first + lane)
                 mine = value[cell]
                 for k in range(modes):
-                    rows[k] = offsets[k] + index[cell * modes + k]
+                    rows[k] = offsets[k] + index[cell * U(modes) + U(k)]
             kept = 0.0
             for c in range(0, min(batch, n - first), TOGETHER):
                 for u in range(TOGETHER):

@@ -48,7 +48,7 @@ NUMBERS = 8
 WEIGHTS, TRIAL, COLUMN_SUMS, SLOPE, METRIC, FREE = range(6)
 VECTORS = 6
 JUDGES = LANES if SIMULATED else 512  # threads of the one block
-REGISTERS = 128  # of each, or they would not fit
+JUDGE_REGISTERS = min(255, 65536 // JUDGES)  # of each, or they would not fit
 ACROSS = 32  # of them along a row of the matrix
 
 
@@ -205,7 +205,7 @@ def judge_kernel(tall: int, wide: int, tangent: bool) -> Any:
     in_shared = tall > 0
     solve = small_systems.solver(tall, wide) if in_shared else solve_held
 
-    @partial(kernel, max_registers=REGISTERS)
+    @partial(kernel, max_registers=JUDGE_REGISTERS)
     def judge(
         rank,
         width,

@@ -25,14 +25,14 @@ def cut(n: int, threads: int) -> tuple[int, int]:
 
 
 def room(n: int) -> int:
-    """Numbers of shared memory for n unknowns: the system, or two rows and the two after them."""
-    return max((n + 1) ** 2, 4 * (cut(n, LANES)[1] * LANES + 1))
+    """Numbers of shared memory for n unknowns: the system, or four rows and two vectors."""
+    return max((n + 1) ** 2, 4 * LANES * cut(n, LANES)[1] + 2 * (n + 1))
 
 
 @cache
 def solver(tall: int, wide: int) -> Any:
     """Solves as `newton.solve_held` does, with the same arguments; for the `cut` of n."""
-    numbers, span = tall * wide, wide * LANES + 1
+    numbers, span = tall * wide, wide * LANES
 
     @device
     def solve(held, n, me, threads):
@@ -40,13 +40,11 @@ def solver(tall: int, wide: int) -> Any:
         edge, even = n + 1, n + (n & 1)
         mine = cuda.local.array(numbers, float64)
         least = cuda.local.array(tall, float64)  # a pivot
-        inverse = cuda.local.array(tall, float64)  # of the pivot of a row
         p = cuda.local.array(wide, float64)
         q = cuda.local.array(wide, float64)
         for i in range(tall):
             row = warp + warps * i
             least[i] = held[U(row * edge + n)] if row < n else 0.0
-            inverse[i] = 1.0
             for j in range(wide):
                 column = lane + LANES * j
                 # An odd number of unknowns gets one more, which is alone with itself.
@@ -58,6 +56,11 @@ def solver(tall: int, wide: int) -> Any:
                         number = held[U(n * edge + row)] if column == even else 0.0
                 mine[i * wide + j] = number
         cuda.syncthreads()
+        smallest, inverse = 4 * span, 4 * span + even
+        for i in range(tall):
+            row = warp + warps * i
+            if lane == 0 and row < even:
+                held[U(smallest + row)] = least[i]
         k, at = 0, 0
         while k < even:
             for i in range(tall):
@@ -66,15 +69,13 @@ def solver(tall: int, wide: int) -> Any:
                     to = at + (row - k) * span
                     for j in range(wide):
                         held[U(to + lane + LANES * j)] = mine[i * wide + j]
-                    if lane == 0:
-                        held[U(to + span - 1)] = least[i]
             cuda.syncthreads()
             beside = held[U(at + k + 1)]
             # Rounding may leave a nearly singular pivot below zero.
-            first = over(max(held[U(at + k)], held[U(at + span - 1)]))
+            first = over(max(held[U(at + k)], held[U(smallest + k)]))
             ratio = held[U(at + span + k)] * first
             pivot = held[U(at + span + k + 1)] - ratio * beside
-            second = over(max(pivot, held[U(at + 2 * span - 1)]))
+            second = over(max(pivot, held[U(smallest + k + 1)]))
             for j in range(wide):
                 p[j] = held[U(at + lane + LANES * j)]
                 q[j] = held[U(at + span + lane + LANES * j)] - ratio * p[j]
@@ -89,8 +90,8 @@ def solver(tall: int, wide: int) -> Any:
                 y = 0.0 if row == k + 1 else (y - x * beside) * second
                 for j in range(wide):
                     mine[i * wide + j] -= x * p[j] + y * q[j]
-                inverse[i] = first if row == k else inverse[i]
-                inverse[i] = second if row == k + 1 else inverse[i]
+            if me < 2:
+                held[U(inverse + k + me)] = second if me == 1 else first
             k += 2
             at = 2 * span - at
         cuda.syncthreads()
@@ -98,7 +99,13 @@ def solver(tall: int, wide: int) -> Any:
             row = warp + warps * i
             for j in range(wide):
                 if lane + LANES * j == even and row < n:
-                    held[U(n * edge + row)] = mine[i * wide + j] * inverse[i]
+                    mine[i * wide + j] *= held[U(inverse + row)]
+        cuda.syncthreads()  # what is found lies where the inverses do
+        for i in range(tall):
+            row = warp + warps * i
+            for j in range(wide):
+                if lane + LANES * j == even and row < n:
+                    held[U(n * edge + row)] = mine[i * wide + j]
         cuda.syncthreads()
 
     return solve

@@ -14,7 +14,7 @@ from typing import Any
 from numba import cuda, float64, int32, int64
 
 from onlinegcp.kernels.cuda.cells import U
-from onlinegcp.kernels.cuda.lanes import LANES, kernel
+from onlinegcp.kernels.cuda.lanes import LANES, device, kernel
 from onlinegcp.kernels.cuda.mma import (
     DEEP,
     PER_SQUARE,
@@ -28,6 +28,13 @@ from onlinegcp.kernels.cuda.mma import (
 
 TOGETHER = 2  # chunks a thread waits for at once
 SQUARES = 4  # of a warp
+AT_ONCE = 4  # numbers of a matrix that a thread waits for at once
+
+
+@device
+def divided(number, by):
+    """Quotient and rest of numbers that are not negative."""
+    return int64(U(number) // U(by)), int64(U(number) % U(by))
 
 
 def squares_of(width: int) -> int:
@@ -52,6 +59,8 @@ def grams_kernel(width: int, tile_rows: int) -> Any:
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
         lane, warp, warps = me % LANES, me // LANES, threads // LANES
         matrix = cuda.local.array(numbers, float64)
+        new = cuda.local.array(AT_ONCE, float64)
+        past = cuda.local.array(AT_ONCE, float64)
         down = cuda.local.array(SQUARES, int32)
         across = cuda.local.array(SQUARES, int32)
         for q in range(numbers):
@@ -72,14 +81,20 @@ def grams_kernel(width: int, tile_rows: int) -> Any:
         while begin < end:
             tall = min(tile_rows, end - begin)
             even = (tall + DEEP - 1) // DEEP * DEEP
+            # Several numbers of either matrix are waited for at once.
             q = me
             while q < even * width:
-                row, column = q // width, q % width
-                source = U((begin + min(row, tall - 1)) * width + column)
-                here = 1.0 if row < tall else 0.0
-                held[U(row * pitch + column)] = here * data[source]
-                held[U(tile + row * pitch + column)] = old[source]
-                q += threads
+                for t in range(AT_ONCE):
+                    row, column = divided(q + t * threads, width)
+                    source = U((begin + min(row, tall - 1)) * width + column)
+                    new[t] = data[source] if row < tall else 0.0
+                    past[t] = old[source]
+                for t in range(AT_ONCE):
+                    row, column = divided(q + t * threads, width)
+                    if row < even:
+                        held[U(row * pitch + column)] = new[t]
+                        held[U(tile + row * pitch + column)] = past[t]
+                q += AT_ONCE * threads
             cuda.syncthreads()
             for s in range(SQUARES):
                 if s < squares:  # the same for all lanes

@@ -15,7 +15,7 @@ from typing import Any
 from numba import cuda, float64, int64
 
 from onlinegcp.kernels.cuda.cells import U
-from onlinegcp.kernels.cuda.lanes import LANES, kernel
+from onlinegcp.kernels.cuda.lanes import LANES, from_lane, kernel
 from onlinegcp.kernels.cuda.mma import DEEP, EDGE, aside, multiply
 from onlinegcp.kernels.cuda.sgd.draws import DONE
 from onlinegcp.kernels.cuda.sgd.rows import LOWER, RIDGE, at_once, samples_function, stepped
@@ -49,7 +49,8 @@ def panels_kernel(width: int, modes: int, kind: int, folds: bool) -> Any:
     per_lane, tall, pitch = -(-width // LANES), panel_rows(width), aside(width)
     together = min(FEW, at_once(per_lane, modes))
     add_samples = samples_function(per_lane, modes, together)
-    others = modes - 1
+    others, each = modes - 1, tall // (PANEL_THREADS // LANES)  # rows of a warp
+    own = each * per_lane
     has_mean, has_second, has_top = kind in (ADAM, AMSGRAD), kind != SGD, kind == AMSGRAD
 
     def move_panels(
@@ -67,14 +68,22 @@ def panels_kernel(width: int, modes: int, kind: int, folds: bool) -> Any:
         columns = cuda.local.array(per_lane, int64)
         for c in range(per_lane):
             columns[c] = min(lane + LANES * c, width - 1)
+        begin = first + warp * each
+        segment = slot * (offsets[modes] + modes) + mode
+        edges = bounds[U(segment + min(begin + min(lane, each), last))]
         if folds:
-            row = int64(warp)
-            while row < tall:  # a range with a step would divide
-                source = min(first + row, last - 1) * width
+            new = cuda.local.array(own, float64)
+            past = cuda.local.array(own, float64)
+            for q in range(each):
+                source = min(begin + q, last - 1) * width
                 for c in range(per_lane):
-                    held[U(row * pitch + columns[c])] = data[U(source + columns[c])]
-                    held[U(side + row * pitch + columns[c])] = old[U(source + columns[c])]
-                row += warps
+                    new[q * per_lane + c] = data[U(source + columns[c])]
+                    past[q * per_lane + c] = old[U(source + columns[c])]
+            for q in range(each):
+                to = (warp * each + q) * pitch
+                for c in range(per_lane):
+                    held[U(to + columns[c])] = new[q * per_lane + c]
+                    held[U(side + to + columns[c])] = past[q * per_lane + c]
             cuda.syncthreads()
             half = warps // 2
             which, piece = warp // half, warp % half
@@ -110,9 +119,7 @@ def panels_kernel(width: int, modes: int, kind: int, folds: bool) -> Any:
                                 held[U(to)] = product[(x * BROAD + y) * 2 + z]
             cuda.syncthreads()
         base = (slot * modes + mode) * others * room
-        segment = slot * (offsets[modes] + modes) + mode
-        each = (tall + warps - 1) // warps
-        begin, end = first + warp * each, min(first + (warp + 1) * each, last)
+        end = min(begin + each, last)
         sums = cuda.local.array(per_lane, float64)
         value = cuda.local.array(per_lane, float64)
         mean = cuda.local.array(per_lane, float64)
@@ -120,7 +127,7 @@ def panels_kernel(width: int, modes: int, kind: int, folds: bool) -> Any:
         top = cuda.local.array(per_lane, float64)
         rate = rates[numbers[DONE] + turn]
         for i in range(begin, end):
-            p, stop = bounds[U(segment + i)], bounds[U(segment + i + 1)]
+            p, stop = from_lane(edges, i - begin), from_lane(edges, i - begin + 1)
             for c in range(per_lane):
                 e = i * width + columns[c]
                 sums[c] = 0.0
