@@ -15,7 +15,7 @@ import math
 from functools import cache, partial
 from typing import Any
 
-from numba import cuda, float64
+from numba import cuda, float64, int64
 
 from onlinegcp.kernels.auto.weights_newton import (
     ARMIJO,
@@ -47,6 +47,7 @@ NUMBERS = 8
 # Rows of `vectors` (rows, width).
 WEIGHTS, TRIAL, COLUMN_SUMS, SLOPE, METRIC, FREE = range(6)
 VECTORS = 6
+AT_ONCE = 6  # numbers of a matrix that a thread waits for at once
 JUDGES = LANES if SIMULATED else 512  # threads of the one block
 JUDGE_REGISTERS = min(255, 65536 // JUDGES)  # of each, or they would not fit
 ACROSS = 32  # of them along a row of the matrix
@@ -316,6 +317,7 @@ def judge_kernel(tall: int, wide: int, tangent: bool) -> Any:
                 tried = -1
         decrease = 0.0
         edge = rank + 1
+        found = cuda.local.array(AT_ONCE, float64)
         matrix = hessian if moved else kept
         trace, count = 0.0, 0.0
         r = lane
@@ -329,26 +331,33 @@ def judge_kernel(tall: int, wide: int, tangent: bool) -> Any:
         # A direction that does not lead downhill is damped without another look at the cells.
         while 0 <= tried < ATTEMPTS and decrease <= 0.0:
             cuda.syncthreads()
-            i = me // ACROSS
-            while i < edge:
-                j = me % ACROSS
-                while j < edge:
+            place = me
+            while place < edge * edge:
+                # All numbers of a thread are asked for before the first is used.
+                for t in range(AT_ONCE):
+                    at = min(place + t * threads, edge * edge - 1)
+                    i = min(int64(U(at) // U(edge)), rank - 1)
+                    j = at - int64(U(at) // U(edge)) * edge
+                    found[t] = matrix[U(i * width + min(i, j))]
+                for t in range(AT_ONCE):
+                    at = place + t * threads
+                    i = int64(U(at) // U(edge))
+                    j = at - i * edge
                     number = 0.0
                     if i < rank and j <= i:
                         both = free[i] * free[j]
-                        whole = matrix[U(i * width + j)]
-                        kept[U(i * width + j)] = whole
-                        number = both * whole
+                        kept[U(i * width + j)] = found[t]
+                        number = both * found[t]
                         if i == j:
                             number += RELATIVE_RIDGE * number
                             number += ridge + level * metric[i] if both > 0.0 else 1.0
                     elif i < rank and j == rank:
-                        number = 1e-14 * matrix[U(i * width + i)] + ridge
+                        number = 1e-14 * found[t] + ridge  # of what lies on the diagonal
                     elif i == rank and j < rank:
                         number = free[j] * slope[j]
-                    held[i * edge + j] = number
-                    j += ACROSS
-                i += threads // ACROSS
+                    if i < edge:
+                        held[U(at)] = number
+                place += AT_ONCE * threads
             cuda.syncthreads()
             solve(held, rank, me, threads)
             r = me

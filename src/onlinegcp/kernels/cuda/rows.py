@@ -23,7 +23,7 @@ from onlinegcp.kernels.cuda.lanes import LANES, block_sums, device, kernel, over
 
 Array = NDArray[Any]
 
-ROW_REGISTERS = 80  # of a thread: more would leave too few of them to wait for memory together
+SETTLE_REGISTERS = 64  # more would leave too few threads to wait for memory together
 
 
 def health_of(absorbed: Array) -> Array:
@@ -95,7 +95,7 @@ def all_copies(fixed, at, size, copies):
 def settle_kernel(per_lane: int) -> Any:
     """Whole numbers back to counts, summed over copies, which become zero; and column sums."""
 
-    @partial(kernel, max_registers=ROW_REGISTERS)
+    @partial(kernel, max_registers=SETTLE_REGISTERS)
     def settle(
         fixed, width, chunks, modes_of, first, offsets, bases, copies, scale, stride, phi, parts
     ):  # `scale` (width,) with stride 1, (1,) with stride 0
@@ -141,7 +141,7 @@ def settle_kernel(per_lane: int) -> Any:
 def blend_kernel(per_lane: int) -> Any:
     """New factors from past and slice, not yet scaled; and column sums."""
 
-    @partial(kernel, max_registers=ROW_REGISTERS)
+    @kernel
     def blend(
         old, phi, rate, lam, exposure, shared, width, chunks, first, data, parts
     ):  # `exposure` (width,) if `shared`, else (rows * width,)
@@ -302,7 +302,7 @@ def absorb_kernel(per_lane: int) -> Any:
     """New sensitivity and rate, and the sums that the end of the step needs."""
     numbers = per_lane * ABSORB_SUMS
 
-    @partial(kernel, max_registers=ROW_REGISTERS)
+    @kernel
     def absorb(
         old, phi, rate, lam, exposure, shared, width, chunks, modes_of, first,
         scale,  # (modes * width,) column sums divided out since `old`

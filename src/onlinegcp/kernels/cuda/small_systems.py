@@ -70,12 +70,14 @@ def solver(tall: int, wide: int) -> Any:
                     for j in range(wide):
                         held[U(to + lane + LANES * j)] = mine[i * wide + j]
             cuda.syncthreads()
-            beside = held[U(at + k + 1)]
-            # Rounding may leave a nearly singular pivot below zero.
-            first = over(max(held[U(at + k)], held[U(smallest + k)]))
-            ratio = held[U(at + span + k)] * first
-            pivot = held[U(at + span + k + 1)] - ratio * beside
-            second = over(max(pivot, held[U(smallest + k + 1)]))
+            beside, below = held[U(at + k + 1)], held[U(at + span + k)]
+            # Rounding may leave a nearly singular pivot below zero. The second is their product
+            # over the first, so that neither waits for the other's inverse.
+            pivot = max(held[U(at + k)], held[U(smallest + k)])
+            both = pivot * held[U(at + span + k + 1)] - below * beside
+            first = over(pivot)
+            second = pivot * over(max(both, pivot * held[U(smallest + k + 1)]))
+            ratio = below * first
             for j in range(wide):
                 p[j] = held[U(at + lane + LANES * j)]
                 q[j] = held[U(at + span + lane + LANES * j)] - ratio * p[j]
