@@ -28,7 +28,6 @@ from onlinegcp.kernels.cuda import (
     remembering,
     rows,
     shares,
-    small_systems,
 )
 from onlinegcp.kernels.cuda.lanes import LANES
 from onlinegcp.kernels.layout import stack_factors
@@ -142,7 +141,7 @@ def check_shares():
 
 
 def check_small_solve():
-    for n in (1, 2, 3, 4, 5, 34):  # columns go in pairs
+    for n in range(1, 6):  # columns go in pairs
         root = RNG.standard_normal((n, n))
         matrix, right = root @ root.T + np.eye(n), RNG.standard_normal(n)
         held = np.zeros((n + 1, n + 1))
@@ -150,27 +149,8 @@ def check_small_solve():
         held[n, :n] = right
         held[:n, n] = 1e-14
         held = held.reshape(-1)
-        for kernel in (
-            newton.solve_kernel(),
-            small_systems.solve_kernel(*small_systems.cut(n, LANES)),
-        ):
-            found = np.concatenate([held, np.full(small_systems.room(n) - held.size, np.nan)])
-            launch(kernel, found, n)
-            found = found[n * (n + 1) : n * (n + 2)]
-            same(found, np.linalg.solve(matrix, right), 1e-9)
-
-
-class Within:
-    """`cuda` of the kernel that runs: the simulator puts it into the kernel's own file only."""
-
-    def __getattr__(self, name):
-        return getattr(newton.cuda, name)
-
-
-def judge(tangent, *arguments):
-    plain, small_systems.cuda = small_systems.cuda, Within()
-    launch(newton.judge_kernel(*small_systems.cut(RANK, LANES), tangent), RANK, WIDTH, *arguments)
-    small_systems.cuda = plain
+        launch(newton.solve_kernel(), held, n)
+        same(held.reshape(n + 1, n + 1)[n, :n], np.linalg.solve(matrix, right), 1e-9)
 
 
 def check_newton():
@@ -188,9 +168,10 @@ def check_newton():
         logs, pull, curved = kernel_twins.listed_sums(FACTORS, INDEX, VALUE, trial)
         sums, hessian = np.zeros(WIDTH + 1), np.zeros((WIDTH, WIDTH))
         sums[:RANK], sums[WIDTH], hessian[:RANK, :RANK] = pull, logs, curved
-        judge(
-            False, sums, sums, sums, hessian.reshape(-1), control, numbers, vectors, kept, scratch
-        )
+        launch(
+            newton.judge_kernel(True, False), RANK, WIDTH, sums, sums, sums, hessian.reshape(-1),
+            control, numbers, vectors, kept, scratch,
+        )  # fmt: skip
         if control[cells.STOPPED]:
             break
     listed = Cells(INDEX, VALUE, True, INDEX, VALUE, VALUE.sum())
@@ -222,7 +203,10 @@ def check_newton_on_odds():
         sums, push, more = np.append(pull, logs), np.append(slope, other), np.zeros(WIDTH + 1)
         # What comes with the listed cells is added by the card.
         more[:], push[:] = 0.25 * push, 0.75 * push
-        judge(True, sums, push, more, curved.reshape(-1), control, numbers, vectors, kept, scratch)
+        launch(
+            newton.judge_kernel(True, True), RANK, WIDTH, sums, push, more, curved.reshape(-1),
+            control, numbers, vectors, kept, scratch,
+        )  # fmt: skip
         if control[cells.STOPPED]:
             break
     found = solve_odds_form(sums_of, start, tolerance=1e-9, max_steps=20)

@@ -27,7 +27,6 @@ from onlinegcp.kernels.cuda import (
     row_systems,
     rows,
     shares,
-    small_systems,
     trial,
     unit_columns,
 )
@@ -58,11 +57,9 @@ def kernels(lane, modes):
     yield shares.shares_kernel(lane, modes, True, 52), sharing
     yield newton.begin_kernel(), (N, N, N, N, F8, F8, F8, I8, F8, F8)
     judge = (N, N, F8, F8, F8, F8, I8, F8, F8, F8, F8)
-    for how in ((0, 0), small_systems.cut(50, 512)):
-        yield newton.judge_kernel(*how, False), judge
-        yield newton.judge_kernel(*how, True), judge
+    yield newton.judge_kernel(True, False), judge
+    yield newton.judge_kernel(True, True), judge
     yield newton.solve_kernel(), (F8, N)
-    yield small_systems.solve_kernel(4, 2), (F8, N)
     yield cells.pick_kernel(modes), (I4, F8, I8, I4, F8)
     yield rows.column_sums_kernel(lane), (F8, N, I8, N, F8)
     yield rows.ratios_kernel(), (F8, F8, F4)

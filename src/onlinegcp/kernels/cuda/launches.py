@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.kernels.cuda import newton, rows, small_systems
+from onlinegcp.kernels.cuda import newton, rows
 from onlinegcp.kernels.cuda.boxes import Box
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.cells import (
@@ -325,11 +325,10 @@ class Launches:
         plan, board = self.plan, self._board
         found, hessian = self._room("found sums"), self._room("found matrix")
         tangent = push is not None
-        numbers, how = newton.VECTORS * plan.width, (0, 0)
-        if numbers + small_systems.room(plan.rank) <= SHARED_NUMBERS:
-            numbers += small_systems.room(plan.rank)
-            how = small_systems.cut(plan.rank, newton.JUDGES)
-        newton.judge_kernel(*how, tangent)[1, newton.JUDGES, self._stream, 8 * numbers](
+        vectors = newton.VECTORS * plan.width
+        inside = vectors + (plan.rank + 1) ** 2 <= SHARED_NUMBERS
+        numbers = vectors + ((plan.rank + 1) ** 2 if inside else 0)
+        newton.judge_kernel(inside, tangent)[1, newton.JUDGES, self._stream, 8 * numbers](
             plan.rank, plan.width, found, push if tangent else found,
             more if tangent else found, hessian, self._control,
             board.card("numbers"), board.card("vectors"), self._room("kept"),

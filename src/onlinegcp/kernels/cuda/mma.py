@@ -75,7 +75,7 @@ else:
         @device
         def multiply(left, right, c, d):
             """Add a product to the sum of which this lane holds c and d."""
-            return _instruction(left, right, c, d)
+            return _instruction(left, right, c, d)  # type: ignore[call-arg]
 
     else:
 

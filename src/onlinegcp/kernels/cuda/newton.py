@@ -12,10 +12,10 @@ steps, damped until they lead downhill. All that is remembered lies in `control`
 from __future__ import annotations
 
 import math
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
-from numba import cuda, float64, int64
+from numba import cuda, float64
 
 from onlinegcp.kernels.auto.weights_newton import (
     ARMIJO,
@@ -26,7 +26,6 @@ from onlinegcp.kernels.auto.weights_newton import (
     RELATIVE_RIDGE,
     TRACE_RIDGE,
 )
-from onlinegcp.kernels.cuda import small_systems
 from onlinegcp.kernels.cuda.cells import STOPPED, U
 from onlinegcp.kernels.cuda.lanes import (
     LANES,
@@ -47,9 +46,7 @@ NUMBERS = 8
 # Rows of `vectors` (rows, width).
 WEIGHTS, TRIAL, COLUMN_SUMS, SLOPE, METRIC, FREE = range(6)
 VECTORS = 6
-AT_ONCE = 6  # numbers of a matrix that a thread waits for at once
 JUDGES = LANES if SIMULATED else 512  # threads of the one block
-JUDGE_REGISTERS = min(255, 65536 // JUDGES)  # of each, or they would not fit
 ACROSS = 32  # of them along a row of the matrix
 
 
@@ -195,18 +192,14 @@ def begin_kernel() -> Any:
 
 
 @cache
-def judge_kernel(tall: int, wide: int, tangent: bool) -> Any:
+def judge_kernel(in_shared: bool, tangent: bool) -> Any:
     """Take in the sums at the trial point, and choose the next one.
-
-    `tall` and `wide` cut the system for the registers of the block, 0: it is solved in `scratch`.
 
     With `tangent` the other part of the loss is not linear in the weights: its value and slope at
     the trial point are `push`, and what listed cells add to them, `more`.
     """
-    in_shared = tall > 0
-    solve = small_systems.solver(tall, wide) if in_shared else solve_held
 
-    @partial(kernel, max_registers=JUDGE_REGISTERS)
+    @kernel
     def judge(
         rank,
         width,
@@ -317,7 +310,6 @@ def judge_kernel(tall: int, wide: int, tangent: bool) -> Any:
                 tried = -1
         decrease = 0.0
         edge = rank + 1
-        found = cuda.local.array(AT_ONCE, float64)
         matrix = hessian if moved else kept
         trace, count = 0.0, 0.0
         r = lane
@@ -331,35 +323,27 @@ def judge_kernel(tall: int, wide: int, tangent: bool) -> Any:
         # A direction that does not lead downhill is damped without another look at the cells.
         while 0 <= tried < ATTEMPTS and decrease <= 0.0:
             cuda.syncthreads()
-            place = me
-            while place < edge * edge:
-                # All numbers of a thread are asked for before the first is used.
-                for t in range(AT_ONCE):
-                    at = min(place + t * threads, edge * edge - 1)
-                    i = min(int64(U(at) // U(edge)), rank - 1)
-                    j = at - int64(U(at) // U(edge)) * edge
-                    found[t] = matrix[U(i * width + min(i, j))]
-                for t in range(AT_ONCE):
-                    at = place + t * threads
-                    i = int64(U(at) // U(edge))
-                    j = at - i * edge
+            i = me // ACROSS
+            while i < edge:
+                j = me % ACROSS
+                while j < edge:
                     number = 0.0
                     if i < rank and j <= i:
                         both = free[i] * free[j]
-                        kept[U(i * width + j)] = found[t]
-                        number = both * found[t]
+                        whole = matrix[U(i * width + j)]
+                        kept[U(i * width + j)] = whole
+                        number = both * whole
                         if i == j:
                             number += RELATIVE_RIDGE * number
                             number += ridge + level * metric[i] if both > 0.0 else 1.0
                     elif i < rank and j == rank:
-                        number = 1e-14 * found[t] + ridge  # of what lies on the diagonal
+                        number = 1e-14 * matrix[U(i * width + i)] + ridge
                     elif i == rank and j < rank:
                         number = free[j] * slope[j]
-                    if i < edge:
-                        held[U(at)] = number
-                place += AT_ONCE * threads
-            cuda.syncthreads()
-            solve(held, rank, me, threads)
+                    held[i * edge + j] = number
+                    j += ACROSS
+                i += threads // ACROSS
+            solve_held(held, rank, me, threads)
             r = me
             while r < rank:
                 to = max(0.0, weight[r] - held[rank * edge + r])

@@ -137,7 +137,6 @@ def fold_kernel(modes: int, direct: bool) -> Any:
     Gram matrices are added up from `parts`, or, for few rows, made from the rows themselves
     (`direct`): that saves waiting for a kernel.
     """
-    together = 4 if direct else TOGETHER
 
     @kernel
     def fold(width, bounds, parts, data, old, S, folded, totals):
@@ -156,7 +155,7 @@ def fold_kernel(modes: int, direct: bool) -> Any:
             end = bounds[k + 1]
             chunk = bounds[k] + group
             while chunk < end:  # a range with a step would divide
-                for t in range(together):
+                for t in range(TOGETHER):
                     q = chunk + t * groups
                     last = min(q, end - 1)
                     if direct:
@@ -168,7 +167,7 @@ def fold_kernel(modes: int, direct: bool) -> Any:
                         y = parts[U((2 * last + 1) * square + at)]
                     own += x if q < end else 0.0
                     cross += y if q < end else 0.0
-                chunk += together * groups
+                chunk += TOGETHER * groups
             held[((group * modes + k) * 2) * LANES + lane] = own
             held[((group * modes + k) * 2 + 1) * LANES + lane] = cross
         cuda.syncthreads()
