@@ -33,7 +33,7 @@ Array = NDArray[Any]
 
 # Looks at the cells per recording: the first and three Newton steps; more, where steps had to be
 # tried again of late. Looks that are not needed cost little, too few a second play of the rest.
-ROUNDS = (4, 6, 8, 16)
+ROUNDS = (4, 8, 16)
 # Cells up to which weights are found and learned in one recording. Above, a look too few would
 # cost more than the host does between two.
 AT_ONCE = 1 << 18
