@@ -132,3 +132,30 @@ def listed_sums(
     m = rows @ weights + EPS
     curved = rows * (value / m**2)[:, None]
     return float(value @ np.log(m)), rows.T @ (value / m), rows.T @ curved
+
+
+def learn_levels(
+    values, compared, ahead, rates, trends, least, keep, early, cycle, place, kind, part,
+    level, trend, errors, spread, streak, seen,
+):  # fmt: skip
+    """What `kernels.levels.learn_levels` makes of its last six arrays, and of the cycle."""
+    forecast, deviation, surprise = compared
+    known, old = ~np.isnan(values), seen >= least
+    told = known & old
+    error = np.where(known, values - ahead, 0.0)
+    streak = np.where(known, np.where(np.abs(surprise) > 4.0, streak + 1.0, 0.0), streak)
+    limit = np.where(old & (streak < 3), 3.0 * deviation, np.inf)
+    errors = 0.95 * errors + np.minimum(np.abs(error), limit)
+    mine = np.where(told, np.abs(values - forecast), 0.0)
+    spread = keep * spread + np.stack([np.minimum(mine, limit), told])
+    error = np.maximum(np.minimum(error, limit), -limit)
+    rate = np.maximum(rates, 1.0 / (seen + 1.0)) * known
+    cycle = cycle.copy()
+    if kind == 2:
+        cycle[:, :, place] += error / part
+        error = np.zeros_like(error)
+    elif kind == 1:
+        cycle[:, :, place] += part * (1.0 - rate) * error
+    moved = level + 0.9 * trend + early * rate * error
+    trend = 0.9 * trend + trends * rate * error
+    return cycle, moved, trend, errors, spread, streak, seen + known

@@ -37,7 +37,7 @@ class RankWarning(UserWarning):
 
 
 class ScaleWarning(UserWarning):
-    """One row is so much larger than the others that squared errors see little else."""
+    """One row, or one of the first slices, is so large that a model sees little else."""
 
 
 class CancellingWarning(UserWarning):

@@ -173,9 +173,9 @@ class Slice:
     def norm_squared(self) -> float:
         """Sum of the squared values."""
         # Not a dot product: BLAS sums in an order that depends on its number of threads. Not
-        # np.square either: it would need as much memory as the values themselves.
-        with np.errstate(over="ignore"):
-            return float(np.einsum("i,i->", self.value, self.value))
+        # np.square either: it would need as much memory as the values themselves. Nor does it
+        # warn of a sum that is too large.
+        return float(np.einsum("i,i->", self.value, self.value))
 
     @property
     def total(self) -> float:

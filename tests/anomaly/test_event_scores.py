@@ -79,3 +79,23 @@ def test_columns_that_are_taken_and_words_that_are_not_known_are_refused(table):
         score_events(table.with_columns(score=1), **SETTINGS)
     with pytest.raises(DataError, match="event, cell or row"):
         score_events(table, per="day", **SETTINGS)
+
+
+def test_a_row_of_several_value_columns_is_as_odd_as_the_oddest_of_its_values():
+    """Each value is an event of its own; what is missing says nothing."""
+    draw = np.random.default_rng(4)
+    warm = 10 + draw.normal(size=(40, 3))
+    warm[30, 1], warm[35, 2] = 40.0, np.nan
+    days = [datetime.date(2024, 1, 1) + datetime.timedelta(days=k) for k in range(40)]
+    wide = pl.DataFrame(
+        {"day": days, "a": warm[:, 0], "b": warm[:, 1], "c": warm[:, 2]}, nan_to_null=True
+    )
+    settings = {"time": "day", "every": "1d", "agg": "mean", "counted": False}
+    found = score_events(wide, modes=[], value=["a", "b", "c"], **settings)
+    long = wide.unpivot(index="day", variable_name="measure").drop_nulls().sort("day", "measure")
+    single = score_events(long, modes=["measure"], value="value", **settings)
+    lowest = single.group_by("day").agg(pl.col("p").min(), pl.len().alias("n")).sort("day")
+    assert found.columns == [*wide.columns, "score", "p"]
+    assert found["score"].arg_max() == 30
+    expected = 1 - (1 - lowest["p"].to_numpy()) ** lowest["n"].to_numpy()
+    np.testing.assert_allclose(found["p"].to_numpy(), expected, rtol=1e-9, atol=1e-14)

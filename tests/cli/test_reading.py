@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 
+import polars as pl
 import pytest
 
 from cli_tools import PROGRAM, TABLE, fit, write_events
@@ -85,3 +87,18 @@ def test_a_reader_that_leaves_early_is_no_error(run):
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True)
     assert done.returncode == 0
     assert done.stderr == b""
+
+
+def test_a_scored_table_goes_to_csv_whatever_its_columns_hold(run, events, tmp_path, capsys):
+    table = pl.read_ndjson(events).with_columns(
+        tags=pl.lit(["x", "y"], dtype=pl.List(pl.String)),
+        raw=pl.lit(b"\x01\xff"),
+        took=pl.lit(90_500, dtype=pl.Duration("ms")),
+    )
+    table.write_parquet(tmp_path / "odd.parquet")
+    scored = tmp_path / "scored.csv"
+    assert call(["score", str(run), str(tmp_path / "odd.parquet"), "-o", str(scored)]) is Exit.DONE
+    assert f"{table.height:,} events scored" in capsys.readouterr().out
+    first = next(csv.DictReader(scored.read_text().splitlines()))
+    assert (json.loads(first["tags"]), first["raw"]) == (["x", "y"], "01ff")
+    assert float(first["took"]) == 90.5

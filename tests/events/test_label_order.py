@@ -50,6 +50,7 @@ def test_piles_follow_each_other(labels, block, sample, random):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MANY", 0)
         patch.setattr(module, "BLOCK", block)
+        patch.setattr(module, "_PILE", block)
         patch.setattr(module, "_SAMPLE", sample)
-        found = ids_in_order(known, ids)
+        found = np.concatenate(list(ids_in_order(known, ids)))
     assert [labels[i] for i in found] == sorted(labels, key=label_order)

@@ -18,7 +18,8 @@ SPELLINGS = [
     *("%Y/%m/%d", "%Y.%m.%d", "%Y%m%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y"),
     *("%b %d %Y", "%B %d, %Y", "%d %b %Y", "%d-%b-%y", "%a, %d %b %Y", "%A %d %B %Y"),
     *("%Y/%m/%d %H:%M:%S", "%m/%d/%Y %I:%M %p", "%d.%m.%Y %H:%M", "%b %d %Y %I:%M:%S%p"),
-    *("%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S", "%Y/%m/%dT%H:%M"),
+    *("%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S", "%Y/%m/%dT%H:%M", "%d.%m.%y"),
+    *("%Y%m%dT%H%M%S", "%Y-%m-%d %H:%M:%S,%f"),
 ]
 
 
@@ -48,13 +49,17 @@ def test_what_python_writes_is_read_back(spelling, times):
     [
         (["2015-03", "2016-12"], "2015-03-01"),
         (["Mar 2015"], "2015-03-01"),
+        (["Mar-15", "Dec-14"], "2015-03-01"),
+        (["2015-Q3"], "2015-07-01"),
+        (["Q4 2015", "Q1 2016"], "2015-10-01"),
+        (["2015-W01", "2015-W53"], "2014-12-29"),
         (["3/2015"], "2015-03-01"),
         (["1900", "2017"], "1900-01-01"),
         ([1900, None, 2017], "1900-01-01"),
         ([1900.0], "1900-01-01"),
     ],
 )
-def test_months_and_years_mean_their_first_day(texts, first):
+def test_months_quarters_weeks_and_years_mean_their_first_day(texts, first):
     column = TimeColumn("t")
     ticks, _ = column.read(pl.Series("t", texts), where)
     assert str(ticks[:1].view("M8[us]")[0])[:10] == first
@@ -78,6 +83,11 @@ def test_what_can_mean_two_days_is_refused_with_both_formats():
     assert "time_format='%m/%d/%Y' or time_format='%d/%m/%Y'" in str(error.value)
 
 
+@pytest.mark.parametrize("text", ["24.12.", "12/24", "24 Dec", "20151224 12345"])
+def test_what_lacks_a_year_or_a_digit_is_not_a_date(text):
+    assert layouts_of(text) == []
+
+
 def test_the_row_that_is_written_otherwise_is_named_with_a_format_that_fits_it():
     with pytest.raises(DataError, match="written as %B %d %Y, but ROW 1 has '2001/05/06'") as error:
         TimeColumn("t").read(pl.Series(["Jan 1 2000", "2001/05/06"]), where)
@@ -92,3 +102,20 @@ def test_any_text_gives_formats_that_polars_understands(text):
     for layout in layouts_of(text):
         read_as(pl.Series([text]), layout)
     assert isinstance(fitting(pl.Series([text, None])), list)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "05/Mar/2024:10:11:12 +0530",  # a web server
+        "Tue, 05 Mar 2024 04:41:12 GMT",
+        "2024-03-05 04:41:12 UTC",
+        "Tue Mar 5 04:41:12 UTC 2024",
+        "20240305T044112Z",
+    ],
+)
+def test_a_zone_that_is_written_makes_an_instant(text):
+    column = TimeColumn("t")
+    ticks, _ = column.read(pl.Series("t", [text]), where)
+    assert column.kind == "instant"
+    assert str(ticks.view("M8[us]")[0])[:19] == "2024-03-05T04:41:12"

@@ -257,12 +257,29 @@ def test_a_damaged_parquet_file_gives_rows_or_a_data_error(tmp_path_factory, dat
         (pd.Series([1, "a", True, None], dtype=object), ["1", "a", "true", None]),
         (pd.Series([datetime.date(2018, 1, 1)]), [datetime.date(2018, 1, 1)]),
         (pd.Series(pd.to_datetime(["2018-01-01", None])), [datetime.datetime(2018, 1, 1), None]),
+        (
+            pd.Series(pd.period_range("2018-02", periods=1, freq="M")),
+            [datetime.datetime(2018, 2, 1)],
+        ),
         (pd.Series([], dtype="int64"), []),
     ],
 )
 def test_columns_of_pandas_are_read_without_arrow(column, expected):
     table = pd.DataFrame({"a": column})
     assert [value for (value,) in rows(table, ["a"])] == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (np.array([datetime.date(2018, 1, 1), None]), [datetime.date(2018, 1, 1), None]),
+        (np.array(["2018-01-01T05"], dtype="M8[s]"), [datetime.datetime(2018, 1, 1, 5)]),
+        (np.array(["2018-01-01"], dtype="M8[D]"), [datetime.date(2018, 1, 1)]),
+        (np.array([1, "a", float("nan"), pd.NA, pd.NaT], object), ["1", "a", None, None, None]),
+    ],
+)
+def test_arrays_of_a_dict_hold_whatever_numpy_can_hold(column, expected):
+    assert [value for (value,) in rows({"a": column}, ["a"])] == expected
 
 
 def test_zones_of_pandas_are_kept():

@@ -7,15 +7,20 @@ import json
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from cli_tools import fit, write_events
 from onlinegcp import OnlineGCP, Slice
 from onlinegcp.cli import Exit, call
+from onlinegcp.digest import as_digest
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting import forecast
 from onlinegcp.forecasting.forecast import next_times
 from onlinegcp.forecasting.smoothing import carry_on
 from onlinegcp.losses import get_loss
+from onlinegcp.report.outlook import outlook
+from onlinegcp.report.payload import build
+from onlinegcp.runlog import read_run
 from onlinegcp.streaming import METHODS
 
 WEEK = np.array([9.0, 10, 10, 11, 12, 4, 3])
@@ -56,6 +61,27 @@ def test_intervals_hold_what_they_promise_and_grow():
         assert (np.diff(spread) >= -1e-12).all()
         inside.append(np.abs(past[70:, 0] - found.mean[:, 0]) < 1.2816 * spread)
     assert 0.72 < np.mean(inside) < 0.92
+
+
+def test_what_varies_more_lately_makes_wider_intervals():
+    draw = np.random.default_rng(5)
+    noise = draw.normal(size=(160, 1)) * np.where(np.arange(160) < 110, 1.0, 4.0)[:, None]
+    calm, wild = (carry_on(100 + part, 7, 1).covariance[:, 0, 0] for part in (noise[:110], noise))
+    assert (wild[[0, -1]] > 6 * calm[[0, -1]]).all()  # 16 times, of late
+    slow = carry_on(100 + np.cumsum(noise[:110], axis=0), 7, 1)
+    errors = slow.far[-60:]
+    assert slow.covariance[-1, 0, 0] == pytest.approx(float((errors**2).mean()), rel=0.5)
+
+
+def test_totals_vary_by_what_patterns_leave_out_of_them():
+    """Under a loss that expects large cells to vary, weights hold back where totals jump."""
+    draw = np.random.default_rng(2)
+    slices = [Slice.dense(draw.negative_binomial(1, 0.1, (4, 5)).astype(float)) for _ in range(140)]
+    model = OnlineGCP(1, get_loss("negative_binomial", r=1.0)).partial_fit(slices[:130])
+    ahead = model.forecast(7)
+    spread = np.std([x.total for x in slices])  # totals are independent of each other
+    width = (ahead.high - ahead.low) / (2 * ndtri(0.9))
+    np.testing.assert_allclose(width, spread, rtol=0.3)
 
 
 @pytest.mark.parametrize("n", [4, 5, 6, 7])
@@ -172,3 +198,46 @@ def test_the_command_tells_totals_and_cells(tmp_path, capsys):
     assert found["steps"][0]["low"] <= found["steps"][0]["total"] <= found["steps"][0]["high"]
     assert len(found["steps"][0]["cells"][0]["labels"]) == 3
     assert call(["forecast", run, "--ahead", "0"]) is Exit.BAD_INPUT
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory):
+    """A run on prices that nobody makes at weekends."""
+    folder = tmp_path_factory.mktemp("market")
+    days = [datetime.date(2024, 1, 1) + datetime.timedelta(days=k) for k in range(140)]
+    level = 100 + np.cumsum(np.random.default_rng(3).normal(size=140))
+    rows = [
+        f"{day},{name},{level[k] + 10 * place:.2f}"
+        for k, day in enumerate(days)
+        for place, name in enumerate("abc")
+        if day.weekday() < 5
+    ]
+    table = folder / "prices.csv"
+    table.write_text("\n".join(["day,ticker,price", *rows]))
+    path = folder / "prices.run"
+    assert call(["fit", str(table), "--rank", "1", "-o", str(path), "--quiet"]) is Exit.DONE
+    return path
+
+
+def test_slices_that_nobody_observed_are_no_zeros(market):
+    lines = read_run(market).steps
+    unseen = [line for line in lines if line["n_observed"] == 0]
+    assert len(unseen) == 38
+    assert not any(line["anomaly"] for line in unseen)
+    last = lines[-1]["total"]  # of Friday
+    found = outlook(as_digest(read_run(market)))
+    assert (found.low > 0.8 * last).all()
+    assert (found.high < 1.2 * last).all()
+    drawn = build(read_run(market))["steps"]["rows"]
+    assert [row["total"] is None for row in drawn] == [line["n_observed"] == 0 for line in lines]
+
+
+def test_a_model_forecasts_over_slices_that_nobody_observed():
+    draw = np.random.default_rng(4)
+    full = [Slice.dense(50 + draw.normal(size=(3, 4))) for _ in range(70)]
+    empty = Slice(np.zeros((0, 2), dtype=np.int64), np.zeros(0), (3, 4), unlisted="missing")
+    weeks = [empty if k % 7 > 4 else x for k, x in enumerate(full)]
+    both = [OnlineGCP(1, "gaussian").partial_fit(part).forecast(7) for part in (full, weeks)]
+    np.testing.assert_allclose(both[1].total, both[0].total, rtol=0.02)
+    widths = [(part.high - part.low).mean() for part in both]
+    assert 0.6 < widths[1] / widths[0] < 1.7

@@ -26,6 +26,29 @@ def test_few_large_slices_are_kept_and_many_small_ones(listed, kept):
     assert len(recent) == kept
 
 
+def test_all_that_is_kept_has_room_and_nothing_more_would_have():
+    rng = np.random.default_rng(3)
+    mixed = [1, 2, 400, 3_000, LARGEST, LARGEST + 1]
+    sizes = rng.choice(mixed, 300, p=[0.3, 0.3, 0.3, 0.08, 0.01, 0.01])
+    sizes[50:54], sizes[-130:] = LARGEST + 1, 2
+    slices = [sized(int(n)) for n in sizes]
+    recent, at, seen = Recent(), 0, set()
+    while at < len(slices):
+        new = slices[at : at + int(rng.integers(1, 5))]
+        recent, at = recent.after(*new), at + len(new)
+        until = list(sizes[:at])
+        # From the newest back, as many as each has room with all that are newer.
+        room = [
+            n <= LARGEST and k < MOST and sum(until[-k - 1 :]) <= (LARGE if k < FEW else SMALL)
+            for k, n in enumerate(reversed(until))
+        ]
+        count = room.index(False) if False in room else at
+        seen.add(count)
+        assert [len(x.value) for x in recent.slices] == until[at - count :]
+        assert recent.listed == sum(until[at - count :])
+    assert {0, MOST} < seen
+
+
 def test_a_slice_too_large_ends_what_came_before():
     """Otherwise slices would no longer be those of the last weights."""
     recent = Recent().after(sized(4)).after(sized(LARGEST + 1)).after(sized(5))
@@ -41,6 +64,7 @@ def test_numbers_are_those_of_the_slices_and_a_stored_copy_goes_on_as_the_origin
         Slice.dense(np.arange(900.0).reshape(3, 300)),
         Slice.dense(dense),
         Slice([[1, 1]], [-1e40], (3, 300)),
+        Slice([[1, 1]], [2**32], (3, 300)),
         Slice([[1, 1]], [2**40], (3, 300)),
     ]
     recent = Recent()
@@ -67,7 +91,9 @@ def test_several_slices_at_once_are_kept_as_one_after_the_other():
         Slice(np.arange(n, dtype=np.int32)[:, None], rng.integers(1, 9, n).astype(float), (n,))
         for n in sizes
     ]
-    for first, last in ((0, 2), (1, 5), (3, 153), (0, 153)):
+    written_out = (rng.integers(0, 9, 20), rng.normal(size=20), 2.0**32 * np.eye(1, 20)[0])
+    slices += [Slice.dense(x) for x in written_out]
+    for first, last in ((0, 2), (1, 5), (3, 153), (0, 153), (153, 156)):
         singly = Recent().after(slices[0])
         for x in slices[first:last]:
             singly = singly.after(x)
@@ -75,3 +101,5 @@ def test_several_slices_at_once_are_kept_as_one_after_the_other():
         ours, theirs = at_once.to_arrays(), singly.to_arrays()
         assert ours.keys() == theirs.keys()
         assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+        shorter = at_once.without_last()
+        assert shorter == Recent(at_once.slices[:-1], sum(len(x.value) for x in shorter.slices))

@@ -163,11 +163,40 @@ def test_columns_that_repeat_the_time_are_left_out():
     table = panel(sales=lambda rng, n: rng.poisson(50, n))
     table["month"] = [day.month for day in table["day"]]
     table["weekday"] = [f"{day:%A}" for day in table["day"]]
+    first = min(table["day"])
+    table["season"] = [f"S{(day - first).days // 50}" for day in table["day"]]
     plan = make_plan(table)
     assert plan.events["modes"] == ["site"]
     told = plan.lines[1][2]
     assert "month (repeats day)" in told
     assert "weekday (repeats day)" in told
+    assert "season (repeats day)" in told
+
+
+def test_columns_that_many_rows_lack_come_last_and_what_is_dropped_is_told():
+    table = log(4_000)
+    table = {"created_at": table["created_at"]}
+    rng = np.random.default_rng(1)
+    table |= {"full": rng.choice(list("ab"), 4_000), "also": rng.choice(list("uv"), 4_000)}
+    table["third"] = rng.choice(list("pq"), 4_000)
+    table["asked"] = [None if k % 3 == 0 else "wxyz"[k % 4] for k in range(4_000)]
+    assert make_plan(table).events["modes"][:3] == ["full", "also", "third"]
+    del table["also"], table["third"]
+    plan = make_plan(table)
+    assert "asked" in plan.events["modes"]
+    assert "the 33% of rows without asked are dropped" in plan.lines[1][2]
+
+
+def test_bins_that_would_mostly_be_empty_are_longer():
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=3 * k) for k in range(300)]
+    table = {"day": np.repeat(days, 60), "kind": list("aabbcd") * 3_000}
+    plan = make_plan(table)
+    assert plan.events["every"] == "1w"
+    assert "shorter ones would mostly be empty" in plan.lines[0][2]
+    single = make_plan({"day": [days[0]] * 600, "kind": list("aabbcd") * 100})
+    assert single.events["every"] == "1d"
+    assert single.events["modes"] == ["kind"]
+    assert "a guess, as all rows have the same time: about 1 slice of 600" in single.lines[0][2]
 
 
 def test_codes_and_amounts_are_told_apart_by_name_where_values_leave_it_open():
@@ -205,6 +234,7 @@ def test_a_counter_without_a_calendar_is_time():
     [
         (["31/12/2023", "30/11/2023", "03/04/2023"], None),
         (["03/04/2023", "05/06/2023"], "%d/%m/%Y"),
+        (["01/02/2023"] * 300 + ["01/31/2023"] * 300, None),  # settled late
     ],
 )
 def test_dates_are_read_as_written_or_as_said(texts, time_format):
@@ -220,6 +250,8 @@ def test_dates_are_read_as_written_or_as_said(texts, time_format):
     [
         ({"a": ["x", "y"], "b": ["u", "v"]}, "A column that says when"),
         ({"when": ["01/02/2023", "03/04/2023"], "a": ["x", "y"]}, "time_format='%m/%d/%Y'"),
+        ({"order": range(40), "when": ["01/02/2023"] * 40}, "time_format='%m/%d/%Y'"),
+        ({"a": ["x"], "2019": [1], "2020": [2], "2021": [3]}, "the table lies on its side"),
         ({"a": []}, "there are none"),
         ({'10.0.0.9 - - "GET /"': ["x", "y"]}, "Lines of a log must be taken apart"),
     ],
@@ -227,6 +259,14 @@ def test_dates_are_read_as_written_or_as_said(texts, time_format):
 def test_what_cannot_be_planned_says_what_is_missing(table, message):
     with pytest.raises(DataError, match=message):
         make_plan(table)
+
+
+def test_a_time_that_most_rows_lack_is_not_when_they_happened():
+    table = log(600, 60)
+    rare = [moment if k % 3 == 0 else None for k, moment in enumerate(table["created_at"])]
+    assert make_plan({"approved_at": rare, **table}).events["time"] == "created_at"
+    with pytest.raises(DataError, match="A column that says when is needed"):
+        make_plan({"order": [k if k % 4 else None for k in range(80)], "user": list("abcd") * 20})
 
 
 def test_a_misspelt_time_column_gets_a_suggestion():

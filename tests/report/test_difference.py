@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from onlinegcp.errors import DataError
 from onlinegcp.report.difference import difference
 from onlinegcp.run import Run
 from onlinegcp.runlog import read_run
+from onlinegcp.runlog.names import write_name
 
 LABELS = [list("abcdef"), list("uvwxyz")]
 BLOCKS = {
@@ -59,6 +62,15 @@ def test_patterns_are_matched_by_their_labels(runs):
     assert kinds["new"].holds == pytest.approx(48, rel=0.2)
     changes = [abs(pair.holds - pair.held) for pair in pairs]
     assert changes == sorted(changes, reverse=True)
+
+
+def test_a_name_that_one_run_has_is_told_in_either_order(runs, tmp_path):
+    old = Path(shutil.copytree(runs[0], tmp_path / "old.run"))
+    views = read_run(old), read_run(runs[1])
+    (same,) = (pair for pair in difference(*views) if pair.kind == "both")
+    write_name(old, same.before.component + 1, "Mornings", 2)
+    for pair in (*difference(*views), *difference(*views[::-1])):
+        assert (pair.to_json()["name"] == "Mornings") is (pair.kind == "both")
 
 
 def test_a_run_compared_with_itself_is_the_same(runs):

@@ -170,12 +170,24 @@ def test_dead_components_empty_runs_and_signs_do_not_fail():
             [0, 0, 0, 0, 0, 5, 5],
             "On Sat–Sun",
         ),
+        (
+            "day",
+            ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"),
+            [0, 5, 0, 0.2, 5, 0, 0],
+            "On Tue and Fri",
+        ),
         ("x", tuple(map(str, range(11))), [0, 0, 0, 1, 2, 1, 0, 0, 0, 0, 0], "X 3 up to 4"),
     ],
 )
 def test_ordered_modes_are_told_by_their_range(name, labels, column, expected):
     (pattern,) = words([mode(name, labels, column)])
     assert pattern.headline == expected
+
+
+def test_patterns_that_are_everywhere_are_told_apart_by_what_they_have_more_of():
+    channels, waves = [f"c{k:02}" for k in range(40)], np.cos(np.arange(40) / 40 * 2 * np.pi)
+    found = words([mode("channel", channels, 10 + waves, 10 - waves)])
+    assert [p.headline for p in found] == ["More channel c00 and c01", "More channel c20 and c19"]
 
 
 def test_calendars_need_dates_and_enough_of_them():

@@ -310,3 +310,11 @@ def test_a_tensor_without_counts_is_refused(x):
 def test_bad_options_are_refused(options, message):
     with pytest.raises(DataError, match=message):
         cp_apr(counts(), **options)
+
+
+def test_counts_hundreds_of_digits_apart_leave_a_finite_model():
+    rng = np.random.default_rng(0)
+    apart = rng.gamma(1.0, 1.0, (8, 1)) * 10.0 ** rng.uniform(-300.0, 48.0, (8, 1))
+    found = cp_apr(apart, 1, max_iterations=30)
+    assert "no longer a number" in found.message
+    np.testing.assert_allclose(found.ktensor.weights, apart.sum(), rtol=1e-9)

@@ -174,6 +174,15 @@ def test_units_of_the_data_do_not_matter(scale):
     assert scaled.objective / scale**2 == pytest.approx(plain.objective, rel=1e-6)
 
 
+def test_a_start_that_cannot_be_improved_stays_finite():
+    """Yes-or-no data that a model tells apart: slopes of 1e-199, whose squares are zero."""
+    answers = np.tile([1.0, 0.0], 30)[None, :, None]
+    sure = KTensor(None, [np.full((1, 1), 16.0), 3.6 * (answers[0] - 0.5), np.full((1, 1), 16.0)])
+    found = gcp(Slice.dense(answers), 1, "bernoulli_logit", init=sure)
+    assert found.objective < 1e-100
+    assert np.isfinite(found.ktensor.weights).all()
+
+
 def test_missing_cells_do_not_influence_the_fit():
     data, holes = data_for("gaussian"), np.random.default_rng(4).random(SHAPE) < 0.3
     results = [

@@ -67,7 +67,7 @@ def explicit(arrays, init, variant, regressors, forget, damping):
 
 
 @pytest.mark.parametrize("shape", [(25,), (6, 5), (4, 3, 5)])
-@pytest.mark.parametrize("share", [0.6, 1.1])
+@pytest.mark.parametrize("share", [0.3, 0.6, 1.1])
 @pytest.mark.parametrize(
     ("variant", "regressors"), [("acp", "model"), ("acp", "data"), ("rolcp", "model")]
 )
@@ -84,6 +84,21 @@ def test_any_number_of_modes_follows_the_explicit_recursion(shape, share, varian
     ).partial_fit([Slice.dense(x) for x in arrays])
     expected = explicit(arrays, init, variant, regressors, 0.7, 5.0)
     np.testing.assert_allclose(model.to_ktensor().full(), expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("shape", [(25,), (6, 5), (4, 3, 2, 5)])
+@pytest.mark.parametrize("share", [0.3, 0.8])
+@pytest.mark.parametrize("variant", ["acp", "rolcp"])
+def test_zeros_beside_a_list_are_cells_like_others(shape, share, variant):
+    rng = np.random.default_rng(1)
+    init = KTensor(None, [rng.normal(size=(k, 2)) for k in shape])
+    arrays = [rng.normal(size=shape) * (rng.random(shape) < share) for _ in range(6)]
+    listed = [Slice(np.argwhere(x), x[x != 0.0], shape) for x in arrays]
+    model = ACP(2, forget=0.7, variant=variant, damping=5.0, init=init).partial_fit(listed)
+    expected = explicit(arrays, init, variant, "model", 0.7, 5.0)
+    np.testing.assert_allclose(model.to_ktensor().full(), expected, rtol=1e-8, atol=1e-8)
+    error = ((arrays[-1] - model.to_ktensor().full()) ** 2).sum()
+    np.testing.assert_allclose(model.last_.local, error, rtol=1e-8)
 
 
 def test_weights_may_come_from_a_sample_that_is_the_same_every_time():

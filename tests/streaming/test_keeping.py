@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from onlinegcp.errors import DataError, StateError
+from onlinegcp.errors import DataError, ScaleWarning, StateError
 from onlinegcp.losses import LOSS_NAMES, Loss
 from onlinegcp.slices import Slice
 from onlinegcp.streaming import METHODS, OnlineGCP, keeping
@@ -180,3 +180,46 @@ def test_calls_from_several_threads_all_count():
         thread.join()
     assert model.n_slices_ == 4 + 30
     assert np.isfinite(model.weights_).all()
+
+
+@pytest.mark.parametrize("loss", ["gamma", "rayleigh"])
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_slice_that_no_row_can_follow_does_not_spoil_those_after_it(loss, seed):
+    rng, shape = np.random.default_rng(seed), (5, 6)
+
+    def amounts():
+        return Slice.dense(rng.gamma(1.0, 2.0, shape) + 1e-3)
+
+    model = OnlineGCP(3, loss, init_slices=3, init_starts=1).partial_fit(
+        [amounts() for _ in range(5)]
+    )
+    apart = rng.gamma(1.0, 1.0, shape) * 10.0 ** rng.uniform(-300.0, 48.0, shape)
+    model.partial_fit([Slice.dense(apart)])
+    for number in range(7, 12):
+        model.partial_fit([amounts()])
+        assert model.n_slices_ == number
+
+
+@pytest.mark.filterwarnings("ignore::onlinegcp.errors.CancellingWarning")
+def test_a_first_slice_that_no_model_can_begin_with_is_left_out_and_told():
+    rng = np.random.default_rng(0)
+    slices = [ordinary(rng, "poisson_log") for _ in range(8)]
+    slices[2] = with_value(slices[2], 1e40)
+    model = OnlineGCP(2, "poisson_log", init_slices=4).partial_fit(slices[:3])
+    with pytest.warns(ScaleWarning, match=r"slice 3 of the warm start .* 1e\+40 in cell \(1, 2\)"):
+        model.partial_fit([slices[3]])
+    without = OnlineGCP(2, "poisson_log", init_slices=3).partial_fit([*slices[:2], slices[3]])
+    assert all(map(np.array_equal, model.factors_, without.factors_))
+    model.partial_fit(slices[4:])
+    assert model.n_slices_ == 8
+
+
+@pytest.mark.parametrize("loss", ["gaussian", "huber", "poisson"])
+@pytest.mark.parametrize("size", [1e-200, 1e-170, 1e14])
+def test_slices_of_any_one_size_can_be_begun_with_and_read(loss, size):
+    rng = np.random.default_rng(1)
+    model = OnlineGCP(2, loss, init_slices=3)
+    for number in range(1, 6):
+        model.partial_fit([Slice.dense(size * (1.0 + rng.random(SHAPE)))])
+        assert all(np.isfinite(a).all() for a in (*model.factors_, model.weights_))
+        assert model.n_slices_ == number

@@ -61,7 +61,7 @@ def score_events(
     -------
     A frame with the columns `score`, -log10(p), higher for odder, and `p`, the chance of an
     ordinary event as odd; in the order of the table. Rows that no bin took (no time, no key) have
-    none.
+    none. A row of several value columns is as odd as the oddest of its values.
 
     Examples
     --------
@@ -126,11 +126,15 @@ def event_log_p(verdict: Verdict, x: Slice, tracker: AnomalyTracker) -> FloatArr
         order = np.argsort(keys, kind="stable")
         np.maximum(largest, seen.surprise[order[np.searchsorted(keys[order], mine)]], out=largest)
     views = len(verdict.rows) + len(verdict.pairs)
-    chances = np.maximum(log_ndtr(-largest), LOWEST_LOG)
+    return _oddest_of(np.maximum(log_ndtr(-largest), LOWEST_LOG), np.array(views))
+
+
+def _oddest_of(chances: FloatArray, looks: NDArray[np.int64]) -> FloatArray:
+    """Log-chance that the oddest of several looks is so odd, from that of one of them."""
     small = chances < -30.0
-    exact = -np.expm1(views * np.log1p(-np.exp(np.minimum(chances, -1e-9))))
+    exact = -np.expm1(looks * np.log1p(-np.exp(np.minimum(chances, -1e-9))))
     with np.errstate(divide="ignore"):
-        return np.asarray(np.where(small, chances + math.log(views), np.log(exact)))
+        return np.asarray(np.where(small, chances + np.log(looks), np.log(exact)))
 
 
 def _whole_table(source: Any, format: str | None) -> pl.DataFrame:
@@ -169,7 +173,13 @@ def _beside(
                 place = np.minimum(np.searchsorted(cells, mine), len(cells) - 1)
                 log_p[known] = np.where(cells[place] == mine, values[place], np.nan)
         found.append(log_p)
-    return frame.hstack(_columns(np.concatenate(found) if found else np.zeros(0)))
+    # A row of a wide table is several events, one for each column of values.
+    scored = np.concatenate(found or [np.zeros(0)])
+    if len(scored) > frame.height:
+        by_row = scored.reshape(frame.height, -1)
+        looks = np.maximum(np.isfinite(by_row).sum(axis=1), 1)
+        scored = _oddest_of(np.fmin.reduce(by_row, axis=1), looks)
+    return frame.hstack(_columns(scored))
 
 
 def _columns(log_p: FloatArray) -> pl.DataFrame:

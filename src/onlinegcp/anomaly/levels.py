@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.anomaly.shares import LEAST, SPECIAL, USUAL, Judged
+from onlinegcp.kernels.levels import DAMPING, NOTHING, SEASON, SPECIAL_DAY, learn_levels
 from onlinegcp.kernels.shares import SURPRISE
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -20,11 +21,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 # Share of an error that goes into the level, and of that into the trend, by expert.
 RATES = np.array([0.03, 0.1, 0.3, 0.6, 0.1, 0.3])[:, None]
 TRENDS = np.array([0.0, 0.0, 0.0, 0.0, 0.1, 0.1])[:, None]
-DAMPING = 0.9
 SEASONS = 6.0  # values of the same phase the season is the average of
-ERRORS = 0.95  # of the errors so far, in the choice among experts
 SPREAD_MEMORY = 40.0
-ODD, PATIENCE = 4.0, 3
 
 
 @final
@@ -91,35 +89,23 @@ class Levels:
         if len(values) > len(self):
             self._grow(values)
             ahead = np.concatenate([ahead, self.level[:, ahead.shape[1] :]], axis=1)
-        known, old = ~np.isnan(values), self.seen >= LEAST
-        error = np.where(known, values - ahead, 0.0)
-        told = known & old
-        mine = np.where(told, np.abs(values - seen.forecast), 0.0)
-        odd = np.abs(seen.surprise) > ODD
-        self.streak = np.where(known, np.where(odd, self.streak + 1.0, 0.0), self.streak)
-        limit = np.where(old & (self.streak < PATIENCE), 3.0 * seen.deviation, np.inf)
-        self.errors = ERRORS * self.errors + np.minimum(np.abs(error), limit)
         keep = 1.0 - 1.0 / min(SPREAD_MEMORY, self.n_slices + 1.5)
-        self.spread = keep * self.spread
-        self.spread[0] += np.minimum(mine, limit)
-        self.spread[1] += told
-        error = np.maximum(np.minimum(error, limit), -limit)
-        rate = np.maximum(RATES, 1.0 / (self.seen + 1.0)) * known
+        cycle, place, kind, part = self.season, 0, NOTHING, 1.0
         if special and self.n_slices >= max(14, 2 * self.period):
-            self.days[special - 1] += 1.0
-            self.special[:, :, special - 1] += error / np.clip(
-                self.days[special - 1] + 1.0, 3.0, 6.0
-            )
-            error = np.zeros_like(error)
+            cycle, place, kind = self.special, special - 1, SPECIAL_DAY
+            self.days[place] += 1.0
+            part = min(max(float(self.days[place]) + 1.0, 3.0), 6.0)
         elif self.period > 1:
-            phase = self.n_slices % self.period
-            self.phases[phase] += 1.0
-            part = 1.0 / min(self.phases[phase] + 1.0, SEASONS)
-            self.season[:, :, phase] += part * (1.0 - rate) * error
+            place, kind = self.n_slices % self.period, SEASON
+            self.phases[place] += 1.0
+            part = 1.0 / min(float(self.phases[place]) + 1.0, SEASONS)
         early = 0.3 if self.n_slices < self.period else 1.0
-        self.level = self.level + DAMPING * self.trend + early * rate * error
-        self.trend = DAMPING * self.trend + TRENDS * rate * error  # stays zero where TRENDS is
-        self.seen = self.seen + known
+        for name in ("level", "trend", "errors", "spread", "streak", "seen"):
+            setattr(self, name, getattr(self, name).copy())  # whoever took the state keeps it
+        learn_levels(
+            values, seen.compared, ahead, RATES, TRENDS, LEAST, keep, early, cycle, place, kind,
+            part, self.level, self.trend, self.errors, self.spread, self.streak, self.seen,
+        )  # fmt: skip
         self.n_slices += 1
 
     def skip(self) -> None:

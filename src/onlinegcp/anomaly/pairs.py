@@ -80,13 +80,12 @@ class HeavyPairs:
     def learn(self, keys: IntArray, seen: Judged, *, special: int, shape: tuple[int, ...]) -> None:
         """Remember a judged slice and keep the heaviest pairs."""
         known = len(self.keys)
-        fresh = known + np.flatnonzero(seen.observed[known:] >= ENTRANCE)
+        fresh = known + (seen.observed[known:] >= ENTRANCE).nonzero()[0]
         if len(keys) > known:
-            staying = np.concatenate([np.arange(known), fresh])
-            seen = Judged(
-                seen.observed[staying], seen.compared.take(staying, axis=1), seen.total, known,
-                seen.ready,
-            )  # fmt: skip
+            observed = np.concatenate([seen.observed[:known], seen.observed[fresh]])
+            new = seen.compared.take(fresh, axis=1)
+            compared = np.concatenate([seen.compared[:, :known], new], axis=1)
+            seen = Judged(observed, compared, seen.total, known, seen.ready)
         self.shares.learn(seen, special=special)
         if not len(fresh):
             return
@@ -129,7 +128,7 @@ class HeavyPairs:
         one, two = x.index[:, self.first].astype(np.int64), x.index[:, self.second]
         if x.shape[self.first] * length <= min(TABLE, 64 * max(len(one), 256)):
             sums = np.asarray(np.bincount(one * length + two, x.value, minlength=1), np.float64)
-            cells = np.flatnonzero(sums)
+            (cells,) = sums.nonzero()
             high = cells // length
             return np.asarray((high << SHIFT) | (cells - high * length)), sums[cells]
         keys, place = np.unique((one << SHIFT) | two, return_inverse=True)

@@ -66,11 +66,11 @@ def without_odd_rows(
     totals = []
     for k, (seen, (rows, _)) in enumerate(zip(verdict.rows, odd, strict=True)):
         forecast, observed = seen.forecast[: seen.n_known], seen.observed[: seen.n_known]
-        whole = float(forecast.sum())
+        part = whole = float(forecast.sum())
         if len(rows):
             known = rows[rows < seen.n_known]
             forecast, observed = np.delete(forecast, known), np.delete(observed, known)
-        part = float(forecast.sum())
+            part = float(forecast.sum())
         total = float(observed.sum()) * whole / part if part > 0.0 else seen.total
         new = float(verdict.newcomers.forecast[k]) if verdict.newcomers.ready else 0.0
         totals.append((total + new) * history.unit)

@@ -73,15 +73,18 @@ class Judged:
 
     @property
     def forecast(self) -> FloatArray:
-        return np.asarray(self.compared[FORECAST])
+        row: FloatArray = self.compared[FORECAST]
+        return row
 
     @property
     def deviation(self) -> FloatArray:
-        return np.asarray(self.compared[DEVIATION])
+        row: FloatArray = self.compared[DEVIATION]
+        return row
 
     @property
     def surprise(self) -> FloatArray:
-        return np.asarray(self.compared[SURPRISE])
+        row: FloatArray = self.compared[SURPRISE]
+        return row
 
 
 @final
@@ -109,7 +112,8 @@ class RowShares:
 
     @property
     def events(self) -> FloatArray:
-        return np.asarray(self.rows[EVENTS])
+        row: FloatArray = self.rows[EVENTS]
+        return row
 
     def judge(
         self,
@@ -176,12 +180,14 @@ class RowShares:
         """
         n_known = len(self)
         bare = share[:n_known] * (self.events / (self.events + HALF))
-        if float(bare.sum()) <= 0.0:
-            bare = share[:n_known]
         parts, known = float(bare.sum()), sums[:n_known]
-        first = _usual_total(known, bare)
+        if parts <= 0.0:
+            bare = share[:n_known]
+            parts = float(bare.sum())
+        whole = float(known.sum())
+        first = _usual_total(known, bare, whole, parts)
         usual = self._settle(sums, share, bare, first, out)
-        plain = float(known.sum()) / parts
+        plain = whole / parts
         if expected is not None and usual < LEAST_USUAL * plain:
             far, near = (abs(math.log(t * parts / expected[1])) for t in (max(usual, 1e-9), plain))
             if far > near:  # no burst, but rows that take turns, such as days of the week
@@ -320,19 +326,22 @@ def total_without_odd(
 def _odd_things(out: FloatArray, total: float, expected: tuple[float, float, float] | None) -> int:
     """Rows that are odd, and the total of the others where that is odd, too."""
     unusual = expected is not None and not expected[0] <= total <= expected[2]
-    return int((np.abs(out[SURPRISE]) >= ODD).sum()) + unusual
+    return int(np.count_nonzero(np.abs(out[SURPRISE]) >= ODD)) + unusual
 
 
-def _usual_total(sums: FloatArray, share: FloatArray) -> float:
-    """A first guess of the total: the middle of what the heavy rows say, or the sum of all."""
-    whole, parts = float(sums.sum()), float(share.sum())
+def _usual_total(sums: FloatArray, share: FloatArray, whole: float, parts: float) -> float:
+    """A first guess of the total: the middle of what the heavy rows say, or the sum of all.
+
+    What sums and shares add up to, `whole` and `parts`, whoever asks knows.
+    """
     heavy = share * whole >= HEAVY * max(parts, 1e-12)
     weight = share[heavy]
-    if float(weight.sum()) < 0.5 * parts:
+    held = float(weight.sum())
+    if held < 0.5 * parts:
         return max(whole / max(parts, 1e-12), 1e-9)
     said = sums[heavy] / weight
-    order = np.argsort(said, kind="stable")
-    half = np.searchsorted(np.cumsum(weight[order]), 0.5 * float(weight.sum()))
+    order = said.argsort(kind="stable")
+    half = weight[order].cumsum().searchsorted(0.5 * held)
     return max(float(said[order[min(int(half), len(order) - 1)]]), 1e-9)
 
 

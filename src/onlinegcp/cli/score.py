@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from onlinegcp.cli import Exit
 from onlinegcp.cli.options import Quiet, source_of
 
+if TYPE_CHECKING:
+    import polars as pl
+
 ENDINGS = (".parquet", ".csv", ".jsonl")
+
+
+def flat(table: pl.DataFrame) -> pl.DataFrame:
+    """A table as CSV can hold it: lists and records as JSON, bytes in hex, durations in s."""
+    import polars as pl
+
+    columns = []
+    for column in table.iter_columns():
+        if column.dtype == pl.Binary:
+            column = column.bin.encode("hex")
+        elif column.dtype == pl.Duration:
+            column = (column.dt.total_microseconds() / 1e6).round(6)
+        elif column.dtype.is_nested() or column.dtype == pl.Object:
+            texts = [None if x is None else json.dumps(_plain(x), default=str) for x in column]
+            column = pl.Series(column.name, texts, dtype=pl.String)
+        columns.append(column)
+    return pl.DataFrame(columns)
+
+
+def _plain(value: Any) -> Any:
+    return value.to_list() if hasattr(value, "to_list") else value
 
 
 def score(
@@ -43,7 +68,8 @@ def score(
     quiet
         Say nothing unless it fails.
     """
-    from onlinegcp.cli.terminal import count, say
+    from onlinegcp.cli.terminal import say
+    from onlinegcp.drawing.text import plural
     from onlinegcp.errors import DataError
     from onlinegcp.run import Run
     from onlinegcp.run.sources import last_query
@@ -58,10 +84,10 @@ def score(
     if output.endswith(".parquet"):
         table.write_parquet(output)
     elif output.endswith(".csv"):
-        table.write_csv(output)
+        flat(table).write_csv(output)
     else:
         table.write_ndjson(output)
     if not quiet:
         low = int((table["p"] < 0.001).sum())
-        say(f"{count(table.height)} {per}s scored, {low:,} with p < 0.001, in {output}.")
+        say(f"{plural(table.height, per)} scored, {low:,} with p < 0.001, in {output}.")
     return Exit.DONE

@@ -46,11 +46,14 @@ class Batch:
         self.rank = max(max(len(s.get("weights") or ()), len(s.get("drift") or ())) for s in steps)
         self.weights = matrix(steps, "weights", self.rank)
         self.drift = matrix(steps, "drift", self.rank)
-        self.total = numbers(steps, "total")
+        # Where nothing was observed, nobody knows the total.
+        seen = np.array([step.get("n_observed") != 0 for step in steps])
+        self.total = np.where(seen, numbers(steps, "total"), np.nan)
         self.size = self.total if divisor == "total" else numbers(steps, divisor)
         self.losses = np.array([numbers(steps, name) for name in LOSSES])
         found = [anomaly_of(step) for step in steps]
-        self.expected = _array([anomaly.get("expected_total") for anomaly in found])
+        expected = _array([anomaly.get("expected_total") for anomaly in found])
+        self.expected = np.where(seen, expected, np.nan)
         self.flagged = np.array([bool(anomaly.get("flagged")) for anomaly in found])
 
 

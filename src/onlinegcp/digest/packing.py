@@ -20,7 +20,7 @@ Arrays = dict[str, NDArray[Any]]
 Record = dict[str, Any]
 
 # Another one is not read, and made anew.
-VERSION = 1
+VERSION = 2
 _COUNTS = (
     *("count", "scored", "flagged", "warm", "held", "births", "deaths", "merges"),
     *("events", "seconds", "first_time", "n_regimes", "times"),

@@ -138,10 +138,13 @@ def activations(view: RunView) -> FloatArray:
 
 
 def matrix(steps: Sequence[Step], name: Vector, rank: int) -> FloatArray:
-    """A field with one number per component as a (slices, rank) array, NaN where there is none."""
+    """A field with one number per component as a (slices, rank) array, NaN where there is none.
+
+    A slice of which nothing was observed has no weights, whatever its line says.
+    """
     out = np.full((len(steps), rank), np.nan)
     for row, step in zip(out, steps, strict=True):
-        given = step.get(name) or ()
+        given = () if name == "weights" and step.get("n_observed") == 0 else step.get(name) or ()
         row[: len(given)] = [np.nan if v is None else v for v in given[:rank]]
     return out
 

@@ -148,6 +148,8 @@ def say_time(time: Any, interval: str = "") -> str:
     --------
     >>> say_time("2013-01-31"), say_time("2013-01-31T17:00:00"), say_time(7), say_time(None)
     ('31 January 2013', '31 January 2013, 17:00', '7', 'no time')
+    >>> say_time("2013-01-31T00:00:00"), say_time("2013-01-31T00:00:00", "daily")
+    ('31 January 2013, 00:00', '31 January 2013')
     >>> say_time("1992-11-01", "monthly"), say_time("1992-10-01", "quarterly")
     ('November 1992', '4th quarter of 1992')
     >>> say_time("2013-06-03", "weekly"), say_time("1992-01-01", "yearly")
@@ -169,7 +171,9 @@ def say_time(time: Any, interval: str = "") -> str:
     date = f"{moment.day} {month}"
     if interval == "weekly":
         return f"week of {date}"
-    return date if moment.time() == datetime.time() else f"{date}, {moment:%H:%M}"
+    # Where others have a time of day, midnight is one, too.
+    clock = len(time) > len("2013-01-31") and interval != "daily"
+    return f"{date}, {moment:%H:%M}" if clock or moment.time() != datetime.time() else date
 
 
 # Several of them to a slice: it is told by the first, and there is no word for how often it comes.

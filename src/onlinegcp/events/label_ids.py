@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Ids = npt.NDArray[np.int32]
 _Hashes = npt.NDArray[np.uint64]
 
-BLOCK = 1 << 16  # labels that are worked on at the same time
+BLOCK = 1 << 15  # labels that are worked on at the same time
 _FEWEST_SLOTS = 1 << 13
 _MOST_SLOTS = 1 << 23
 _FULL = 0.6  # share of the slots that is taken at most

@@ -7,6 +7,7 @@ dealt out to piles that follow each other, so that one pile at a time is held as
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Places = NDArray[np.int64]
 
+_PILE = 1 << 14  # labels that are held as text while they are sorted
 _SAMPLE = 64  # labels that are looked at per pile, to make piles alike
 
 
@@ -33,19 +35,17 @@ def label_order(label: str) -> str:
     return f"1{label}"
 
 
-def ids_in_order(known: LabelIds, ids: Ids) -> Ids:
-    """Ids in the order of their labels."""
+def ids_in_order(known: LabelIds, ids: Ids) -> Iterator[Ids]:
+    """Ids in the order of their labels, some at a time."""
     if len(ids) < MANY:
         names = known.column.texts(ids)
-        return ids[sorted(range(len(names)), key=lambda place: label_order(names[place]))]
-    if len(ids) <= BLOCK:
-        return _sorted(known, ids)
-    piles, found, end = _piles(known, ids), np.empty_like(ids), 0
-    for pile in range(int(piles.max()) + 1):
-        some = ids[piles == pile]
-        found[end : end + len(some)] = _sorted(known, some)
-        end += len(some)
-    return found
+        yield ids[sorted(range(len(names)), key=lambda place: label_order(names[place]))]
+    elif len(ids) <= BLOCK:
+        yield _sorted(known, ids)
+    else:
+        piles = _piles(known, ids)
+        for pile in range(int(piles.max()) + 1):
+            yield _sorted(known, ids[piles == pile])
 
 
 def _sorted(known: LabelIds, ids: Ids) -> Ids:
@@ -127,11 +127,11 @@ def _whole(labels: pl.Series) -> pl.Series:
     return labels.str.contains(r"^-?[0-9]{1,29}$")
 
 
-def _piles(known: LabelIds, ids: Ids) -> Ids:
+def _piles(known: LabelIds, ids: Ids) -> NDArray[np.unsignedinteger[Any]]:
     """The pile of each id: all labels of a pile come before those of the next."""
     import polars as pl
 
-    n_piles = -(-len(ids) // BLOCK)
+    n_piles = -(-len(ids) // _PILE)
     every = max(1, len(ids) // (n_piles * _SAMPLE))
     sample = known.column.take(ids[::every])
     ends = sample.gather(places_in_order(sample)[_SAMPLE - 1 :: _SAMPLE])
@@ -139,7 +139,7 @@ def _piles(known: LabelIds, ids: Ids) -> Ids:
     # Rounded to 64 bits, numbers that differ may be equal, but none changes places with another.
     numbers = ends.filter(whole).cast(pl.Float64).to_numpy()
     texts = ends.filter(~whole)
-    piles = np.empty(len(ids), dtype=np.int32)
+    piles = np.empty(len(ids), dtype=np.min_scalar_type(len(ends) + 2))
     for start in range(0, len(ids), BLOCK):
         labels = known.column.take(ids[start : start + BLOCK])
         whole = _whole(labels)

@@ -30,9 +30,13 @@ _FULL_MONTHS = [
 ]
 _DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 _FULL_DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
-_CLOCK = r"\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[aApP][mM])?"
-_WORDS = re.compile(rf"({_CLOCK})|(?<=[\d ])([+-]\d\d:?\d\d)$|([A-Za-z]+)|(\d+)|([^A-Za-z\d]+)")
-_NO_DAY = re.compile(r"%[djeDFxcs+]")
+_CLOCK = r"\d{1,2}:\d\d(?::\d\d(?:\.\d+|,(?:\d{9}|\d{6}|\d{3})(?!\d))?)?(?: ?[aApP][mM])?"
+_PART = r"[qQ][1-4](?!\d)|[wW]\d\d(?!\d)"  # of a year
+_OFFSET = r"(?<=[\d ])([+-]\d\d:?\d\d)$"
+_WORDS = re.compile(rf"({_CLOCK})|{_OFFSET}|({_PART})|([A-Za-z]+)|(\d+)|([^A-Za-z\d])")
+_NO_DAY = re.compile(r"%[djeDFxcsu+]")
+_ZERO = ("utc", "gmt", "z")  # names of the zone without an offset
+_FIELD = re.compile(r"%[-_0]?[.\d]*[A-Za-z%]")
 
 
 def layouts_of(text: str) -> list[str]:
@@ -48,11 +52,18 @@ def layouts_of(text: str) -> list[str]:
     pattern: list[str] = []
     numbers: list[tuple[int, str]] = []  # place in the pattern, and digits
     seen = {"month": False, "year": False, "clock": False}
-    for clock, offset, word, digits, mark in _WORDS.findall(text.strip()):
+    for clock, offset, part, word, digits, mark in _WORDS.findall(text.strip()):
         name = word.lower()
         if clock and not seen["clock"]:
             seen["clock"] = True
             pattern.append(_clock(clock))
+        elif name in _ZERO and seen["clock"]:
+            pattern.append(word)
+        elif part and not seen["month"] and (part[0] in "qQ" or "%Y" in pattern):
+            seen["month"] = True
+            if part[0] in "wW":  # weeks belong to years of their own
+                pattern[pattern.index("%Y")] = "%G"
+            pattern += [part[0], "%q" if part[0] in "qQ" else "%V"]
         elif offset and seen["clock"]:
             pattern.append("%z")
         elif offset and not seen["year"] and ":" not in offset:  # 31-12-2021
@@ -71,6 +82,9 @@ def layouts_of(text: str) -> list[str]:
         elif len(digits) == 8 and not (numbers or seen["year"]):
             seen["year"] = seen["month"] = True
             pattern.append("%Y%m%d")
+        elif len(digits) in (4, 6) and "%Y%m%d" in pattern and not seen["clock"]:
+            seen["clock"] = True
+            pattern.append("%H%M%S"[: len(digits)])
         elif 1 <= len(digits) <= 2 and len(numbers) < 3 and "%Y%m%d" not in pattern:
             numbers.append((len(pattern), digits))
             pattern.append("")
@@ -103,13 +117,21 @@ def fitting(column: pl.Series) -> list[str]:
 def read_as(column: pl.Series, layout: str) -> pl.Series:
     """Times of texts in a format, null where they do not fit; dates if it has no clock.
 
-    A format without a day, such as "%b %Y", means the first.
+    A format without a day, such as "%b %Y", means the first. "%q" is the number of a quarter.
     """
+    if "%q" in layout:
+        for quarter in range(1, 5):
+            column = column.str.replace(rf"[qQ]{quarter}", f"Q{3 * quarter - 2:02d}")
+        layout = re.sub("[qQ]%q", "Q%m", layout)
+    if "%V" in layout and not _NO_DAY.search(layout):
+        column, layout = column + " 1", layout + " %u"
     if not _NO_DAY.search(layout):
         column, layout = column + " 1", layout + " %d"
         if not re.search(r"%[mbBh]", layout):
             column, layout = column + " 1", layout + " %m"
     times = column.str.to_datetime(layout, time_unit="us", strict=False)
+    if set(_ZERO) & set(re.findall("[a-z]+", _FIELD.sub(" ", layout).lower())):
+        times = times.dt.replace_time_zone("UTC")
     clock = re.search(r"%[HIkljTRXcs+]", layout)
     return times if clock else times.dt.date()
 
@@ -117,6 +139,8 @@ def read_as(column: pl.Series, layout: str) -> pl.Series:
 def _clock(text: str) -> str:
     half = " %p" if " " in text else "%p"
     seconds = "%.f" if "." in text else ""
+    if "," in text:
+        seconds = f",%{len(text.rstrip('apmAPM ').split(',')[1])}f"
     seconds = ":%S" + seconds if text.count(":") == 2 else ""
     return f"%I:%M{seconds}{half}" if text[-1] in "mM" else f"%H:%M{seconds}"
 
@@ -129,6 +153,8 @@ def _orders(
         return [()]
     if month and year:
         return [()] if not numbers else [("%d",)] if len(numbers) == 1 else []
+    if month and len(numbers) == 1 and {"-", "'"} & set(pattern) and pattern[0] == "%B":
+        return [("%y",)]  # Mar-24
     if month:  # 3-Mar-15
         return [("%d", "%y")] if len(numbers) == 2 else []
     if year and len(numbers) == 1:  # 2015-03 and 3/2015
@@ -139,6 +165,8 @@ def _orders(
         # Whoever writes dots puts the day first.
         dots = "." in pattern
         return [("%d", "%m")] if dots else [("%m", "%d"), ("%d", "%m")]
+    if len(numbers) == 3 and "." in pattern:
+        return [("%d", "%m", "%y")]
     if len(numbers) == 3:
         return [("%m", "%d", "%y"), ("%d", "%m", "%y"), ("%y", "%m", "%d")]
     return []

@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, final
 
+import numpy as np
+import numpy.typing as npt
+
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.packed import PACKED, is_damage, unpacker
 from onlinegcp.events.table_text import TextTable, check_columns
@@ -340,6 +343,8 @@ def table_part(source: Any, name: str) -> Part:
     columns = [str(column) for column in getattr(source, "columns", [])]
     if not isinstance(source, (pl.DataFrame, dict)) and hasattr(type(source), "iloc"):
         return Part(name, lambda: columns, lambda wanted: _rows(_from_pandas(source, wanted, name)))
+    if isinstance(source, dict):
+        source = {column: _as_polars_takes_it(values) for column, values in source.items()}
     try:
         table = source if isinstance(source, pl.DataFrame) else pl.DataFrame(source, strict=False)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
@@ -382,6 +387,8 @@ def _from_pandas(table: Any, wanted: Sequence[str], name: str) -> pl.DataFrame:
                 f"Names of columns must differ, but {name} has {column!r} more than once. "
                 "Rename one of them."
             )
+        if hasattr(series.dtype, "freq"):  # periods
+            series = series.dt.to_timestamp()
         kind = getattr(series.dtype, "kind", "O")
         zone = getattr(series.dtype, "tz", None)
         if kind == "M":
@@ -397,15 +404,28 @@ def _from_pandas(table: Any, wanted: Sequence[str], name: str) -> pl.DataFrame:
             found = found.fill_nan(None)
             found = found.cast(pl.Boolean) if kind == "b" else found
         else:
-            found = pl.Series(column, [*_plain_values(series)], strict=False)
+            values = series.astype(object).to_numpy()
+            found = pl.Series(column, [*_plain_values(values)], strict=False)
         columns[column] = found
     return pl.DataFrame(columns)
 
 
-def _plain_values(series: Any) -> Iterator[Any]:
+def _as_polars_takes_it(values: Any) -> Any:
+    """A column of a dict: arrays of objects as lists of them, times of any resolution."""
+    if not isinstance(values, np.ndarray) or values.ndim != 1:
+        return values
+    if values.dtype.kind == "M" and np.datetime_data(values.dtype)[0] in ("h", "m", "s"):
+        return values.astype("M8[us]")
+    return [*_plain_values(values)] if values.dtype.kind == "O" else values
+
+
+def _plain_values(values: npt.NDArray[np.object_]) -> Iterator[Any]:
     """Python values of a column of objects: None for missing ones, text where types are mixed."""
-    missing = series.isna().to_numpy()
-    values = series.astype(object).to_numpy()
+    # NaN is not itself; what pandas has for missing ones may not be compared.
+    missing = [
+        value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+        for value in values
+    ]
     kinds = {type(value) for value, gone in zip(values, missing, strict=True) if not gone}
     mixed = len(kinds) > 1
     for value, gone in zip(values, missing, strict=True):

@@ -49,6 +49,10 @@ _KINDS = {
 }
 
 
+class AmbiguousDatesError(DataError):
+    """Dates that can be read in several ways."""
+
+
 @final
 class TimeColumn:
     """Reader of one time column, block by block.
@@ -339,7 +343,7 @@ class TimeColumn:
         if len(layouts) > 1:
             row = int(column.is_not_null().arg_max() or 0)
             both = " or ".join(f"time_format={layout!r}" for layout in layouts)
-            raise DataError(
+            raise AmbiguousDatesError(
                 f"Dates must be written so that they mean one day only, but in {self.name!r} all "
                 f"can mean several; {where(row)} has {column[row]!r}. Give {both}."
             )

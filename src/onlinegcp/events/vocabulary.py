@@ -116,7 +116,7 @@ class Vocabulary:
             some = np.arange(first, min(first + BLOCK, end))
             self._marks[some] = label_marks(self._ids.column.take(some))
         self._n_marked = end
-        return self._marks[ids]
+        return _looked_up(self._marks, ids)
 
     def marks_of_codes(self, codes: Ids) -> Marks:
         """A number for the label of each code, the same in every program."""
@@ -127,23 +127,30 @@ class Vocabulary:
         for block in blocks_of(labels):
             texts = _texts(block).unique(maintain_order=True)
             self._new_ids(texts.filter(self._ids.find(texts) < 0))
-        self._settle(np.arange(self._n_settled, len(self._ids), dtype=np.int32))
+        new = np.arange(self._n_settled, len(self._ids), dtype=np.int32)
+        self._settle([new], len(new))
 
     def _new_ids(self, labels: pl.Series, soon: int = 0) -> None:
         self._ids.add(labels, soon)
-        if len(self._ids) > len(self._codes):
-            more = np.full(len(self._ids), -1, dtype=np.int32)  # at least doubles it
-            self._codes = np.concatenate([self._codes, more])
+        known, room = len(self._ids), len(self._codes)
+        if known > room:
+            more = np.full(max(known + soon, 2 * room), -1, dtype=np.int32)
+            more[:room] = self._codes
+            self._codes = more
 
-    def _settle(self, ids: Ids) -> None:
-        """Give the next codes to ids."""
-        end = self._n_settled + len(ids)
+    def _settle(self, ids: Iterable[Ids], count: int) -> None:
+        """Give the next codes to so many ids."""
+        start, end = self._n_settled, self._n_settled + count
         if end > len(self._order):
             more = np.empty(max(end, 2 * len(self._order)), dtype=np.int32)
-            more[: self._n_settled] = self._order[: self._n_settled]
+            more[:start] = self._order[:start]
             self._order = more  # the old one may be that of labels handed out
-        self._order[self._n_settled : end] = ids
-        self._codes[ids] = np.arange(self._n_settled, end, dtype=np.int32)
+        for some in ids:
+            self._order[start : start + len(some)] = some
+            start += len(some)
+        for first in range(self._n_settled, end, BLOCK):  # all have been found: nothing fails now
+            last = min(first + BLOCK, end)
+            self._codes[self._order[first:last]] = np.arange(first, last, dtype=np.int32)
         self._n_settled = end
 
     def identify(self, column: pl.Series, where: Where | None = None) -> Ids:
@@ -185,15 +192,18 @@ class Vocabulary:
             return
         unsettled = [np.empty(0, dtype=np.int32)]
         for part in ids:
-            seen = part[part >= 0] if len(part) and part.min() < 0 else part
-            unsettled.append(seen[self._codes[seen] < 0])
+            for start in range(0, len(part), BLOCK):
+                seen = part[start : start + BLOCK]
+                seen = seen[seen >= 0] if seen.min() < 0 else seen
+                unsettled.append(seen[self._codes[seen] < 0])
         fresh = np.concatenate(unsettled)
         del unsettled
-        self._settle(ids_in_order(self._ids, _distinct(fresh)))
+        fresh = _distinct(fresh)
+        self._settle(ids_in_order(self._ids, fresh), len(fresh))
 
     def codes(self, ids: Ids) -> Ids:
         """Codes of settled ids; -1 stays -1."""
-        codes = self._codes[ids]
+        codes = _looked_up(self._codes, ids)
         if len(ids) and ids.min() < 0:
             codes[ids < 0] = -1
         return codes
@@ -420,6 +430,14 @@ def _distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     new = np.ones(len(values), dtype=bool)
     np.not_equal(values[1:], values[:-1], out=new[1:])
     return values if new.all() else values[new]
+
+
+def _looked_up(table: npt.NDArray[Any], places: Ids) -> npt.NDArray[Any]:
+    """What lies at these places, of which NumPy would make long integers, all at the same time."""
+    found = np.empty(len(places), dtype=table.dtype)
+    for start in range(0, len(places), BLOCK):
+        found[start : start + BLOCK] = table[places[start : start + BLOCK]]
+    return found
 
 
 def _plain(column: pl.Series, fill: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:

@@ -14,7 +14,7 @@ All inner products follow from those of short vectors, and no cell that is zero 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, final
 
 import numpy as np
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from onlinegcp.forecasting.recent import Recent
-from onlinegcp.forecasting.smoothing import Carried
+from onlinegcp.forecasting.smoothing import Carried, lately
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -50,6 +50,9 @@ class Drawn:
         What they hold there.
     missed : (steps,) array or None
         Sums of squared errors that such shares left in the slices that judged, if there were any.
+    apart
+        Squared differences of late between totals and what the patterns, fitted to their slices,
+        say of them.
     """
 
     weights: FloatArray
@@ -57,6 +60,7 @@ class Drawn:
     index: NDArray[np.int64]
     rows: FloatArray
     missed: FloatArray | None = None
+    apart: float = 0.0
 
     def listed(self, step: int) -> FloatArray:
         """What is added to the listed cells in a step."""
@@ -99,9 +103,12 @@ def draw(
     """
     odd = np.flatnonzero(~np.isfinite(past).all(axis=1)).max(initial=-1)
     count = min(len(recent), len(past) - 1 - int(odd))
-    if count <= period:
+    if count < FEWEST:
         return patterns_only(mean, len(columns))
     space = _Space.of(recent, past[-count:], columns, unit)
+    alone = replace(patterns_only(mean, len(columns)), apart=space.apart())
+    if count <= period:
+        return alone
     steps = len(mean)
     ends = [
         _learned(space, errors[-count:], ahead, period)
@@ -109,7 +116,7 @@ def draw(
     ]
     known = [end for end in ends if end is not None]
     if not known:
-        return patterns_only(mean, len(columns))
+        return alone
     weights, shares, missed = mean.copy(), np.zeros((steps, count)), np.zeros(steps)
     for h in range(steps):
         way = h / max(steps - 1, 1)
@@ -119,7 +126,7 @@ def draw(
         if found is not None:
             shares[h] = taken @ found[0]
             weights[h] += taken @ found[1]
-    return Drawn(weights, shares, space.index, space.rows, missed)
+    return Drawn(weights, shares, space.index, space.rows, missed, space.apart())
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,7 @@ class _Space:
     weights: FloatArray  # (n, R) the patterns fitted to it
     with_patterns: FloatArray  # (n, R) inner products of rows and patterns
     gram: FloatArray  # (R, R) those of patterns
+    sums: FloatArray  # (R,) of patterns
 
     @staticmethod
     def of(
@@ -155,7 +163,8 @@ class _Space:
             at += len(own)
         index = np.stack(np.unravel_index(cells, tuple(map(len, columns))), axis=1)
         gram = np.prod([np.einsum("ir,is->rs", a, a) for a in columns], axis=0)
-        return _Space(index, rows, beside, weights, with_patterns, gram)
+        sums = np.prod([a.sum(axis=0) for a in columns], axis=0)
+        return _Space(index, rows, beside, weights, with_patterns, gram, sums)
 
     def towards(
         self, at: int, ahead: int, period: int, mean: FloatArray
@@ -179,6 +188,11 @@ class _Space:
                 shares[kind, chosen] = parts
                 weights[kind] = parts @ self.beside[chosen] - against
         return shares, weights
+
+    def apart(self) -> float:
+        """Squared differences of late between totals and those of the patterns fitted to them."""
+        differences = self.rows.sum(axis=1) + (self.beside - self.weights) @ self.sums
+        return float(lately(differences[:, None])[0, 0])
 
     def inner(self, shares: FloatArray, weights: FloatArray) -> FloatArray:
         """All inner products of some vectors."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import datetime
 import itertools
 import math
@@ -268,7 +269,7 @@ def _totals(
     spread = np.einsum("r,hrs,s->h", sums, covariance, sums)
     if slope is not None:
         held = drawn.weights @ sums + drawn.shares @ drawn.rows.sum(axis=1)
-        return slope * held, slope**2 * spread
+        return slope * held, slope**2 * (spread + drawn.apart)
     if math.prod(len(a) for a in factors) > _DENSE_CELLS:
         raise DataError(
             f"Totals of at most {_DENSE_CELLS:,} cells can be summed for the loss {loss.name!r}, "
@@ -322,6 +323,8 @@ def next_times(times: Sequence[Any], steps: int) -> list[Any]:
     (['2024-02-01', '2024-02-02'], [7, 9])
     >>> next_times(["2024-11-01", "2024-12-01"], 2)
     ['2025-01-01', '2025-02-01']
+    >>> next_times(["2022-01-01", "2023-01-01"], 2), next_times(["2024-04-30", "2024-05-31"], 1)
+    (['2024-01-01', '2025-01-01'], ['2024-06-30'])
     """
     known = [time for time in times if time is not None]
     if len(known) < 2:
@@ -335,12 +338,32 @@ def next_times(times: Sequence[Any], steps: int) -> list[Any]:
     end = moments[-1]
     assert end is not None
     days = isinstance(last, str) and len(last) == 10
-    if say_interval([str(time) for time in known[-5:]]) == "monthly":
-        months = [end.year * 12 + end.month - 1 + h for h in range(1, steps + 1)]
-        found = [end.replace(year=m // 12, month=m % 12 + 1, day=1) for m in months]
-    else:
-        known_moments = [moment for moment in moments if moment is not None]
+    known_moments = [moment for moment in moments if moment is not None]
+    found = _by_months(known_moments, steps)
+    if found is None:
         gaps = sorted(b - a for a, b in itertools.pairwise(known_moments))
         found = [end + h * gaps[len(gaps) // 2] for h in range(1, steps + 1)]
     whole = days or (isinstance(last, datetime.date) and not isinstance(last, datetime.datetime))
     return [moment.date().isoformat() if whole else moment.isoformat() for moment in found]
+
+
+def _by_months(moments: Sequence[datetime.datetime], steps: int) -> list[datetime.datetime] | None:
+    """The next moments where the last ones lie whole months apart: quarters and years, too."""
+    last = [calendar.monthrange(moment.year, moment.month)[1] for moment in moments]
+    closing = all(moment.day == day for moment, day in zip(moments, last, strict=True))
+    if not closing and len({moment.day for moment in moments}) > 1:
+        return None
+    months = [12 * moment.year + moment.month - 1 for moment in moments]
+    gaps = sorted(b - a for a, b in itertools.pairwise(months))
+    if gaps[0] < 1:
+        return None
+    found = []
+    for h in range(1, steps + 1):
+        year, month = divmod(months[-1] + h * gaps[len(gaps) // 2], 12)
+        day = calendar.monthrange(year, month + 1)[1]
+        found.append(
+            moments[-1].replace(
+                year=year, month=month + 1, day=day if closing else min(day, moments[-1].day)
+            )
+        )
+    return found

@@ -51,6 +51,13 @@ class Kept:
 class Recent:
     """The newest slices, oldest first.
 
+    Attributes
+    ----------
+    slices
+        What is kept of them.
+    listed
+        Cells that all of them list.
+
     Examples
     --------
     >>> recent = Recent().after(Slice([[0, 1], [2, 0]], [3, 4], (3, 2)))
@@ -60,27 +67,28 @@ class Recent:
     """
 
     slices: tuple[Kept, ...] = ()
+    listed: int = 0
 
     def __len__(self) -> int:
         return len(self.slices)
 
     def after(self, *newer: Slice) -> Recent:
         """With more slices, the newest last, and as many of all as there is room for."""
-        sizes = [len(x.value) for x in self.slices] + [x.n_listed for x in newer]
-        count, listed = 0, 0
-        for size in reversed(sizes):
-            listed += size
-            most = LARGE if count < FEW else SMALL
-            if size > LARGEST or count == MOST or listed > most:
-                break
-            count += 1
-        new = min(count, len(newer))
-        old = self.slices[len(self.slices) + new - count :]
-        return Recent((*old, *_made(newer[len(newer) - new :])))
+        large = [k for k, x in enumerate(newer) if x.n_listed > LARGEST]
+        old = () if large else self.slices
+        newer = newer[large[-1] + 1 :] if large else newer
+        sizes, first = [x.n_listed for x in newer], 0
+        listed, count = sum(sizes) + (self.listed if old else 0), len(old) + len(sizes)
+        # From the oldest on: in the long run one leaves when another comes.
+        while count > MOST or listed > (LARGE if count <= FEW else SMALL):
+            listed -= len(old[first].value) if first < len(old) else sizes[first - len(old)]
+            first, count = first + 1, count - 1
+        kept = _made(newer[max(0, first - len(old)) :])
+        return Recent((*old[first:], *kept), listed)
 
     def without_last(self) -> Recent:
         """Without the newest one."""
-        return Recent(self.slices[:-1])
+        return Recent(self.slices[:-1], self.listed - sum(len(x.value) for x in self.slices[-1:]))
 
     def to_arrays(self) -> dict[str, Array]:
         """All of it as a few arrays; none where there is nothing."""
@@ -104,7 +112,8 @@ class Recent:
         return Recent(
             tuple(
                 Kept(_places(index[a:b]), _smallest(value[a:b]), whole) for (a, b), whole in parts
-            )
+            ),
+            ends[-1],
         )
 
 
@@ -138,7 +147,9 @@ def _places(index: Array) -> Array:
 
 def _smallest(value: Array) -> Array:
     """Counts as the shortest whole numbers, others with seven digits where those can hold them."""
-    low, high = float(value.min(initial=0)), float(value.max(initial=0))
+    # What the methods of an array call, without the way there.
+    low = float(np.minimum.reduce(value, initial=0.0))
+    high = float(np.maximum.reduce(value, initial=0.0))
     # Others are told from counts by the first few.
     counts = all(x % 1 == 0 for x in value[:4].tolist()) and (value == np.floor(value)).all()
     return value.astype(_type(low, high, bool(counts)))

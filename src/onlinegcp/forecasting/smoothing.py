@@ -40,6 +40,10 @@ _LEAST_ERRORS = 4  # from which an interval is made of errors
 _TRUST = 1.5
 # The past looked at: what lies further back has no weight left.
 _MOST = 500
+# Squares of errors count half after so many steps: what varies more lately will tomorrow.
+_FADING = 30.0
+# How many errors far ahead are worth as much as what those one step ahead let expect there.
+_DOUBT = 2.0
 
 
 @final
@@ -145,7 +149,7 @@ def _smoothed(past: FloatArray, period: int, steps: int) -> _Run:
     if period > 1:
         for phase in range(period):
             found = start[phase::period]
-            if len(found):
+            if np.isfinite(found).any(axis=0).all() and len(found):
                 season[:, :, phase] = np.nan_to_num(np.nanmean(found, axis=0) - centre)
         season -= season.mean(axis=2, keepdims=True)
     shares = _shares(gains[:, 3], period)[:, None]
@@ -193,9 +197,10 @@ def _smoothed(past: FloatArray, period: int, steps: int) -> _Run:
 
 def _spread(past: FloatArray) -> FloatArray:
     """The usual step from one time to the next."""
-    if len(past) < 2:
+    known = past[np.isfinite(past).all(axis=1)]
+    if len(known) < 2:
         return np.zeros(past.shape[1])
-    return np.asarray(np.nan_to_num(np.nanmean(np.abs(np.diff(past, axis=0)), axis=0)))
+    return np.asarray(np.abs(np.diff(known, axis=0)).mean(axis=0))
 
 
 def _blend(scores: FloatArray) -> FloatArray:
@@ -239,13 +244,31 @@ def _carried(run: _Run, steps: int, period: int, past: FloatArray) -> Carried:
             for j in range(steps)
         ]
     )
-    errors = run.errors
+    judged = min(max(len(run.far) - steps + 1, 0), len(run.far))
+    errors, far = run.errors, run.far[len(run.far) - judged :]
     if len(errors) < _LEAST_ERRORS:  # too few were foreseen to say: as far as they lie apart
-        errors = np.nan_to_num(past - np.nanmean(past, axis=0))
-    base = errors.T @ errors / max(len(errors) - (errors is not run.errors), 1)
+        apart = np.nan_to_num(past - np.nanmean(past, axis=0))
+        base = apart.T @ apart / max(len(apart) - 1, 1)
+    else:
+        base = lately(errors[np.isfinite(past[-len(errors) :]).all(axis=1)])
     growth = np.concatenate([np.ones((1, len(base))), impulse[: steps - 1]])
     covariance = np.stack(
         [sum(np.outer(row, row) * base for row in growth[: h + 1]) for h in range(steps)]
     )
-    judged = min(max(len(run.far) - steps + 1, 0), len(run.far))
-    return Carried(mean, covariance, period, run.errors, run.far[len(run.far) - judged :])
+    known = np.isfinite(past[len(past) - judged :]).all(axis=1)
+    if known.any() and steps > 1:
+        # Errors of forecasts that overlap are much the same: so many tell of their own.
+        own = judged / steps
+        found = (lately(far[known]) * own + covariance[-1] * _DOUBT) / (own + _DOUBT)
+        # Nothing is known better because it is further away.
+        more = np.sqrt(np.maximum(np.diag(base) / np.maximum(np.diag(found), 1e-300), 1.0))
+        found = found * np.outer(more, more)
+        way = (np.arange(steps) / (steps - 1))[:, None, None]
+        covariance = (1.0 - way) * base + way * found
+    return Carried(mean, covariance, period, errors, far)
+
+
+def lately(errors: FloatArray) -> FloatArray:
+    """Mean squares and products of errors, (series, series), the newest counting most."""
+    fading = 0.5 ** (np.arange(len(errors))[::-1] / _FADING)
+    return np.asarray((errors * fading[:, None]).T @ errors / fading.sum())

@@ -67,9 +67,8 @@ class Blocks:
 
     def views(self) -> tuple[NDArray[Any], ...]:
         """The factor matrices (I_k, R), sharing memory with `data`."""
-        return tuple(
-            self.data[self.offsets[k] : self.offsets[k + 1], : self.rank] for k in range(self.ndim)
-        )
+        ends = pairwise(self.offsets.tolist())
+        return tuple(self.data[first:last, : self.rank] for first, last in ends)
 
     def copy(self) -> Blocks:
         """The same numbers in new memory."""

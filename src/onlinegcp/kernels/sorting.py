@@ -3,7 +3,8 @@
 The positions of an entry are packed into one integer, whose order is that of the cells. Entries are
 dealt out into buckets by its leading bits, each thread its own stretch of them, so that equal cells
 keep their order; a bucket, which fits into a cache, is sorted by the remaining bits, digit by
-digit, and entries of one cell are added up. The result has the bits that `entries.sorted_sums`
+digit, and entries of one cell are added up; a few buckets are written down as soon as it is known
+where, which is before they leave the cache. The result has the bits that `entries.sorted_sums`
 gives, on any number of threads.
 """
 
@@ -12,6 +13,7 @@ gives, on any number of threads.
 from __future__ import annotations
 
 import itertools
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,8 @@ DIGIT = 11  # bits of a digit within a bucket
 BUCKET = 2048  # entries that are worth a bucket
 FEW = 24  # entries that are sorted by insertion
 WORD = 63  # bits of a packed cell
-PIECES = 4  # per thread
+PIECE = 1 << 17  # entries that are sorted and written down at a time, while a cache holds them
+PIECES = 4  # per thread at least
 # What a look at the entries finds.
 ORDERED, UNORDERED, WRONG = 0, 1, 2
 
@@ -138,28 +141,58 @@ class _Work:
             )
         )
         # Runs of whole buckets with about as many entries each.
-        wanted = n * np.arange(1, PIECES * self.who.jobs) // (PIECES * self.who.jobs)
+        pieces = max(PIECES * self.who.jobs, n // PIECE)
+        wanted = n * np.arange(1, pieces) // pieces
         ends = np.unique(np.concatenate(([0], np.searchsorted(bounds, wanted), [buckets])))
-        runs = list(itertools.pairwise(ends.tolist()))
-        stay = np.zeros(buckets, dtype=np.int64)
-        finite = np.zeros(len(runs), dtype=bool)
+        runs, modes = list(itertools.pairwise(ends.tolist())), len(self.widths)
+        # Pages that nobody writes to take no memory.
+        index, sums, line = np.empty(n * modes, dtype=np.int32), np.empty(n), _Line()
 
-        def arranged(i: int) -> None:
-            finite[i] = arrange(keys, values, bounds, self.rest, *runs[i], keep_zeros, stay)
+        def work(i: int) -> None:
+            first, last = runs[i]
+            size = int(bounds[last] - bounds[first])
+            cells, totals = np.empty(size, dtype=np.int64), np.empty(size)
+            kept = arrange(keys, values, bounds, self.rest, first, last, keep_zeros, cells, totals)
+            for at, count, *piece in line.after(i, kept, cells, totals):
+                write(*piece, count, self.widths, at, index, sums)
 
-        self.who.run(arranged, len(runs))
-        if not finite.all():
+        self.who.run(work, len(runs))
+        if line.length < 0:
             return None
-        to = np.concatenate(([0], np.cumsum(stay)))
-        index = np.empty(int(to[-1]) * len(self.widths), dtype=np.int32)
-        sums = np.empty(int(to[-1]))
-        self.who.run(
-            lambda i: write(
-                keys, values, bounds, to, self.widths, self.rest, *runs[i], index, sums
-            ),
-            len(runs),
-        )
-        return index.reshape(-1, len(self.widths)), sums
+        index.resize(line.length * modes, refcheck=False)
+        sums.resize(line.length, refcheck=False)
+        return index.reshape(-1, modes), sums
+
+
+class _Line:
+    """Pieces that are ready in any order, and where each begins in the line of all of them.
+
+    Attributes
+    ----------
+    length
+        Of the line up to now; -1 once a piece is wrong.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._next, self._waiting, self._lock = 0, dict[int, tuple[int, Array, Array]](), Lock()
+
+    def after(
+        self, i: int, kept: int, cells: Array, totals: Array
+    ) -> list[tuple[int, int, Array, Array]]:
+        """The pieces that have their places now that piece i is ready, with these and lengths.
+
+        Nobody waits for a piece before: whoever brings that one gets both.
+        """
+        placed = []
+        with self._lock:
+            self._waiting[i] = kept, cells, totals
+            while self._next in self._waiting and self.length >= 0:
+                count, packed, sums = self._waiting.pop(self._next)
+                placed.append((self.length, count, packed, sums))
+                self.length = -1 if count < 0 else self.length + count
+                self._next += 1
+        return placed
 
 
 @kernel(fastmath=False)
@@ -284,10 +317,10 @@ def by_digits(words, other, n, low, high, counts):
 
 
 @kernel(fastmath=False)
-def arrange(keys, values, bounds, rest, first, last, keep_zeros, stay):
-    """Sort buckets first to last and add up entries of one cell; whether all sums are finite.
+def arrange(keys, values, bounds, rest, first, last, keep_zeros, cells, totals):
+    """Sort buckets first to last and add up entries of one cell; how many cells there are.
 
-    `stay` becomes the number of cells of every bucket, which stand at its beginning.
+    Cells, packed, and their sums go to `cells` and `totals`; -1 where a sum is not finite.
     """
     most = np.int64(0)
     for b in range(first, last):
@@ -295,9 +328,9 @@ def arrange(keys, values, bounds, rest, first, last, keep_zeros, stay):
     here, there = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
     numbers = np.empty(most)
     counts = np.zeros(1 << DIGIT, dtype=np.int64)
-    finite = True
+    finite, kept = True, np.int64(0)
     for b in range(first, last):
-        begin, n = bounds[b], bounds[b + 1] - bounds[b]
+        begin, n, above = bounds[b], bounds[b + 1] - bounds[b], np.int64(b) << rest
         if n == 0:
             continue
         # The rest of a cell and the place of its entry share one word.
@@ -320,42 +353,39 @@ def arrange(keys, values, bounds, rest, first, last, keep_zeros, stay):
             cell = word >> low
             distinct &= cell != before
             before = cell
-        kept, i = np.int64(0), np.int64(0)
+        i = np.int64(0)
         if distinct:
             for i in range(n):
                 total = numbers[U(i)]
-                keys[U(begin + kept)] = words[U(i)] >> low
-                values[U(begin + kept)] = total
+                cells[U(kept)] = above | (words[U(i)] >> low)
+                totals[U(kept)] = total
                 kept += keep_zeros or total != 0.0
         else:
             while i < n:
-                cell = words[i] >> low
-                total = numbers[i]
+                cell = words[U(i)] >> low
+                total = numbers[U(i)]
                 end = i + 1
-                while end < n and words[end] >> low == cell:
+                while end < n and words[U(end)] >> low == cell:
                     end += 1
                 if end > i + 1:
                     total += total_of(numbers, i + 1, end)
                     finite &= total - total == 0.0
-                keys[begin + kept] = cell
-                values[begin + kept] = total
+                cells[U(kept)] = above | cell
+                totals[U(kept)] = total
                 kept += keep_zeros or total != 0.0
                 i = end
-        stay[b] = kept
-    return finite
+    return kept if finite else -1
 
 
 @kernel(fastmath=False)
-def write(keys, values, bounds, to, widths, rest, first, last, index, sums):
-    """Unpack the cells of buckets first to last, and write them one after the other."""
+def write(cells, totals, count, widths, to, index, sums):
+    """Unpack so many cells, and write them down from place `to` on."""
     modes = len(widths)
-    for b in range(first, last):
-        begin, out = bounds[b], to[b]
-        for i in range(to[b + 1] - out):
-            key = (np.int64(b) << rest) | np.int64(keys[U(begin + i)])
-            at = (out + i) * modes
-            for back in range(len(widths)):
-                k = modes - 1 - back
-                index[U(at + k)] = key & ((np.int64(1) << widths[k]) - 1)
-                key >>= widths[k]
-            sums[U(out + i)] = values[U(begin + i)]
+    for i in range(count):
+        key = cells[U(i)]
+        at = (to + i) * modes
+        for back in range(len(widths)):
+            k = modes - 1 - back
+            index[U(at + k)] = key & ((np.int64(1) << widths[k]) - 1)
+            key >>= widths[k]
+        sums[U(to + i)] = totals[U(i)]

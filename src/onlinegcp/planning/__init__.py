@@ -16,7 +16,7 @@ from typing import Any, final
 
 import numpy as np
 
-from onlinegcp.drawing.text import how_many
+from onlinegcp.drawing.text import how_many, plural
 from onlinegcp.events import from_events
 from onlinegcp.events.modes import parse_mode
 from onlinegcp.losses import get_loss
@@ -198,6 +198,12 @@ def _one_or_more(columns: Sequence[str], modes: Sequence[str]) -> str | list[str
     return columns[0] if len(columns) == 1 else list(columns)
 
 
+def _some(names: Sequence[str]) -> str:
+    """Names for people, who need not read a hundred of them."""
+    few = names if len(names) <= 8 else [*names[:4], "...", names[-1]]
+    return ", ".join(few) + (f" ({len(names):,} columns)" if len(few) < len(names) else "")
+
+
 def _events_per_row(sample: Sample, values: Values) -> float:
     """How much a row counts: what its count says, else 1."""
     if len(values.columns) == 1 and sample.columns[values.columns[0]].is_count:
@@ -234,7 +240,7 @@ def _lines(
     """The choices in words."""
     counted = not values.columns or "how often" in values.reason
     held = how_many(round(bins.n_events), "events" if counted else "rows")
-    about = f"about {bins.n_slices:,} slices of {held}"
+    about = f"about {plural(bins.n_slices, 'slice')} of {held}"
     time = ("time", f"{when.name}, every {bins.every}", f"{when.reason}; {bins.reason}: {about}")
     sizes = " x ".join(f"{length:,}" for length in shape)
     wide = values.columns and (len(values.columns) > 1 or not events["modes"])
@@ -246,9 +252,7 @@ def _lines(
     if modes.left_out and "modes" not in asked:
         out = [f"{name} ({why})" for name, why in modes.left_out.items()]
         reason += "; without " + ", ".join(out[:6]) + (", ..." if len(out) > 6 else "")
-    held = (
-        f"{values.agg} of {', '.join(values.columns)}" if values.columns else "events are counted"
-    )
+    held = f"{values.agg} of {_some(values.columns)}" if values.columns else "events are counted"
     rank = "as you said" if "rank" in asked else "as many patterns as predict best"
     bound = "" if measured.lower is None else f" from {measured.lower:g} on"
     return (

@@ -6,6 +6,7 @@ A name counts only where values leave it open: whole numbers may be codes (zone 
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, final
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from onlinegcp.errors import DataError
 from onlinegcp.events.numbers import read_numbers
-from onlinegcp.events.time_column import Ticks, TimeColumn
+from onlinegcp.events.time_column import AmbiguousDatesError, Ticks, TimeColumn
 from onlinegcp.planning import words
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Column:
         What stopped it from being read as times, if it looked like some.
     source
         The rows as they stand in the source, if `values` are something else.
+    ambiguous
+        Whether it holds dates that can be read in several ways.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Column:
     ticks: Ticks | None = None
     problem: str = ""
     source: pl.Series | None = None
+    ambiguous: bool = False
 
     @property
     def written(self) -> pl.Series:
@@ -164,13 +168,13 @@ def _of_text(name: str, values: pl.Series) -> Column:
     start = values.drop_nulls().head(_LOOK)
     if start.str.contains(r"\d").all():
         try:
-            _with_ticks(Column(name, "time", start))
+            with contextlib.suppress(AmbiguousDatesError):  # those behind them may settle it
+                _with_ticks(Column(name, "time", start))
             return _with_ticks(Column(name, "time", values))
+        except AmbiguousDatesError as error:
+            reason = "dates that can mean several"
+            return Column(name, "none", values, reason, problem=str(error), ambiguous=True)
         except DataError as error:
-            if "mean one day only" in str(error):
-                return Column(
-                    name, "none", values, "dates that can mean several", problem=str(error)
-                )
             label = Column(name, "label", values, problem=str(error))
     return _checked(label)
 

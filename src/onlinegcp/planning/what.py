@@ -10,6 +10,7 @@ from typing import final
 
 import numpy as np
 
+from onlinegcp.events.time_column import Ticks
 from onlinegcp.planning.columns import Codes, Column
 from onlinegcp.planning.when import LADDER, Bins, When, bin_keys, occupancy
 from onlinegcp.planning.words import PAIRS, words_of
@@ -19,6 +20,7 @@ MOST_COLUMNS = 3
 OFTEN, SELDOM = 100, 5
 # Values whose typical sizes lie further apart than this are not measured with one loss.
 SCALES = 1000.0
+_LACKING = 0.1
 
 
 @final
@@ -59,7 +61,11 @@ class Modes:
 
 
 def repeats_the_time(column: Column, when: When) -> bool:
-    """Whether the year, month, day, weekday or hour of the time tells what a column says."""
+    """Whether the time tells what a column says.
+
+    By its year, month, day, weekday or hour; or each label has a stretch of time of its own, as
+    seasons have.
+    """
     if when.plain or column.ticks is not None or len(when.ticks) != len(column.values):
         return False
     days = when.ticks.view("M8[us]").astype("M8[D]")
@@ -71,7 +77,22 @@ def repeats_the_time(column: Column, when: When) -> bool:
         days.astype(np.int64) % 7,
         when.ticks // 3_600_000_000 % 24,
     )
-    return any(_tells(clock - clock.min(), column.codes) for clock in clocks)
+    return any(_tells(clock - clock.min(), column.codes) for clock in clocks) or _stretches(
+        when.ticks, column.codes
+    )
+
+
+def _stretches(ticks: Ticks, codes: Codes) -> bool:
+    """Whether one label follows the other for good, of at least three."""
+    known = codes >= 0
+    ticks, codes = ticks[known], codes[known]
+    n_labels = len(np.unique(codes))
+    if not 2 < n_labels < len(codes) / 3:
+        return False
+    order = np.argsort(ticks, kind="stable")
+    other = np.diff(codes[order]) != 0  # than the row before
+    later = np.diff(ticks[order]) > 0
+    return int(np.count_nonzero(other)) == n_labels - 1 and bool(later[other].all())
 
 
 def _tells(clock: Codes, codes: Codes) -> bool:
@@ -259,6 +280,11 @@ def choose_modes(
         names, more_out = _most_telling(labels.columns)
         out |= more_out
         reason = "labels that occur often and tell most" if names else "nothing else has labels"
+        reason += "".join(
+            f"; the {missing(columns[name]):.0%} of rows without {name} are dropped"
+            for name in names
+            if missing(columns[name]) >= 0.005
+        )
     names.sort(key=list(columns).index)
     share = tuple(
         (first, second)
@@ -269,8 +295,16 @@ def choose_modes(
     return Modes((*names, *([] if clock is None else [clock])), share, reason, out)
 
 
+def missing(column: Column) -> float:
+    """Share of rows that a column says nothing of."""
+    return column.values.null_count() / max(1, len(column.values))
+
+
 def _most_telling(labels: Sequence[Column]) -> tuple[list[str], dict[str, str]]:
-    """At most three columns: pairs first, then by entropy, none that another one tells."""
+    """At most three columns: pairs first, then by entropy, none that another one tells.
+
+    A row without a label is no event, so those that many rows lack come last.
+    """
     codes = {column.name: column.codes for column in labels}
     entropy = {name: _entropy(part) for name, part in codes.items()}
     often = {c.name: len(c.values) / max(1, c.values.n_unique()) >= OFTEN for c in labels}
@@ -279,7 +313,10 @@ def _most_telling(labels: Sequence[Column]) -> tuple[list[str], dict[str, str]]:
     ]
     paired = set().union(*pairs[:1])
     ranked = sorted(
-        labels, key=lambda c: (c.name not in paired, not often[c.name], -entropy[c.name])
+        labels,
+        key=lambda c: (
+            *(c.name not in paired, not often[c.name], missing(c) > _LACKING, -entropy[c.name]),
+        ),
     )
     chosen: list[str] = []
     out: dict[str, str] = {}
@@ -306,7 +343,7 @@ def _most_telling(labels: Sequence[Column]) -> tuple[list[str], dict[str, str]]:
 
 
 def _entropy(codes: Codes) -> float:
-    counts = np.unique(codes, return_counts=True)[1]
+    counts = np.unique(codes[codes >= 0], return_counts=True)[1]
     shares = counts / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 

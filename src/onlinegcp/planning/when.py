@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from onlinegcp.errors import DataError
+from onlinegcp.events.spelling import layouts_of
 from onlinegcp.events.table_text import check_columns
 from onlinegcp.events.time_bins import TimeBins
 from onlinegcp.events.time_column import Ticks, TimeColumn
@@ -35,9 +37,11 @@ LADDER = (
     "5y",
     "10y",
 )
+_YEAR = re.compile(r"(1[5-9]|20)\d\d")
 ENOUGH_EVENTS = 50
 ENOUGH_SLICES = 40  # about 50
 MANY_SLICES = 1000
+_MOSTLY = 0.9  # of the bins have rows where events come at a steady pace
 
 
 @final
@@ -110,12 +114,17 @@ def choose_time(
         reason = "the only column of times" if len(times) == 1 else "the first column of times"
         _refuse_data_as_names(chosen)
         return _as_time(chosen, reason)
-    for names, reason in ((words.CLOCKS, "its numbers are times"), (words.COUNTERS, "")):
+    for names in (words.CLOCKS, words.COUNTERS):
         for column in columns.values():
             if column.numbers is not None and set(column.words) & names:
-                found = _as_time(column, reason or "it counts on from row to row")
-                if not found.plain or _counts_on(column, 3):
+                found = _as_time(column, "its numbers are times")
+                if not found.plain:
                     return found
+                if _counts_on(column, 3):
+                    return replace(found, reason="it counts on from row to row")
+        for column in columns.values():
+            if column.ambiguous:  # and no numbers say the same
+                raise DataError(column.problem)
     for column in columns.values():
         if column.numbers is not None and _counts_on(column, 10):
             return _as_time(column, "it counts on from row to row")
@@ -125,12 +134,16 @@ def choose_time(
             f"{short(next(iter(columns)), 60)!r}, which holds no times. Lines of a log must be "
             "taken apart first: write them as CSV with a line of names, or as JSON lines."
         )
-    problems = [column.problem for column in columns.values() if column.problem]
-    ambiguous = [text for text in problems if "mean one day only" in text]
+    sideways = [name for name in columns if _YEAR.fullmatch(name) or layouts_of(name)]
+    if len(sideways) > 2:
+        raise DataError(
+            f"A column that says when is needed, but {sideways[0]!r}, {sideways[1]!r} and "
+            f"{len(sideways) - 2:,} more are names of columns that are times themselves: the table "
+            "lies on its side. Turn it first, so that each row has one time and one value: "
+            "unpivot in polars, melt in pandas."
+        )
     raise DataError(
-        ambiguous[0]
-        if ambiguous
-        else "A column that says when is needed, but none of "
+        "A column that says when is needed, but none of "
         + ", ".join(map(repr, list(columns)[:20]))
         + " holds times, years or a count that goes on. Name it with time=..., and how it is "
         "written with time_format=... or time_unit=..."
@@ -248,6 +261,8 @@ def choose_bins(
         return _bins(when, events, given, "as you said", more)
     if when.plain:
         return _counter_bins(when, events, more)
+    if when.ticks.min() == when.ticks.max():
+        return _bins(when, events, "1d", "a guess, as all rows have the same time", more)
     finest = when.resolution
     start = LADDER.index(finest) if finest else 0
     if measured:
@@ -265,6 +280,11 @@ def choose_bins(
         )
         if longer.n_slices < ENOUGH_SLICES:
             return replace(found, reason="longer ones would leave too few slices")
+        found, at = longer, at + 1
+    while at + 1 < len(LADDER) and occupancy(when, LADDER[at]) < 0.5:
+        longer = _bins(when, events, LADDER[at + 1], "shorter ones would mostly be empty", more)
+        if longer.n_slices < ENOUGH_SLICES or occupancy(when, longer.every) < _MOSTLY:
+            break
         found, at = longer, at + 1
     while found.n_slices < ENOUGH_SLICES and at > start:
         shorter = _bins(when, events, LADDER[at - 1], "so that there are 50 slices", more)

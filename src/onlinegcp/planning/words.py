@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 
 def words_of(name: str) -> list[str]:
@@ -10,13 +11,13 @@ def words_of(name: str) -> list[str]:
 
     Examples
     --------
-    >>> words_of("pickupTime_UTC"), words_of("Cost Total $")
-    (['pickup', 'time', 'utc'], ['cost', 'total'])
+    >>> words_of("pickupTime_UTC"), words_of("Quantité $")
+    (['pickup', 'time', 'utc'], ['quantite'])
     """
+    bare = unicodedata.normalize("NFKD", name)  # letters without what stands above them
+    bare = "".join(mark for mark in bare if not unicodedata.combining(mark)).replace("_", " ")
     # PULocationID: a capital before a small letter begins a word, other capitals stay together.
-    return [
-        word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name.replace("_", " "))
-    ]
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", bare)]
 
 
 def _set(text: str) -> frozenset[str]:
@@ -24,15 +25,20 @@ def _set(text: str) -> frozenset[str]:
 
 
 # How often something happened.
-COUNTS = _set("count counts cnt freq frequency n events occurrences quantity qty")
+COUNTS = _set(
+    """
+    count counts cnt freq frequency n events occurrences quantity qty aantal antal anzahl cantidad
+    menge nombre quantidade quantita quantite
+    """
+)
 
 # Levels: the mean of two of them means something, their sum does not.
 LEVELS = _set(
     """
-    age average avg celsius close degree degrees dew dewpoint expectancy fahrenheit fertility gust
-    height high humidity index latency level low magnitude max mean median min open percent
-    percentage ph pres pressure price prices rank rate rates rating ratio score share speed temp
-    temperature velocity voltage wind yield
+    age angle average avg azimuth bearing celsius close degree degrees dew dewpoint expectancy
+    fahrenheit fertility gust heading height high humidity index latency level low magnitude max
+    mean median min open percent percentage ph pres pressure price prices rank rate rates rating
+    ratio score share speed temp temperature velocity voltage wind yield
     """
 )
 

@@ -152,8 +152,10 @@ def _regimes(digest: Digest, top: int) -> list[Change]:
         many = f"{step.get('births') or 0} of {plural(digest.rank, 'pattern')}"
         if step["regime"] == "returned":
             texts.append(f"{at} an earlier regime came back: {many} changed.")
-        else:
+        elif step.get("births"):
             texts.append(f"{at} {many} were replaced.")
+        else:
+            texts.append(f"{at} patterns changed at once.")
     if digest.n_regimes > top:
         texts.insert(0, f"Many patterns changed at once {digest.n_regimes} times, of late:")
     return [Change("regime", text) for text in texts]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -14,6 +14,7 @@ from onlinegcp.drawing.profiles import FloatArray
 from onlinegcp.errors import DataError
 from onlinegcp.report.words import Pattern, patterns
 from onlinegcp.runlog import RunView
+from onlinegcp.runlog.names import read_names
 
 # Two patterns are the same if the cosines of their columns, multiplied over modes, reach this.
 SAME = 1.0 - TURNED
@@ -88,6 +89,10 @@ def _of_two(first: Digest, second: Digest) -> list[Pair]:
     matched = {int(r): int(c) for r, c in zip(rows, columns, strict=True) if alike[r, c] >= SAME}
     old = {pattern.component: pattern for pattern in patterns(first)}
     new = {pattern.component: pattern for pattern in patterns(second)}
+    given, given_later = (read_names(part.view.path) for part in (first, second))
+    for r, c in matched.items():  # a name that people gave in one run is good for both
+        if r + 1 in given and c + 1 not in given_later:
+            new[c] = replace(new[c], headline=given[r + 1])
     held, holds = (means(part) for part in (first, second))
     pairs = [
         Pair(old[r], new[c], float(alike[r, c]), float(held[r]), float(holds[c]))

@@ -20,6 +20,7 @@ from onlinegcp.drawing.profiles import (
 from onlinegcp.drawing.text import MONTHS, WEEKDAYS, and_list, parse_time, percent
 from onlinegcp.runlog import RunView
 from onlinegcp.runlog.names import read_names
+from onlinegcp.storage.printable import short
 
 # Characters a name may have before it is made of one label per mode.
 LONG = 48
@@ -170,7 +171,24 @@ def in_words(
         if when:
             sentence += "; " + and_list(when)
         found.append(Pattern(r, float(share[r]), headline, sentence))
-    return found
+    spread = [pattern.component for pattern in found if not parts[pattern.component]]
+    if len(spread) < 2:
+        return found
+    # Several that are everywhere differ in where they are a little more.
+    more = {r: _capital(_slightly(modes, share, r)) for r in spread}
+    return [replace(p, headline=more.get(p.component) or p.headline) for p in found]
+
+
+def _slightly(modes: Sequence[ModeProfile], share: FloatArray, r: int) -> str:
+    """The two labels that a component has more of than the others, in the mode that tells most."""
+    others = [_others(mode.shares, share, r) for mode in modes]
+    far = [_distance(mode.shares[:, r], others[k]) for k, mode in enumerate(modes)]
+    k = int(np.argmax(far))
+    size = np.abs(modes[k].shares[:, r])
+    telling = size * np.log(np.maximum(size, 1e-12) / others[k])
+    best = [int(i) for i in np.argsort(-telling, kind="stable")[:2] if telling[i] > 0.0]
+    names = [short(str(modes[k].labels[i]), 22) for i in best]
+    return f"more {modes[k].name} {and_list(names)}" if names else ""
 
 
 def _others(shares: FloatArray, share: FloatArray, r: int) -> FloatArray:
@@ -365,12 +383,16 @@ def _window(mode: ModeProfile, size: FloatArray) -> tuple[str, str]:
     n = len(size)
     if length > 0.6 * n:
         return "", ""
-    first, last = mode.labels[start], mode.labels[(start + length - 1) % n]
+    inside = [(start + k) % n for k in range(length)]
+    holding = [i for i in inside if size[i] >= 0.25 * size[inside].max()]
+    first, last = mode.labels[start], mode.labels[inside[-1]]
     lead = {"weekday": "on ", "month": "in "}.get(mode.kind, f"{mode.name} ")
     text = f"{lead}{first}" if length == 1 else f"{lead}{first}–{last}"
     if length > 1 and mode.kind == "ordered":
         text = f"{lead}{first} up to {last}"
-    return text, f"{text} ({percent(size.take(range(start, start + length), mode='wrap').sum())})"
+    if len(holding) < min(length, 4):  # Tuesdays and Fridays, and hardly anything between them
+        text = f"{lead}{and_list([mode.labels[i] for i in holding])}"
+    return text, f"{text} ({percent(size[inside].sum())})"
 
 
 def _smallest_window(size: FloatArray, most: float, *, wrap: bool) -> tuple[int, int]:

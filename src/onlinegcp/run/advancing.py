@@ -75,10 +75,10 @@ def _lines(
             return warm_lines([*buffer, x], number, model)
         return [learned_line(x, number, model, None, None)]
     old = model.factors_
-    if partial:  # half a day is no collapse: it is learned, and not judged
+    if partial or not x.n_observed:  # half a day is no collapse: it is learned, and not judged
         model.partial_fit([x])
         point.tracker.update_unscored(unseen(x), counted=is_counted(model.loss_))
-        return [{**learned_line(x, number, model, old, None), "partial": True}]
+        return [{**learned_line(x, number, model, old, None), "partial": partial}]
     anomaly = score_slice(model, x, point.labels, history=point.tracker, **spoken(info))
     learned = held_back(x, anomaly) if hold and anomaly.flagged else x
     model.partial_fit([learned])

@@ -42,5 +42,6 @@ def power_sweep(basis: FloatArray, factors: Sequence[FloatArray]) -> tuple[Float
     """
     columns, offsets = to_columns(factors)
     new = np.empty_like(columns)
-    sweep(np.ascontiguousarray(basis), columns, offsets, lines_of(offsets), new)
+    lines = lines_of(offsets, 0, len(factors) - 1)
+    sweep(np.ascontiguousarray(basis), columns, offsets, lines, new)
     return to_factors(new, offsets)

@@ -289,6 +289,7 @@ def _solve(
         max_steps = min(2, max_steps)
     for iteration in range(1, options.max_iterations + 1):
         worst, steps, objective = 0.0, 0, 0.0
+        before = blocks.data.copy(), weights
         for mode in modes:
             groups, cost = problem.groups[mode], problem.cost(blocks, mode)
             rows = aligned_zeros((groups.n_rows, blocks.width))
@@ -307,15 +308,17 @@ def _solve(
                 objective = float(np.sum(rows * cost)) - logs
             weights = _unit_sums(rows[:, : blocks.rank], views[mode])
             problem.changed(blocks, mode)
+        if not math.isfinite(objective):
+            # Squares of values more than 150 digits apart: the pass is taken back.
+            blocks.data[:], weights = before
+            message = f"stopped in pass {iteration}: the objective is no longer a number"
+            break
         kkt = worst
         trace.append(objective)
         if progress is not None:
             seconds = time.perf_counter() - began
             note = f"KKT violation {kkt:.2e}, {steps} inner steps"
             progress(Progress(iteration, objective, seconds, note))
-        if not math.isfinite(objective):
-            message = f"stopped in pass {iteration}: the objective is no longer a number"
-            break
         if kkt <= options.tolerance:
             converged = True
             message = f"the conditions hold to {options.tolerance:g} after pass {iteration}"
@@ -326,7 +329,7 @@ def _solve(
     model = KTensor(weights, list(views[: tensor.ndim])).normalize(norm=1)
     result = StaticFit(
         ktensor=model,
-        objective=trace[-1],
+        objective=trace[-1] if trace else math.inf,
         trace=trace,
         iterations=len(trace),
         converged=converged,

@@ -290,8 +290,12 @@ def _solve_lbfgsb(
     shapes = [a.shape for a in start]
     vector = np.concatenate([a.ravel() for a in start])
     trace: list[float] = []
+    newest = vector
 
     def report(intermediate_result: OptimizeResult) -> None:
+        nonlocal newest
+        if np.isfinite(intermediate_result.x).all():
+            newest = np.array(intermediate_result.x)
         trace.append(float(intermediate_result.fun) / scale)
         if progress is not None:
             progress(Progress(len(trace), trace[-1], time.perf_counter() - began))
@@ -301,6 +305,7 @@ def _solve_lbfgsb(
     # Entries are measured in units of the start's typical entry: the first step L-BFGS-B tries
     # has length 1 in whatever units it is given.
     unit = float(np.sqrt((vector**2).mean())) or 1.0
+    newest = vector / unit
     bounds = None
     if problem.lower > -np.inf:
         bounds = scipy.optimize.Bounds(np.full(vector.size, problem.lower / unit), np.inf)
@@ -325,6 +330,10 @@ def _solve_lbfgsb(
                 * _projected(vector / unit, slope * (scale * unit), problem.lower / unit),
             },
         )
+    if not np.isfinite(found.x).all():
+        # Where the slope vanishes to the last digit, it divides zero by zero to find a direction.
+        found.x = newest
+        found.fun, found.jac = _objective(newest, problem, shapes, scale, unit)
     vector, slope = unit * found.x, found.jac / (scale * unit)
     factors = _unpack(np.maximum(vector, problem.lower), shapes)
     return StaticFit(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Places = npt.NDArray[np.integer[Any]]
 
 MANY = 2000  # labels: with fewer, plain lists are quicker and nobody waits for polars
-BLOCK = 1 << 16  # labels that are Python objects at the same time
+BLOCK = 1 << 14  # labels that are Python objects at the same time
 _LONGEST_PART = 1 << 20  # labels: longer parts are not joined, which would hold them twice
 
 

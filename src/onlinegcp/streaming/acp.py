@@ -13,7 +13,6 @@ from onlinegcp.kernels.tracking.adaptive import adapt
 from onlinegcp.kernels.tracking.cells import listed_cells
 from onlinegcp.kernels.tracking.columns import to_columns, to_factors
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import error_slopes, gram, solve_normal, solve_weights
 from onlinegcp.streaming.model import StreamingModel
@@ -125,11 +124,6 @@ class ACP(StreamingModel):
         self.ndim = ndim
         self.mode_names = mode_names
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
-
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         check_choice("variant", self.variant, ("acp", "rolcp"))
@@ -139,12 +133,6 @@ class ACP(StreamingModel):
             check_number("damping", self.damping, "(0, inf)", "Use None for the authors' value.")
         if self.samples is not None:
             check_whole("samples", self.samples, 1)
-
-    def _get_lower(self) -> float:
-        return -np.inf
-
-    def _may_grow(self) -> bool:
-        return False
 
     def _largest_state(self, shape: tuple[int, ...]) -> int:
         numbers = self.rank * (sum(shape) + len(shape) * self.rank + 2)

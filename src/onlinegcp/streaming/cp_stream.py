@@ -8,7 +8,6 @@ from typing import final
 import numpy as np
 
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import solve_normal, solve_weights, weighted_mttkrp
 from onlinegcp.streaming.model import StreamingModel
@@ -110,11 +109,6 @@ class CPStream(StreamingModel):
         self.random_state = random_state
         self.ndim = ndim
         self.mode_names = mode_names
-
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "[0, 1]", "Use 1 to never forget.")

@@ -8,7 +8,6 @@ from typing import final
 import numpy as np
 
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import (
     cross_products,
@@ -134,11 +133,6 @@ class Ensign(StreamingModel):
         self.random_state = random_state
         self.ndim = ndim
         self.mode_names = mode_names
-
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
 
     def _check_parameters(self) -> None:
         for name in ("search_rank", "refine_passes"):

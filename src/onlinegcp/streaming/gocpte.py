@@ -8,7 +8,6 @@ from typing import final
 import numpy as np
 
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import (
     gram,
@@ -113,23 +112,12 @@ class GOCPTE(StreamingModel):
         self.ndim = ndim
         self.mode_names = mode_names
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
-
     def _check_parameters(self) -> None:
         check_whole("passes", self.passes, 1)
         check_whole("state_limit", self.state_limit, 1)
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         check_number("past_weight", self.past_weight, "(0, inf)", "Use 1 to count slices alike.")
         check_number("ridge", self.ridge, "[0, inf)", "Use 0 for none.")
-
-    def _get_lower(self) -> float:
-        return -np.inf
-
-    def _may_grow(self) -> bool:
-        return False
 
     def _largest_state(self, shape: tuple[int, ...]) -> int:
         held = self.rank * (sum(shape) + self.rank + 2)

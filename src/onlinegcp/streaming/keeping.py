@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.errors import DataError, OnlineGCPError
+from onlinegcp.errors import DataError, OnlineGCPError, ScaleWarning
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.state import ModelState
@@ -23,6 +24,9 @@ from onlinegcp.streaming.state import ModelState
 # Solvers form fifth powers of values and add up many of them, which must stay below 1e308. A value
 # beyond does not spoil its own step only, but the memory of it, and with it every step after.
 LARGEST = 1e50
+# No slice of such values has weights beyond this: a solver that says so has run away, and would
+# take every step after with it.
+RUNAWAY = 1e75
 # Numbers up to which arrays are added up together.
 SHORT = 4096
 _PLAIN = frozenset({float, int, str, bool, type(None)})
@@ -39,8 +43,11 @@ def check_values(x: Slice, where: str) -> None:
         What to call it.
     """
     values = x.value if x.array is None else x.array
-    # Both ends, so that no array of absolute values is made.
-    if not values.size or (values.max() <= LARGEST and values.min() >= -LARGEST):
+    # Both ends, so that no array of absolute values is made; what an array's methods call.
+    if not values.size or (
+        np.maximum.reduce(values, axis=None) <= LARGEST
+        and np.minimum.reduce(values, axis=None) >= -LARGEST
+    ):
         return
     cell, value = largest_cell(x)
     raise CellError(
@@ -67,6 +74,57 @@ def learning(slices: Sequence[Slice]) -> Iterator[None]:
         raise
     except (ArithmeticError, ValueError) as error:  # a singular matrix is one of the latter
         raise not_learned(slices, f"the solver failed ({error})") from error
+
+
+def begun(
+    slices: Sequence[Slice], begin: Callable[[tuple[Slice, ...]], ModelState]
+) -> tuple[ModelState, list[int]]:
+    """The state that the first slices make, and the numbers of those that had to be left out.
+
+    Whoever gathers slices has accepted them all: one that no model can begin with must not stand
+    in the way for ever. The one with the largest value is left out until the rest can be learned.
+
+    Parameters
+    ----------
+    slices
+        All of them.
+    begin
+        Makes a state of some.
+    """
+    left = list(range(len(slices)))
+    while True:
+        some = tuple(slices[number] for number in left)
+        try:
+            with learning(some):
+                found = begin(some)
+            if is_finite(found):
+                return found, sorted(set(range(len(slices))) - set(left))
+            failure = not_learned(some)
+        except CellError as error:
+            failure = error
+        left.remove(max(left, key=lambda number: abs(largest_cell(slices[number])[1])))
+        if not left:
+            raise failure
+
+
+def tell_left_out(slices: Sequence[Slice], numbers: Sequence[int]) -> None:
+    """Say which slices of a warm start no model could begin with.
+
+    Parameters
+    ----------
+    slices
+        All of them.
+    numbers
+        Those that were left out, from 0.
+    """
+    for number in numbers:
+        cell, value = largest_cell(slices[number])
+        warnings.warn(
+            f"slice {number + 1} of the warm start was left out, because no model with it would "
+            f"be finite: it holds {value:.6g} in cell {cell}. Correct it, or mark it as missing.",
+            ScaleWarning,
+            stacklevel=6,
+        )
 
 
 def kept(found: ModelState, before: ModelState, slices: Sequence[Slice]) -> ModelState:
@@ -103,7 +161,9 @@ def alive(found: ModelState, before: ModelState) -> ModelState:
 
 
 def is_finite(state: ModelState) -> bool:
-    """Whether every number of a state is finite."""
+    """Whether every number of a state is finite, and no weight has run away."""
+    if np.abs(state.weights).max(initial=0.0) > RUNAWAY:
+        return False
     arrays = [state.weights, state.mean_weights]
     arrays += [array for array in state.arrays.values() if array.dtype.kind == "f"]
     if state.live is None:

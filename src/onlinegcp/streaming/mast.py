@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from onlinegcp.kernels import get_kernels
 from onlinegcp.kernels.layout import pad_vector, stack_factors
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights, weighted_mttkrp
 from onlinegcp.streaming.model import StreamingModel
@@ -118,11 +117,6 @@ class MAST(StreamingModel):
         self.ndim = ndim
         self.mode_names = mode_names
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
-
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         if not (isinstance(self.nuclear, str) and self.nuclear == "auto"):
@@ -130,9 +124,6 @@ class MAST(StreamingModel):
         check_number("tolerance", self.tolerance, "[0, inf)")
         for name in ("max_epochs", "max_passes"):
             check_whole(name, getattr(self, name), 1)
-
-    def _get_lower(self) -> float:
-        return -np.inf
 
     def _may_grow(self) -> bool:
         return True

@@ -18,13 +18,13 @@ from onlinegcp.errors import DataError
 from onlinegcp.forecasting.recent import Recent
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss
+from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice, widen
 from onlinegcp.streaming.admission import admit, tell_rank
 from onlinegcp.streaming.cancelling import tell_cancelling
 from onlinegcp.streaming.contract import Contract
 from onlinegcp.streaming.inputs import is_stream, read_one, read_slices, refuse_whole_tensor
-from onlinegcp.streaming.keeping import is_finite, kept, learning, not_learned
+from onlinegcp.streaming.keeping import begun, kept, learning, tell_left_out
 from onlinegcp.streaming.options import check_common
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
@@ -77,27 +77,27 @@ class StreamingModel(
     _seed: int
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
-    _provisional: ModelState | None
+    _provisional: tuple[ModelState, list[int]] | None
     _past: FloatArray  # what each component held in the newest slices, for `forecast`
 
     # ---- hooks of a method
 
     @property
-    @abc.abstractmethod
     def loss_(self) -> Loss:
-        """The loss the model minimises."""
+        """The loss the model minimises: gaussian, unless a method has others."""
+        return get_loss("gaussian")
 
     @abc.abstractmethod
     def _check_parameters(self) -> None:
         """Refuse parameters that are out of range."""
 
-    @abc.abstractmethod
     def _get_lower(self) -> float:
         """The bound on factors and weights, -inf for none."""
+        return -np.inf
 
-    @abc.abstractmethod
     def _may_grow(self) -> bool:
         """Whether modes may get new rows along the stream."""
+        return False
 
     @abc.abstractmethod
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
@@ -339,7 +339,9 @@ class StreamingModel(
         self._state, self.last_ = kept(walk.state, state, slices[:1]), walk.record
         self.n_slices_ += len(walk.held)
         order = None if walk.record is None else walk.record.order
-        self._past = remember(self._past, walk.held, order)
+        unseen = [x.unlisted == "missing" and not len(x.value) for x in slices[: len(walk.held)]]
+        held = np.where(np.array(unseen)[:, None], np.nan, walk.held)
+        self._past = remember(self._past, held, order)
         tell_cancelling(self, self._state)
         return len(walk.held)
 
@@ -354,6 +356,8 @@ class StreamingModel(
     def _finish_warm_start(self) -> None:
         if self._state is None and self._buffer:
             self._state = self._ready()
+            assert self._provisional is not None
+            tell_left_out(self._buffer, self._provisional[1])
             tell_rank(self, self._buffer[0].size)
             tell_scale(self, self._buffer)
             self._buffer = ()
@@ -368,16 +372,17 @@ class StreamingModel(
             self._state, self.last_ = kept(found, self._state, batch), record
             self._buffer = ()
 
-    @with_workers
     def _ready(self) -> ModelState:
         """The state, or during the warm start what it would be if the stream ended here."""
-        if self.started_:
-            assert self._state is not None
-            return self._state
+        state: ModelState | None = getattr(self, "_state", None)
+        return self._ended_here() if state is None else state
+
+    @with_workers
+    def _ended_here(self) -> ModelState:
         self._check_fitted()
         if self._provisional is None:
-            found = self._begin(self._static_start(self._prepared(self._buffer)), self._seed)
-            if not is_finite(found):
-                raise not_learned(self._buffer)
-            self._provisional = found
-        return self._provisional
+            self._provisional = begun(
+                self._prepared(self._buffer),
+                lambda some: self._begin(self._static_start(some), self._seed),
+            )
+        return self._provisional[0]

@@ -8,7 +8,6 @@ from typing import Literal, final
 import numpy as np
 
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import (
     gram,
@@ -120,11 +119,6 @@ class OLSTEC(StreamingModel):
         self.ndim = ndim
         self.mode_names = mode_names
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
-
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         for name in ("ridge", "weight_ridge"):
@@ -132,12 +126,6 @@ class OLSTEC(StreamingModel):
         check_number("start_precision", self.start_precision, "(0, inf)")
         check_choice("form", self.form, ("full", "simplified"))
         check_whole("state_limit", self.state_limit, 1)
-
-    def _get_lower(self) -> float:
-        return -np.inf
-
-    def _may_grow(self) -> bool:
-        return False
 
     def _largest_state(self, shape: tuple[int, ...]) -> int:
         matrix = self.rank**2 if self.form == "full" else self.rank

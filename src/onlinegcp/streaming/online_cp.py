@@ -8,7 +8,6 @@ from typing import Literal, final
 import numpy as np
 
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights, weighted_mttkrp
 from onlinegcp.streaming.model import StreamingModel
@@ -91,20 +90,9 @@ class OnlineCP(StreamingModel):
         self.ndim = ndim
         self.mode_names = mode_names
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
-
     def _check_parameters(self) -> None:
         check_choice("order", self.order, ("gauss_seidel", "jacobi"))
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
-
-    def _get_lower(self) -> float:
-        return -np.inf
-
-    def _may_grow(self) -> bool:
-        return False
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         factors, rows = start.factors, start.rows

@@ -8,7 +8,6 @@ from typing import Literal, final
 import numpy as np
 
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_weights
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
@@ -108,11 +107,6 @@ class OnlineSGD(StreamingModel):
         self.ndim = ndim
         self.mode_names = mode_names
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
-
     def _check_parameters(self) -> None:
         if not (isinstance(self.rate, str) and self.rate == "auto"):
             check_number("rate", self.rate, "(0, inf)", "Use 'auto' to have it chosen.")
@@ -120,12 +114,6 @@ class OnlineSGD(StreamingModel):
         for name in ("decay", "ridge", "factor_penalty"):
             check_number(name, getattr(self, name), "[0, inf)", "Use 0 for none.")
         check_choice("variant", self.variant, ("paper", "tecpsgd"))
-
-    def _get_lower(self) -> float:
-        return -np.inf
-
-    def _may_grow(self) -> bool:
-        return False
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         weights = start.rows[-1] if start.n_rows else start.mean

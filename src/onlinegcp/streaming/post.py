@@ -193,12 +193,6 @@ class POST(StreamingModel):
         check_number("tolerance", self.tolerance, "[0, inf)")
         check_whole("max_passes", self.max_passes, 1)
 
-    def _get_lower(self) -> float:
-        return -np.inf
-
-    def _may_grow(self) -> bool:
-        return False
-
     def _largest_state(self, shape: tuple[int, ...]) -> int | None:
         beliefs = 8 * (self.rank**2 + self.rank) * (sum(shape) + 3)
         # A latent value for every yes-or-no cell, and its place, while a batch is solved.

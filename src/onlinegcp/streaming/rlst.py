@@ -13,7 +13,6 @@ import numpy as np
 from onlinegcp.kernels.tracking.columns import to_columns, to_factors
 from onlinegcp.kernels.tracking.recursion import DRIFT, count, follow, weigh
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.solvers.rank_one import khatri_rao, power_sweep
@@ -115,23 +114,12 @@ class RLST(StreamingModel):
         self.ndim = ndim
         self.mode_names = mode_names
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
-
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         check_whole("repeats", self.repeats, 0)
         check_whole("state_limit", self.state_limit, 1)
         if self.window is not None:
             check_whole("window", self.window, 2)
-
-    def _get_lower(self) -> float:
-        return -np.inf
-
-    def _may_grow(self) -> bool:
-        return False
 
     def _largest_state(self, shape: tuple[int, ...]) -> int:
         cells, window = math.prod(shape), self.window or 0

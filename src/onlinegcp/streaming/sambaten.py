@@ -11,7 +11,6 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice, stack, widen
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.static.cp_als import cp_als
@@ -125,11 +124,6 @@ class SamBaTen(StreamingModel):
         self.ndim = ndim
         self.mode_names = mode_names
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
-
     def _check_parameters(self) -> None:
         check_number("sampling", self.sampling, "[1, inf)", "Use 1 to take all rows.")
         check_number("adapt", self.adapt, "[0, 1]")
@@ -137,9 +131,6 @@ class SamBaTen(StreamingModel):
         check_number("tolerance", self.tolerance, "[0, inf)")
         for name in ("repetitions", "summary", "max_passes"):
             check_whole(name, getattr(self, name), 1)
-
-    def _get_lower(self) -> float:
-        return -np.inf
 
     def _may_grow(self) -> bool:
         return True

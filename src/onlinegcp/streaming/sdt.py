@@ -11,7 +11,6 @@ import numpy as np
 
 from onlinegcp.errors import DataError, DivergenceWarning
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.solvers.rank_one import khatri_rao, power_sweep
@@ -105,11 +104,6 @@ class SDT(StreamingModel):
         self.ndim = ndim
         self.mode_names = mode_names
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
-
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
         check_whole("state_limit", self.state_limit, 1)
@@ -118,12 +112,6 @@ class SDT(StreamingModel):
                 f"window must be larger than rank, {self.rank}, but is {self.window}. Keep more "
                 f"slices."
             )
-
-    def _get_lower(self) -> float:
-        return -np.inf
-
-    def _may_grow(self) -> bool:
-        return False
 
     @property
     def _n_kept(self) -> int:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from onlinegcp.losses import Loss
-from onlinegcp.slices import Slice
-from onlinegcp.streaming.matching import SAME, match
+from onlinegcp.slices import Slice, stack
+from onlinegcp.streaming.matching import n_replaced
 from onlinegcp.streaming.residuals import (
     cells,
     component_sizes,
@@ -27,7 +28,7 @@ from onlinegcp.streaming.residuals import (
     residuals,
     squared_sizes,
 )
-from onlinegcp.streaming.warm_start import WarmStart, static_start
+from onlinegcp.streaming.warm_start import WarmStart, begin, static_start
 
 # Squared sizes over the edge of the noise. Planted patterns at 1.5 are confused in 7 of 100 cases,
 # at 3 in none; a pattern below FAINTEST would not be clear in any number of slices that is kept.
@@ -102,9 +103,14 @@ def sure_start(
     # Where much is left unexplained, as in most real data, many starts explain as much.
     if clear is None or not FAINTEST <= clear.least < CLEAR or clear.left > CLEAR:
         return first
-    second = static_start(slices, rank, loss, lower=lower, starts=1, seed=seed + 1, rough=True)
+    # Where both would begin with the same patterns they end with them: most need not be solved.
+    draws: dict[str, Any] = {"lower": lower, "starts": 1, "seed": seed + 1}
+    begun = begin(stack(slices), first.begun[0].shape[1], loss, **draws) if first.begun else None
+    if begun is not None and n_replaced(first.begun, begun.factors[:-1]) == 0:
+        return first
+    second = static_start(slices, rank, loss, **draws)
     other = clearness(second, loss)
-    if other is None or match(first.factors, second.factors)[1].min() >= SAME:
+    if other is None or n_replaced(first.factors, second.factors) == 0:
         return first
     found = first if clear.loss <= other.loss else second
     needed = math.ceil(len(slices) * CLEAR / clear.least)

@@ -13,7 +13,6 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice, stack
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.static.auto_ten import auto_ten
@@ -199,11 +198,6 @@ class SeekAndDestroy(StreamingModel):
         """Weights of the newest batch's slices, one row each."""
         return self._ready().arrays["rows"].copy()
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
-
     def _check_parameters(self) -> None:
         if self.batch_rank != "auto":
             check_whole("batch_rank", self.batch_rank, 1)
@@ -212,12 +206,6 @@ class SeekAndDestroy(StreamingModel):
         check_number("threshold", self.threshold, "(0, 1]")
         check_number("min_fit", self.min_fit, "[0, 1)")
         check_choice("match", self.match, ("all", "first"))
-
-    def _get_lower(self) -> float:
-        return -np.inf
-
-    def _may_grow(self) -> bool:
-        return False
 
     def _largest_state(self, shape: tuple[int, ...]) -> int | None:
         most = max(self.max_rank, self.rank)

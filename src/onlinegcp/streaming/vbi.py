@@ -12,7 +12,6 @@ from scipy.special import digamma, gammaln
 
 from onlinegcp.kernels.static.mttkrp import dense_mttkrp
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_number, check_truth, check_whole
@@ -147,11 +146,6 @@ class VBI(StreamingModel):
 
     # ---- hooks
 
-    @property
-    def loss_(self) -> Loss:
-        """The loss the model minimises: gaussian."""
-        return get_loss("gaussian")
-
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to weigh the whole window alike.")
         check_number("tolerance", self.tolerance, "[0, inf)")
@@ -159,12 +153,6 @@ class VBI(StreamingModel):
             check_whole(name, getattr(self, name), 1)
         check_truth("clean_first", self.clean_first)
         check_choice("fill", self.fill, ("mean", "authors"))
-
-    def _get_lower(self) -> float:
-        return -np.inf
-
-    def _may_grow(self) -> bool:
-        return False
 
     def _largest_state(self, shape: tuple[int, ...]) -> int | None:
         window = 2 * int(self.window) * math.prod(shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +31,8 @@ ROUGH = {"als": 40, "apr": 30, "lbfgsb": 50, "epochs": 25}
 LONG = {"als": 200, "apr": 100, "lbfgsb": 150, "epochs": 100}
 # Passes of every rank of a study, which starts from the rank below.
 STUDY = {"als": 20, "apr": 10, "lbfgsb": 20, "epochs": 10}
+# Passes of every start whose rates are a guess of odds: five are too few to tell which is best.
+GUESSED = 15
 ODDS_SWEEPS = 30
 # Cells up to which data are written out to find a start for losses that are not least squares.
 LINEAR_CELLS = 5_000_000
@@ -54,6 +56,8 @@ class WarmStart:
         Those slices; empty when the caller gave the start.
     look
         In how many slices the patterns should be looked for again, these included; 0 in none.
+    begun
+        Patterns that the static fit began from, where these were not drawn at random.
     """
 
     factors: tuple[FloatArray, ...]
@@ -61,6 +65,7 @@ class WarmStart:
     mean: FloatArray
     slices: tuple[Slice, ...] = ()
     look: int = 0
+    begun: tuple[FloatArray, ...] = ()
 
     @classmethod
     def of(cls, model: KTensor, slices: Sequence[Slice] = ()) -> WarmStart:
@@ -83,7 +88,7 @@ class WarmStart:
             factors.append(a / norms)
             rows, mean = rows * norms, mean * norms
         mean = rows.mean(axis=0) if len(rows) else mean
-        return WarmStart(tuple(factors), rows, mean, self.slices, self.look)
+        return replace(self, factors=tuple(factors), rows=rows, mean=mean)
 
 
 def static_start(
@@ -103,17 +108,14 @@ def static_start(
     columns and no weight. A rough one ends early: a model on trial learns on anyway.
     """
     x = stack(slices)
-    determined = 0 if x.nnz == 0 else min(rank, most_components(x))
-    parts = []
+    # Squares of values below 1e-162 are zero: nothing that a static fit could see.
+    determined = 0 if x.norm_squared == 0.0 else min(rank, most_components(x))
+    parts, begun = [], None
     if determined:
-        first: dict[str, Any] = {"n_starts": starts, "seed": seed}
-        found = _informed(x, determined, loss, lower, starts, seed)
-        if found or starts > 1:
-            first["n_starts"] = max(1, starts - 2 * len(found))
-            found.append(_static(x, determined, loss, lower, SHORT, **first))
-            first = {"init": min(found, key=lambda fit: fit.objective).ktensor}
+        begun = begin(x, determined, loss, lower=lower, starts=starts, seed=seed)
+        how: dict[str, Any] = {"seed": seed} if begun is None else {"init": begun}
         passes = ROUGH if rough else LONG
-        parts.append(_static(x, determined, loss, lower, passes, **first).ktensor)
+        parts.append(_static(x, determined, loss, lower, passes, **how).ktensor)
     if determined < rank:
         # Different columns: equal components have equal gradients and would stay equal for ever.
         left = rank - determined
@@ -123,22 +125,50 @@ def static_start(
     factors = [np.hstack(blocks) for blocks in zip(*(p.factors for p in parts), strict=True)]
     *factors, rows = factors
     rows = rows * weights
-    return WarmStart(tuple(factors), rows, rows.mean(axis=0), tuple(slices)).normalised()
+    patterns = () if begun is None else begun.factors[:-1]
+    start = WarmStart(tuple(factors), rows, rows.mean(axis=0), tuple(slices), begun=patterns)
+    return start.normalised()
 
 
-def _informed(
+def begin(
+    x: Slice, rank: int, loss: Loss, *, lower: float, starts: int, seed: int
+) -> KTensor | None:
+    """Where the fit of stacked slices begins: the best of several starts after a few passes.
+
+    None where there is but one, and that a random one.
+
+    Parameters
+    ----------
+    x
+        Stacked slices.
+    rank, loss, lower, starts, seed
+        As for `static_start`; the rank is one that so much data can determine.
+    """
+    guesses, random = _guesses(x, rank, loss, lower, starts, seed)
+    if len(guesses) + random == 1:
+        return guesses[0] if guesses else None
+    begins: list[dict[str, Any]] = [{"init": guess} for guess in guesses]
+    if random:
+        begins.append({"n_starts": random, "seed": seed})
+    fits = [_static(x, rank, loss, lower, SHORT, **how) for how in begins]
+    return min(fits, key=lambda fit: fit.objective).ktensor
+
+
+def _guesses(
     x: Slice, rank: int, loss: Loss, lower: float, starts: int, seed: int
-) -> list[StaticFit]:
-    """Short fits from starts that seldom miss a pattern, where the loss has such."""
+) -> tuple[list[KTensor], int]:
+    """Models that seldom miss a pattern, where the loss has such, and how many random ones to try.
+
+    An informed start takes the place of two random ones.
+    """
     form = loss.traits.odds_form
     guesses = []
     if form is not None and not form.linear:
-        # Where cells are seldom certain, odds are rates. From random starts L-BFGS-B ends in
-        # another optimum in two of five cases; counts have a cheaper method, so try more of them.
-        first = _counts(x, rank, SHORT["apr"], n_starts=2 * starts, seed=seed)
-        rates = _counts(x, rank, 3 * SHORT["apr"], init=first.ktensor).ktensor
-        guesses = [KTensor(rates.weights / form.base, rates.factors)]
-    elif lower == -np.inf and loss.traits.quadratic:
+        # Where cells are seldom certain, odds are rates, and counts have a cheaper method. Random
+        # starts of L-BFGS-B beside it won nothing at any share of ones, and cost a fifth more.
+        rates = _counts(x, rank, GUESSED, n_starts=starts + 1, seed=seed, max_inner=2).ktensor
+        return [KTensor(rates.weights / form.base, rates.factors)], 0
+    if lower == -np.inf and loss.traits.quadratic:
         guesses = _algebraic(x, rank, starts, seed)
     elif lower == -np.inf:
         data = _linearised(x, loss)
@@ -148,7 +178,7 @@ def _informed(
                 for guess in _algebraic(data, rank, starts, seed)
             ]
             guesses = [fit.ktensor for fit in sorted(fits, key=lambda fit: fit.objective)[:1]]
-    return [_static(x, rank, loss, lower, SHORT, init=guess) for guess in guesses]
+    return guesses, max(1, starts - 2 * len(guesses))
 
 
 def _algebraic(x: Slice, rank: int, starts: int, seed: int) -> list[KTensor]:
@@ -171,7 +201,10 @@ def _linearised(x: Slice, loss: Loss) -> Slice | None:
         steps = -loss.deriv(data, nothing) / loss.fisher(data, nothing)
     if x.n_observed < x.size:
         steps[np.isnan(x.to_dense())] = 0.0
-    return Slice.dense(steps) if np.isfinite(steps).all() and steps.any() else None
+    if not np.isfinite(steps).all():
+        return None
+    found = Slice.dense(steps)
+    return found if found.norm_squared > 0.0 else None
 
 
 def _static(
@@ -232,10 +265,10 @@ def random_model(x: Slice, rank: int, seed: int) -> KTensor:
     return KTensor(np.full(rank, x.total / rank), [a / a.sum(axis=0) for a in columns])
 
 
-def _counts(x: Slice, rank: int, passes: int, **start: Any) -> StaticFit:
+def _counts(x: Slice, rank: int, passes: int, **how: Any) -> StaticFit:
     if x.nnz * rank**2 > NEWTON_WORK:
-        return cp_apr(x, rank, max_iterations=passes, method="mu", max_inner=2, **start)
-    return cp_apr(x, rank, max_iterations=passes, **start)
+        how |= {"method": "mu", "max_inner": 2}
+    return cp_apr(x, rank, max_iterations=passes, **how)
 
 
 def given_start(

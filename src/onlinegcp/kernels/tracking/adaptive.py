@@ -1,7 +1,8 @@
 """ACP's step compiled: the error of a slice over a fading sum of its regressors, slice by slice.
 
 Cells come in lines: those that follow each other in C order and differ in the last mode only.
-What the other modes say is multiplied out once for a line.
+What the other modes say is multiplied out once for a line. A slice of which most cells are listed
+is a matrix instead, see `grid`.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
@@ -11,16 +12,27 @@ from __future__ import annotations
 import numpy as np
 
 from onlinegcp.kernels.jit import kernel
-from onlinegcp.kernels.tracking.cells import MISSING, ZEROS
+from onlinegcp.kernels.tracking.cells import MISSING
 from onlinegcp.kernels.tracking.columns import (
     along_line,
     holdings,
+    lines_of,
     products,
     solve_normal,
     tails_of,
     usual,
 )
+from onlinegcp.kernels.tracking.grid import (
+    fill,
+    grid_errors,
+    grid_slopes,
+    grid_weight_sums,
+    halfway,
+    multiply_out,
+)
 
+# Share of a slice's cells from which it is learned as a matrix.
+FULL = 0.5
 # Numbers of the cells' patterns held at a time: what a second-level cache has room for.
 ROOM = 1 << 14
 
@@ -186,6 +198,97 @@ def move(first, last, share, zeros, weights, forget, damping, past, columns, off
 
 
 @kernel
+def learn_listed(
+    x, index, place, share, zeros, given, columns, offsets, past, forget, damping, last_one,
+):  # fmt: skip
+    # One slice by its listed cells, others being zeros or missing. Returns its weights, the new
+    # columns, the squared error under the old ones and, of the last slice, under the new.
+    count, rank, d = x.shape[0], columns.shape[0], offsets.shape[0] - 1
+    # Without signs: whoever may count from the end of an array must look at every index.
+    rows, starts = np.empty((count, d - 1), np.uintp), np.empty(count + 1, np.uintp)
+    at, error = np.empty(count, np.uint32), np.empty(count)
+    for e in range(count):
+        at[e] = index[place + e, d - 1]
+    lines = lines_among(index, place, at, count, offsets, rows, starts)
+    patterns = np.empty((rank, max(ROOM // rank, offsets[d] - offsets[d - 1])))
+    matrix, right = np.empty((rank, rank)), np.empty((rank, 1))
+    slope = np.empty((rank, columns.shape[1]))
+    tails = tails_of(columns, offsets)
+    products(columns, offsets, -1, matrix)
+    known, together = False, forget > 0.0
+    if given.shape[0] == 0:
+        known = weight_sums(
+            x, at, rows, starts, lines, columns, tails, patterns, right, matrix, not zeros
+        )
+    s = weights_from(matrix, right, given)
+    before, after = whole(matrix, s) if zeros else 0.0, 0.0
+    new = columns.copy()
+    for first in range(1 if together else d):
+        last = d if together else first + 1
+        if first:
+            tails = tails_of(new, offsets)
+        known = known and first == 0
+        squares = errors(x, at, rows, starts, lines, new, tails, patterns, known, s, zeros, error)
+        if first == 0:
+            before += squares
+        slopes(error, at, rows, starts, lines, new, tails, offsets, s, first, last, slope)
+        move(first, last, share, zeros, s, forget, damping, past, new, offsets, slope)
+    if last_one:
+        tails = tails_of(new, offsets)
+        after = errors(x, at, rows, starts, lines, new, tails, patterns, False, s, zeros, error)
+        if zeros:
+            products(new, offsets, -1, matrix)
+            after += whole(matrix, s)
+    return s, new, before, after
+
+
+@kernel
+def learn_grid(
+    x, index, place, share, gaps, given, columns, offsets, lines, others, past, forget, damping,
+    last_one,
+):  # fmt: skip
+    # As `learn_listed`, for a slice of which most cells are listed; without gaps others are zeros.
+    rank, d, split = columns.shape[0], offsets.shape[0] - 1, lines.shape[1]
+    grid = np.empty((lines.shape[0], others.shape[0]))
+    seen, error = np.empty(grid.shape), np.empty(grid.shape)
+    fill(x, index, place, offsets, grid, seen)
+    left, right = np.empty((rank, lines.shape[0])), np.empty((rank, others.shape[0]))
+    matrix, sums = np.empty((rank, rank)), np.empty((rank, 1))
+    slope = np.empty((rank, columns.shape[1]))
+    multiply_out(columns, lines, left)
+    multiply_out(columns, others, right)
+    if given.shape[0] == 0:
+        products(columns, offsets, -1, matrix)
+        grid_weight_sums(grid, seen, gaps, left, right, sums, matrix)
+    s = weights_from(matrix, sums, given)
+    together, before, after, new = forget > 0.0, 0.0, 0.0, columns.copy()
+    for first in range(1 if together else d):
+        last = d if together else first + 1
+        squares = grid_errors(grid, seen, gaps, left, right, s, error)
+        if first == 0:
+            before = squares
+        grid_slopes(error, new, lines, others, left, right, s, first, last, slope)
+        move(first, last, share, False, s, forget, damping, past, new, offsets, slope)
+        if first < split:
+            multiply_out(new, lines, left)
+        if last > split:
+            multiply_out(new, others, right)
+    if last_one:
+        after = grid_errors(grid, seen, gaps, left, right, s, error)
+    return s, new, before, after
+
+
+@kernel
+def weights_from(matrix, right, given):
+    # Those given, or what solves the normal equations.
+    rank = matrix.shape[0]
+    if given.shape[0]:
+        return given[0].copy()
+    solve_normal(matrix, right, 0, 1, np.empty((rank, rank)))
+    return right[:, 0].copy()
+
+
+@kernel
 def adapt(
     value, index, begins, places, kinds, given, columns, offsets, past, mean, forget, damping, held,
 ):  # fmt: skip
@@ -194,70 +297,33 @@ def adapt(
     # are `ListedCells`; `given` (1, R) are weights to be used, (0, R) none. Changes `mean`, writes
     # what components hold into `held` (n, R), and returns columns and `past`, see `move`.
     n, rank, d = kinds.shape[0], columns.shape[0], offsets.shape[0] - 1
-    longest, size = 0, 1.0
-    for t in range(n):
-        longest = max(longest, begins[t + 1] - begins[t])
+    size, split, weights = 1.0, halfway(offsets), np.empty(rank)
     for k in range(d):
         size *= offsets[k + 1] - offsets[k]
-    # Without signs: whoever may count from the end of an array must look at every index.
-    rows, starts = np.empty((longest, d - 1), np.uintp), np.empty(longest + 1, np.uintp)
-    at, error = np.empty(longest, np.uint32), np.empty(longest)
-    matrix, lower = np.empty((rank, rank)), np.empty((rank, rank))
-    right, weights, s = np.empty((rank, 1)), np.empty(rank), np.empty(rank)
-    slope = np.empty((rank, columns.shape[1]))
-    patterns = np.empty((rank, max(ROOM // rank, offsets[d] - offsets[d - 1])))
-    prequential, local, done, lines = 0.0, 0.0, 0, 0
-    together = forget > 0.0
+    lines, others = np.empty((0, split), np.uintp), np.empty((0, d - split), np.uintp)
+    prequential, local, done = 0.0, 0.0, 0
     for t in range(n):
-        new, summed = columns.copy(), past.copy()
-        count, zeros, gaps = begins[t + 1] - begins[t], kinds[t] == ZEROS, kinds[t] == MISSING
-        x = value[begins[t] : begins[t + 1]]
-        # A slice without cells has the place of the next.
-        if t == 0 or places[t] != places[t - 1] or count != begins[t] - begins[t - 1]:
-            for e in range(count):
-                at[e] = index[places[t] + e, d - 1]
-            lines = lines_among(index, places[t], at, count, offsets, rows, starts)
-        tails = tails_of(columns, offsets)
-        products(columns, offsets, -1, matrix)
-        known = False
-        if given.shape[0]:
-            for r in range(rank):
-                s[r] = given[0, r]
+        summed = past.copy()
+        x, gaps = value[begins[t] : begins[t + 1]], kinds[t] == MISSING
+        share = x.shape[0] / size if gaps else 1.0
+        if x.shape[0] >= FULL * size:
+            if lines.shape[0] == 0:
+                lines, others = lines_of(offsets, 0, split), lines_of(offsets, split, d)
+            s, new, before, after = learn_grid(
+                x, index, places[t], share, gaps, given, columns, offsets, lines, others, summed,
+                forget, damping, t == n - 1,
+            )  # fmt: skip
         else:
-            known = weight_sums(
-                x, at, rows, starts, lines, columns, tails, patterns, right, matrix, gaps
-            )
-            solve_normal(matrix, right, 0, 1, lower)
-            for r in range(rank):
-                s[r] = right[r, 0]
-        share = count / size if gaps else 1.0
-        for first in range(1 if together else d):
-            last = d if together else first + 1
-            if first:
-                tails = tails_of(new, offsets)
-            known = known and first == 0
-            squares = errors(
-                x, at, rows, starts, lines, new, tails, patterns, known, s, zeros, error
-            )
-            if first == 0:
-                prequential = squares
-            slopes(error, at, rows, starts, lines, new, tails, offsets, s, first, last, slope)
-            move(first, last, share, zeros, s, forget, damping, summed, new, offsets, slope)
+            s, new, before, after = learn_listed(
+                x, index, places[t], share, not gaps, given, columns, offsets, summed, forget,
+                damping, t == n - 1,
+            )  # fmt: skip
         ordinary = usual(new, offsets)
         if t > 0 and not ordinary:
             break
-        if t == n - 1:  # of the others nobody keeps a record
-            if zeros:
-                prequential += whole(matrix, s)
-            tails = tails_of(new, offsets)
-            local = errors(x, at, rows, starts, lines, new, tails, patterns, False, s, zeros, error)
-            if zeros:
-                products(new, offsets, -1, matrix)
-                local += whole(matrix, s)
         for r in range(rank):
-            weights[r] = s[r]
             mean[r] = 0.9 * mean[r] + 0.1 * s[r]
-        columns, past = new, summed
+        columns, past, weights, prequential, local = new, summed, s, before, after
         holdings(columns, offsets, weights, held, t)
         done += 1
         if not ordinary:

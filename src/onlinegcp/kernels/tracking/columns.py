@@ -28,8 +28,7 @@ _SMALLEST = float(np.finfo(float).tiny)
 
 def to_columns(factors: Sequence[Array]) -> tuple[Array, Array]:
     """Copy factor matrices (I_k, R) into one array, and say where each begins."""
-    offsets = np.zeros(len(factors) + 1, np.int64)
-    np.cumsum([len(a) for a in factors], out=offsets[1:])
+    offsets = np.array([0, *itertools.accumulate(map(len, factors))], np.int64)
     return np.ascontiguousarray(np.concatenate(factors).T), offsets
 
 
@@ -129,17 +128,17 @@ def add_rows(vector, matrix, out):
 
 
 @kernel
-def lines_of(offsets):
-    # Lines of cells along the last mode, in C order: for each its rows in the other modes.
-    last, n = offsets.shape[0] - 2, 1
-    for k in range(last):
+def lines_of(offsets, first, last):
+    # Lines of cells along all but the modes first..last, in C order: for each its rows in these.
+    n = 1
+    for k in range(first, last):
         n *= offsets[k + 1] - offsets[k]
-    rows = np.empty((n, last), np.uintp)
+    rows = np.empty((n, last - first), np.uintp)
     for line in range(n):
         rest = line
-        for k in range(last - 1, -1, -1):
+        for k in range(last - 1, first - 1, -1):
             length = offsets[k + 1] - offsets[k]
-            rows[line, k] = offsets[k] + rest % length
+            rows[line, k - first] = offsets[k] + rest % length
             rest //= length
     return rows
 

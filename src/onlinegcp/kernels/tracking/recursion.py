@@ -154,7 +154,7 @@ def follow(
     seen, s, weights, before = (
         np.empty(rank), np.empty(rank), np.empty(rank), np.empty((rank, 1)),
     )  # fmt: skip
-    moved, rows = np.empty((rank, columns.shape[1])), lines_of(offsets)
+    moved, rows = np.empty((rank, columns.shape[1])), lines_of(offsets, 0, offsets.shape[0] - 2)
     u, h, error = np.empty(cells), np.empty(cells), np.empty(cells)
     prequential, local, done = 0.0, 0.0, 0
     for t in range(n):

@@ -29,7 +29,7 @@ export function renderHero() {
   const figures = [
     [compact(steps.events), run.unit || "sum of all values"],
     [compact(steps.count), `${model.interval} slices`.trim()],
-    [String(model.components.length || run.parameters.rank || "–"), "patterns"],
+    [String(model.components.length || run.parameters.rank || "–"), model.components.length === 1 ? "pattern" : "patterns"],
     [
       steps.scored ? steps.flagged.toLocaleString("en-US") : "–",
       steps.scored ? `flagged of ${steps.scored.toLocaleString("en-US")} scored` : "flagged",
@@ -356,7 +356,9 @@ function lately() {
         make(
           "b",
           {},
-          `${forecast.t[0] === newest.t ? "All of" : "Next:"} ${sayTime({ t: forecast.t[0], n: newest.n + 1 })}`,
+          forecast.t[0] === newest.t
+            ? `${sayTime(newest)} in full:`
+            : `Next: ${sayTime({ t: forecast.t[0], n: newest.n + 1 })}`,
         ),
         ` about ${say(forecast.total[0])} ${page.run.unit} (${say(forecast.low[0])} to ${say(forecast.high[0])})`,
       ),

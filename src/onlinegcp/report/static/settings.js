@@ -47,7 +47,7 @@ export function renderSettings() {
   const created = typeof run.created === "string" ? parseTime(run.created) : NaN;
   const started = Number.isNaN(created)
     ? run.created
-    : `${sayTime({ t: run.created })}${/(Z|\+00:00)$/.test(run.created) ? " UTC" : ""}`;
+    : `${sayTime({ t: run.created }, { interval: "" })}${/(Z|\+00:00)$/.test(run.created) ? " UTC" : ""}`;
   facts("environment", {
     onlinegcp: run.version,
     ...run.environment,

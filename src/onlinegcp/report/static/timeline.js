@@ -150,19 +150,21 @@ export const YEAR = [
 ];
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-export function sayTime(row, { long = false } = {}) {
+export function sayTime(row, { long = false, interval = clock.interval } = {}) {
   if (row.t === null || row.t === undefined) return `slice ${row.n}`;
   const ms = typeof row.t === "string" ? parseTime(row.t) : NaN;
   if (Number.isNaN(ms)) return String(row.t);
   const date = new Date(ms),
     year = date.getUTCFullYear(),
     month = MONTHS[date.getUTCMonth()];
-  if (clock.interval === "yearly") return String(year);
-  if (clock.interval === "quarterly") return `Q${Math.floor(date.getUTCMonth() / 3) + 1} ${year}`;
-  if (clock.interval === "monthly") return `${long ? YEAR[date.getUTCMonth()] : month} ${year}`;
-  if (clock.interval === "weekly")
+  if (interval === "yearly") return String(year);
+  if (interval === "quarterly") return `Q${Math.floor(date.getUTCMonth() / 3) + 1} ${year}`;
+  if (interval === "monthly") return `${long ? YEAR[date.getUTCMonth()] : month} ${year}`;
+  if (interval === "weekly")
     return `${long ? "Week of" : "Wk of"} ${date.getUTCDate()} ${month} ${year}`;
-  const time = ms % 864e5 ? `, ${date.toISOString().slice(11, 16)}` : "";
+  // Where others have a time of day, midnight is one, too.
+  const timed = ms % 864e5 || (row.t.length > 10 && interval !== "daily");
+  const time = timed ? `, ${date.toISOString().slice(11, 16)}` : "";
   const day = `${date.getUTCDate()} ${month} ${year}${time}`;
   return long ? `${DAYS[date.getUTCDay()]}, ${day}` : day;
 }
@@ -420,17 +422,18 @@ export function frame(
 const within = (y, [top, bottom]) => Math.max(top, Math.min(bottom, y)).toFixed(1);
 
 // A path through the values in view, with gaps where they are unknown.
+const GAP = 5;
+
 export function linePath(values, X, Y) {
   const [first, last] = clock.visible();
+  // A line goes on over a few slices that nobody observed, as weekends of a market are.
   let path = "",
-    pen = false;
+    before = -Infinity;
   for (let i = first; i <= last; i++) {
-    if (!known(values[i])) {
-      pen = false;
-      continue;
-    }
-    path += `${pen ? "L" : "M"}${X(clock.x[i]).toFixed(1)},${within(Y(values[i]), Y.edges)}`;
-    pen = true;
+    if (!known(values[i])) continue;
+    const pen = i - before <= GAP ? "L" : "M";
+    path += `${pen}${X(clock.x[i]).toFixed(1)},${within(Y(values[i]), Y.edges)}`;
+    before = i;
   }
   return path;
 }

@@ -344,9 +344,9 @@ def _blend_mode(factors: Blocks, mode: int, parts: Blend, sums: Array) -> None:
 
 def floor_of(factors: Blocks, mass: Array, unit: float, mode: int) -> Array:
     """Smallest entry of every column of a mode (width,)."""
-    floor = np.minimum(
-        FLOOR_EVENTS * unit / np.maximum(mass, 1e-300), FLOOR_SHARE / factors.shape[mode]
-    )
+    # A mass below the events would make a share above one, which is not the smaller of the two.
+    events = max(FLOOR_EVENTS * unit, 1e-300)
+    floor = np.minimum(events / np.maximum(mass, events), FLOOR_SHARE / factors.shape[mode])
     floor[factors.rank :] = 0.0
     return np.asarray(floor)
 

@@ -39,6 +39,7 @@ from onlinegcp.sums.verbs import copied
 Array = NDArray[Any]
 
 SWEEPS = 2
+MOST_SLOPE = 1e6  # that a slice leaves over, in units of its own noise
 HALVINGS = 20
 # Numbers the row curvatures may take (2^26 doubles are 512 MiB); above, diagonals are kept.
 CURVATURE_BUDGET = 1 << 26
@@ -275,6 +276,11 @@ class FisherRows(Past):
         divide(self.variance, kept**2, given**2)
         self.sensitivity[:, [parent, slot]] = 0.0
 
+    def diagonals(self, rows: slice) -> Array:
+        """The diagonals of the Fisher matrices of some rows."""
+        curvature = self.curvature[rows]
+        return curvature[:, :, 0] if self.diagonal else np.einsum("irr->ir", curvature)
+
     def _trace(self) -> float:
         curvature = self.curvature
         return float(curvature.sum() if self.diagonal else np.einsum("irr->", curvature))
@@ -425,6 +431,11 @@ class Visit:
             past.sensitivity[rows] = solve_damped(system, self.hold, right, still, self.rank)
         past.slope[rows] = slopes + times(self.prior, moved) + self.left
         past.curvature[rows] = self.prior + hessians
+        if not self.sums.loss.traits.tempered:
+            # Cells that no row can follow must not throw the rows about for ever after.
+            noise = past.diagonals(rows) * max(1.0, past.dispersion)
+            limit = MOST_SLOPE * np.sqrt(noise)
+            np.clip(past.slope[rows], -limit, limit, out=past.slope[rows])
 
     def _evaluate(self) -> tuple[Array, Array]:
         return self.sums.row_sums(self.weights, self.mode, self.prior.shape[2])
