@@ -21,6 +21,7 @@ from onlinegcp.kernels.cuda import (
     cells,
     draws,
     every_cell,
+    mma,
     newton,
     parts,
     products,
@@ -36,7 +37,7 @@ from onlinegcp.losses.traits import OddsForm
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting
 from onlinegcp.solvers.auto.cells import Cells
-from onlinegcp.solvers.auto.newton import solve_odds_form
+from onlinegcp.solvers.auto.newton import _one_of_each, solve_odds_form
 from onlinegcp.solvers.auto.odds_sums import OddsSums
 from onlinegcp.solvers.cuda.conjugate import rules_for
 from onlinegcp.solvers.objective import log_sum
@@ -85,15 +86,29 @@ def check_sums():
 
 
 def check_curvature():
-    count = np.array([len(VALUE), 1], dtype=np.int64)
-    out = np.zeros(WIDTH + 1 + WIDTH * WIDTH)
-    kernel = cells.curved_kernel(1, 3)
-    launch(kernel, DATA, WIDTH, OFFSETS, LIST, VALUE, count, WEIGHTS, NEVER, 4, 2, out)
-    logs, pull, hessian = kernel_twins.listed_sums(FACTORS, INDEX, VALUE, WEIGHTS[:RANK])
-    found = out[WIDTH + 1 :].reshape(WIDTH, WIDTH)[:RANK, :RANK]
-    same(np.tril(found), np.tril(hessian))
-    same(out[:RANK], pull)
-    same(out[WIDTH], logs)
+    # A matrix in one square, and one of three, of which two lie partly beyond its last column.
+    for rank in (RANK, 19):
+        factors = [RNG.random((n, rank)) for n in SHAPE]
+        blocks, weights = stack_factors(factors), RNG.random(rank)
+        width, data = blocks.width, blocks.data.reshape(-1).copy()
+        out, count = np.zeros(width + 1 + width * width), np.array([len(VALUE)])
+        launch(
+            cells.curved_kernel(1, 3), data, width, OFFSETS, LIST, VALUE, count,
+            np.pad(weights, (0, width - rank)), NEVER, 4, mma.aside(width), out,
+        )  # fmt: skip
+        logs, pull, hessian = kernel_twins.listed_sums(factors, INDEX, VALUE, weights)
+        found = out[width + 1 :].reshape(width, width)[:rank, :rank]
+        same(np.tril(found), np.tril(hessian))
+        same(out[:rank], pull)
+        same(out[width], logs)
+
+
+def check_picking():
+    picked, values = np.zeros(6, dtype=np.int32), np.zeros(2)
+    launch(cells.pick_kernel(3), LIST, VALUE, np.array([2, 2]), picked, values)
+    which = _one_of_each(len(VALUE), 2)
+    same(picked.reshape(2, 3), INDEX[which])
+    same(values, 2 * VALUE[which])
 
 
 def check_shares():

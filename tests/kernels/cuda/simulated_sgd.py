@@ -82,19 +82,21 @@ def check_history():
     parts, folded, totals = (send(np.zeros(n * square)) for n in (8, 6, 6))
     data, past = send(blocks.data.reshape(-1)), send(old.data.reshape(-1))
     stream = cuda.stream()
-    history.grams_kernel(width, 2)[(4, 1), LANES, stream, 4096](data, past, chunks, parts)
-    history.fold_kernel(3)[1, LANES, stream, 4096](
-        width, bounds, parts, send(S.reshape(-1)), folded, totals
-    )
-    folded = folded.copy_to_host().reshape(3, 2, width, width)[:, :, :RANK, :RANK]
-    new, before = blocks.views(), old.views()
-    for k in range(3):
-        B, C = S[:RANK, :RANK].copy(), -S[:RANK, :RANK]
-        for j in range(3):
-            if j != k:
-                B *= new[j].T @ new[j]
-                C = C * (before[j].T @ new[j])
-        np.testing.assert_allclose(folded[k], [B, C], rtol=1e-12)
+    history.grams_kernel(width, 4)[(4, 1), LANES, stream, 4096](data, past, chunks, parts)
+    for direct, where in ((False, bounds), (True, send(blocks.offsets))):
+        history.fold_kernel(3, direct)[1, LANES, stream, 4096](
+            width, where, parts, data, past, send(S.reshape(-1)), folded, totals
+        )
+        found = folded.copy_to_host().reshape(3, 2, width, width)[:, :, :RANK, :RANK]
+        new, before = blocks.views(), old.views()
+        for k in range(3):
+            B, C = S[:RANK, :RANK].copy(), -S[:RANK, :RANK]
+            for j in range(3):
+                if j != k:
+                    B *= new[j].T @ new[j]
+                    C = C * (before[j].T @ new[j])
+            np.testing.assert_allclose(found[k], [B, C], rtol=1e-12)
+        folded = send(np.zeros(6 * square))
 
 
 def _solve(sampler, update, step, loss, **options):

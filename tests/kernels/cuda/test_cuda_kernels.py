@@ -32,7 +32,7 @@ def _path():
 @pytest.mark.slow
 def test_kernels_in_the_simulator_give_what_numpy_and_the_cpu_give():
     found = _run("simulated.py", NUMBA_ENABLE_CUDASIM="1")
-    assert len(found) == 14, found
+    assert len(found) == 15, found
 
 
 @pytest.mark.slow

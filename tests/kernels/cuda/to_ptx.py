@@ -60,6 +60,7 @@ def kernels(lane, modes):
     yield newton.judge_kernel(True, False), judge
     yield newton.judge_kernel(True, True), judge
     yield newton.solve_kernel(), (F8, N)
+    yield cells.pick_kernel(modes), (I4, F8, I8, I4, F8)
     yield rows.column_sums_kernel(lane), (F8, N, I8, N, F8)
     yield rows.ratios_kernel(), (F8, F8, F4)
     yield rows.settle_kernel(lane), (I8, N, I8, I8, N, I8, I8, I8, F8, N, F8, F8)
@@ -138,7 +139,8 @@ def kernels(lane, modes):
         yield slopes.slopes_kernel(4 * lane, modes, code, code == 1), sampled
         yield slopes.objective_kernel(4 * lane, modes, code), (*sampled[:6], I4, F8, F8, F8)
     yield history.grams_kernel(56, 32), (F8, F8, I8, F8)
-    yield history.fold_kernel(modes), (N, I8, F8, F8, F8, F8)
+    for direct in (True, False):
+        yield history.fold_kernel(modes, direct), (N, I8, *([F8] * 6))
     yield history.norms_kernel(), (F8, F8, N, I8, F8)
     segments = (I4, I4, F8)
     yield sgd_rows.gather_kernel(lane, modes), (F8, N, I8, N, N, N, *segments, N, F8)

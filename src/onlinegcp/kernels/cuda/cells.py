@@ -2,8 +2,8 @@
 
 A warp takes 32 cells at a time: each lane fetches one of them, then all lanes work on one after
 the other. Sums over the cells of a block leave as one row of `parts`; `parts.add_parts` adds the
-rows in order. Cells may be a subset: one of every run of `every`, at hashed places, as
-`solvers.auto.newton` picks them.
+rows in order. Where a subset of the cells will do, `pick` makes a list of it first: one of every
+run of `every`, at hashed places, as `solvers.auto.newton` picks them.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
@@ -23,31 +23,51 @@ from onlinegcp.kernels.cuda.lanes import (
     SIMULATED,
     TOGETHER,
     block_sums,
-    device,
     from_lane,
     kernel,
     lane_sum,
     lane_sums,
     over,
 )
+from onlinegcp.kernels.cuda.mma import (
+    DEEP,
+    PER_SQUARE,
+    SQUARE,
+    add_square,
+    square_column,
+    square_row,
+    triangle_row,
+)
 from onlinegcp.losses.formulas import EPS
 
 U = np.uint64
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 HIGH = np.uint64(33)
-TILE = 4  # rows and columns of the Hessian that one thread adds up
+TILE = 4  # rows and columns of a matrix that one thread adds up
 TILE_NUMBERS = 16
+SQUARES = 3  # of a matrix that a warp adds up: as many numbers as registers have room for
+SQUARE_NUMBERS = PER_SQUARE * SQUARES
 CURVERS = LANES if SIMULATED else 128  # threads of a block that adds up matrices
 STOPPED = 0  # place of the flag in `control` that ends all work on the weights
 
 
-@device
-def place(q, every):
-    """Position of the q-th cell looked at."""
-    if every == 1:
-        return q
-    run = U(q)
-    return int64(run * U(every) + ((run * GOLDEN) >> HIGH) % U(every))
+@cache
+def pick_kernel(modes: int) -> Any:
+    """A list of the cells that are looked at, each of which stands for `every` of them."""
+
+    @kernel
+    def pick(index, value, count, picked, values):  # count (2,): cells looked at, and `every`
+        n, every = count[0], count[1]
+        q = cuda.grid(1)
+        while q < n:
+            run = U(q)
+            cell = int64(run * U(every) + ((run * GOLDEN) >> HIGH) % U(every))
+            values[q] = value[cell] * every
+            for k in range(modes):
+                picked[U(q * modes + k)] = index[U(cell * modes + k)]
+            q += cuda.gridsize(1)
+
+    return pick
 
 
 @cache
@@ -62,7 +82,7 @@ def sums_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
         offsets,  # (modes + 1,)
         index,  # (n * modes,)
         value,
-        count,  # (2,) cells looked at, and one of how many they are
+        count,  # (1,) cells
         batch,  # cells a warp takes at a time: a multiple of TOGETHER, at most 32
         weights,
         about,  # (2,) what is added to a model value, and the least it may be then
@@ -77,7 +97,7 @@ def sums_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
         here = cuda.blockDim.x // LANES
-        n, every = count[0], count[1]
+        n = count[0]
         w = cuda.local.array(per_lane, float64)
         pull = cuda.local.array(per_lane, float64)
         z = cuda.local.array(numbers, float64)
@@ -95,10 +115,10 @@ def sums_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
             for k in range(modes):
                 rows[k] = 0
             if lane < batch and first + lane < n:
-                cell = place(first + lane, every)
-                mine = value[cell] * every
+                cell = U(first + lane)
+                mine = value[cell]
                 for k in range(modes):
-                    rows[k] = offsets[k] + index[cell * modes + k]
+                    rows[k] = offsets[k] + index[cell * U(modes) + U(k)]
             kept = 0.0
             for c in range(0, min(batch, n - first), TOGETHER):
                 for u in range(TOGETHER):
@@ -145,10 +165,10 @@ def sums_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
 
 @cache
 def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
-    """As `sums_kernel`, and Z' diag(x / m^2) Z (lower triangle, in tiles).
+    """As `sums_kernel`, and Z' diag(x / m^2) Z (lower triangle, in squares of 16).
 
-    Threads beyond one per tile make further groups, which share the cells; their matrices are added
-    in order. Blocks along y take the further tiles of wide matrices.
+    Rows of Z lie in shared memory while their outer products are added up, SQUARES squares by a
+    warp: see `mma`. Blocks along y take the further squares of wide matrices.
     """
     numbers = TOGETHER * per_lane
 
@@ -162,8 +182,8 @@ def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
         count,
         weights,
         control,
-        tile_cells,  # whose rows lie in shared memory while their outer products are added up
-        groups,
+        tile_cells,  # whose rows lie in shared memory: a multiple of TOGETHER per warp
+        pitch,  # how far these rows lie apart
         parts,  # (blocks * (width + 1 + width^2),) out: as there, then the matrix
     ):
         if control[STOPPED] != 0:
@@ -174,41 +194,48 @@ def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
         here = cuda.blockDim.x // LANES
-        n, every = count[0], count[1]
-        edge = (width + TILE - 1) // TILE
-        tiles = edge * (edge + 1) // 2
-        per_group = min(tiles, cuda.blockDim.x)
-        group = cuda.threadIdx.x // per_group
-        tile = cuda.blockIdx.y * per_group + cuda.threadIdx.x % per_group
-        works = group < groups and tile < tiles
-        down = 0
-        while (down + 1) * (down + 2) // 2 <= tile:
-            down += 1
-        # A tile is every `edge`-th row and column, so that neighbours read neighbouring numbers.
-        across = tile - down * (down + 1) // 2
+        n = count[0]
         w = cuda.local.array(per_lane, float64)
         pull = cuda.local.array(per_lane, float64)
         z = cuda.local.array(numbers, float64)
         part = cuda.local.array(TOGETHER, float64)
-        matrix = cuda.local.array(TILE_NUMBERS, float64)
+        rows = cuda.local.array(modes, int32)
+        matrix = cuda.local.array(SQUARE_NUMBERS, float64)
+        down = cuda.local.array(SQUARES, int32)  # where a square begins
+        across = cuda.local.array(SQUARES, int32)
         for p in range(per_lane):
             r = lane + LANES * p
             w[p] = weights[r] if r < width else 0.0
             pull[p] = 0.0
-        for q in range(TILE_NUMBERS):
+        for q in range(SQUARE_NUMBERS):
             matrix[q] = 0.0
+        squares = 0
+        for s in range(SQUARES):
+            square = (cuda.blockIdx.y * SQUARES + s) * here + warp
+            row = triangle_row(square)
+            down[s] = SQUARE * row
+            across[s] = SQUARE * (square - row * (row + 1) // 2)
+            squares += 1 if down[s] < width else 0
+        corner = lane % DEEP * pitch + lane // DEEP
         logs = 0.0
+        each = tile_cells // here  # cells of a warp
         first = cuda.blockIdx.x * tile_cells
         while first < n:
-            cells = min(tile_cells, n - first)
-            for c in range(warp * TOGETHER, cells, here * TOGETHER):
+            # Beyond the end the last cell is looked at again, and counts for nothing.
+            mine = 0.0
+            own = first + warp * each + lane
+            cell = min(own, n - 1)
+            if lane < each and own < n:
+                mine = value[cell]
+            for k in range(modes):
+                rows[k] = offsets[k] + index[U(cell * modes + k)]
+            kept = 1.0
+            for c in range(0, each, TOGETHER):
                 for u in range(TOGETHER):
-                    # Beyond the end the last cell is looked at again, and not used.
-                    cell = place(min(first + c + u, n - 1), every)
                     for p in range(per_lane):
                         z[u * per_lane + p] = 1.0
                     for k in range(modes):
-                        row = (offsets[k] + index[U(cell * modes + k)]) * width
+                        row = int64(from_lane(rows[k], c + u)) * width
                         for p in range(per_lane):
                             r = lane + LANES * p
                             if r < width:
@@ -218,50 +245,51 @@ def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
                         m += z[u * per_lane + p] * w[p]
                     part[u] = m
                 m = lane_sums(part[0], part[1], part[2], part[3], lane) + EPS
-                mine = c + lane // GROUP
-                x = 0.0
-                if mine < cells:
-                    x = value[place(first + mine, every)] * every
-                if lane % GROUP == 0:
-                    logs += x * math.log(m)
+                x = from_lane(mine, c + lane // GROUP)
                 inverse = over(m)
                 share = x * inverse
                 root = math.sqrt(x) * inverse
                 for u in range(TOGETHER):
                     found = from_lane(share, u * GROUP)
                     half = from_lane(root, u * GROUP)
+                    value_there = from_lane(m, u * GROUP)
+                    if lane == c + u:
+                        kept = value_there
+                    at = (warp * each + c + u) * pitch
                     for p in range(per_lane):
                         pull[p] += found * z[u * per_lane + p]
                         r = lane + LANES * p
-                        if r < width and c + u < cells:
-                            held[U((c + u) * width + r)] = half * z[u * per_lane + p]
+                        if r < width:
+                            held[U(at + r)] = half * z[u * per_lane + p]
+            if mine > 0.0:  # one logarithm for all: each lane has kept the value of its own cell
+                logs += mine * math.log(kept)
             cuda.syncthreads()
-            if works:
-                at_row = group * width
-                while at_row < cells * width:
-                    for a in range(TILE):
-                        y = held[U(at_row + down + a * edge)]
-                        for b in range(TILE):
-                            matrix[a * TILE + b] += y * held[U(at_row + across + b * edge)]
-                    at_row += groups * width
+            tall = min(tile_cells, n - first)
+            for s in range(SQUARES):
+                if s < squares:  # the same for all lanes
+                    at = corner
+                    c = 0
+                    while c < tall:
+                        q = PER_SQUARE * s
+                        (
+                            matrix[q], matrix[q + 1], matrix[q + 2], matrix[q + 3],
+                            matrix[q + 4], matrix[q + 5], matrix[q + 6], matrix[q + 7],
+                        ) = add_square(
+                            held, at + down[s], at + across[s],
+                            matrix[q], matrix[q + 1], matrix[q + 2], matrix[q + 3],
+                            matrix[q + 4], matrix[q + 5], matrix[q + 6], matrix[q + 7],
+                        )  # fmt: skip
+                        at += DEEP * pitch
+                        c += DEEP
             cuda.syncthreads()
             first += cuda.gridDim.x * tile_cells
         row = cuda.blockIdx.x * (width + 1 + width * width)
         base = row + width + 1
-        for g in range(1, groups):
-            if works and group == g:
-                for q in range(TILE_NUMBERS):
-                    held[tile * TILE_NUMBERS + q] = matrix[q]
-            cuda.syncthreads()
-            if works and group == 0:
-                for q in range(TILE_NUMBERS):
-                    matrix[q] += held[tile * TILE_NUMBERS + q]
-            cuda.syncthreads()
-        if works and group == 0:
-            for a in range(TILE):
-                for b in range(TILE):
-                    r, c = down + a * edge, across + b * edge
-                    parts[base + max(r, c) * width + min(r, c)] = matrix[a * TILE + b]
+        for s in range(SQUARES):
+            for q in range(PER_SQUARE):
+                r, c = down[s] + square_row(q, lane), across[s] + square_column(q, lane)
+                if c <= r and r < width:
+                    parts[U(base + r * width + c)] = matrix[PER_SQUARE * s + q]
         if cuda.blockIdx.y > 0:
             return
         for p in range(per_lane):

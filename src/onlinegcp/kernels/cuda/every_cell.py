@@ -37,12 +37,12 @@ FEW = 8  # cells a warp takes at a time where a row's are added up
 @device
 def find_rows(cell, every_cell, offsets, index, modes, rows):
     """Rows of the factors that a cell meets; cells are counted in C order where none is listed."""
-    rest = cell
+    rest = U(cell)  # without a sign there is less to a division
     for q in range(modes):
         k = modes - 1 - q
         if every_cell:
-            long = offsets[k + 1] - offsets[k]
-            rows[k] = offsets[k] + rest % long
+            long = U(offsets[k + 1] - offsets[k])
+            rows[k] = offsets[k] + int64(rest % long)
             rest //= long
         else:
             rows[k] = offsets[k] + index[cell * modes + k]
@@ -232,7 +232,7 @@ def grid_rates_kernel(per_lane: int, modes: int) -> Any:
 
     @kernel
     def grid_rates(data, width, offsets, first_row, weights, linear, base, parts):
-        # parts (rows * blocks along y * width,): set for the rows from first_row on.
+        # parts (blocks along x * blocks along y * width,), of the rows from first_row on.
         held = cuda.shared.array(0, float64)
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
@@ -259,13 +259,13 @@ def grid_rates_kernel(per_lane: int, modes: int) -> Any:
         # A warp takes few cells at a time: there are more warps than cells to keep them busy.
         first = (cuda.blockIdx.y * here + warp) * FEW
         while first < n:
-            rest = min(first + min(lane, FEW - 1), n - 1)
+            rest = U(min(first + min(lane, FEW - 1), n - 1))
             for q in range(modes):
                 k = modes - 1 - q
                 rows[k] = 0
                 if k != mode:
-                    long = offsets[k + 1] - offsets[k]
-                    rows[k] = offsets[k] + rest % long
+                    long = U(offsets[k + 1] - offsets[k])
+                    rows[k] = offsets[k] + int64(rest % long)
                     rest //= long
             for c in range(0, FEW, TOGETHER):
                 for u in range(TOGETHER):
@@ -296,7 +296,7 @@ def grid_rates_kernel(per_lane: int, modes: int) -> Any:
             if r < width:
                 held[warp * width + r] = added[p]
         cuda.syncthreads()
-        to = (row * cuda.gridDim.y + cuda.blockIdx.y) * width
+        to = (cuda.blockIdx.x * cuda.gridDim.y + cuda.blockIdx.y) * width
         block_sums(held, width, parts, to, cuda.threadIdx.x, cuda.blockDim.x)
 
     return grid_rates

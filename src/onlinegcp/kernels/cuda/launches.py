@@ -8,7 +8,10 @@ cells makes another.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +19,17 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.cuda import newton, rows
 from onlinegcp.kernels.cuda.boxes import Box
 from onlinegcp.kernels.cuda.card import Card
-from onlinegcp.kernels.cuda.cells import CURVERS, STOPPED, TILE, curved_kernel, sums_kernel
+from onlinegcp.kernels.cuda.cells import (
+    CURVERS,
+    SQUARES,
+    STOPPED,
+    curved_kernel,
+    pick_kernel,
+    sums_kernel,
+)
 from onlinegcp.kernels.cuda.lanes import LANES, THREADS, TOGETHER
 from onlinegcp.kernels.cuda.matrices import Place
+from onlinegcp.kernels.cuda.mma import SQUARE, aside
 from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
 from onlinegcp.kernels.cuda.plan import (
     MOST_BLOCKS,
@@ -35,6 +46,7 @@ from onlinegcp.kernels.cuda.plan import (
 from onlinegcp.kernels.cuda.remembering import Remembering
 from onlinegcp.kernels.cuda.shares import NO_MODE, SHARERS, shares_kernel
 from onlinegcp.kernels.cuda.slice_cells import SliceCells
+from onlinegcp.kernels.cuda.streams import Side
 from onlinegcp.kernels.cuda.tape import Tape
 from onlinegcp.losses.formulas import EPS
 
@@ -43,11 +55,27 @@ Array = NDArray[Any]
 TAPES = 32  # recordings kept
 
 
+class Cells(Protocol):
+    """Buffers on the card with positions and values of cells."""
+
+    index: Any
+    value: Any
+
+
+@dataclass
+class Picked:
+    """Cells of a slice that stand for all of them."""
+
+    index: Any
+    value: Any
+
+
 class Launches:
     """Everything that phases for models of one layout share."""
 
     def __init__(self, card: Card, plan: Plan) -> None:
         self.card, self.plan = card, plan
+        self._stream, self._side = card.stream, Side(card)
         self._tapes: dict[Any, Tape] = {}
         self._compiled: set[Any] = set()  # kinds of phases that were played, at any place
         self._rooms: dict[str, Any] = {}
@@ -134,6 +162,7 @@ class Launches:
         blocks = max(MOST_CURVED * row, MOST_SHARING * (2 * width + 2))
         for name, size, dtype in (
             ("parts", max(blocks, plan.n_chunks * rows.ABSORB_SUMS * width), np.float64),
+            ("parts beside", MOST_BLOCKS * (width + 1), np.float64),
             ("curved", row, np.float64),
             ("kept", width * width, np.float64),
             ("scratch", (plan.rank + 1) ** 2, np.float64),
@@ -161,12 +190,23 @@ class Launches:
         width = self.plan.width
         return self._board.card("vectors", which * width, (which + 1) * width)
 
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        """What is launched in the body runs beside what comes after it, until `_side.join`."""
+        self._side.fork()
+        parts, self._rooms["parts"] = self._parts, self._room("parts beside")
+        self._stream = self._side.stream
+        try:
+            yield
+        finally:
+            self._stream, self._rooms["parts"] = self.card.stream, parts
+
     # ---- single launches
 
     def _column_sums(self, at: Place) -> None:
         plan = self.plan
         rows.column_sums_kernel(plan.per_lane)[
-            plan.n_chunks, THREADS, self.card.stream, plan.row_bytes
+            plan.n_chunks, THREADS, self._stream, plan.row_bytes
         ](at.factors, plan.width, plan.chunks, 0, self._parts)
         self._add_modes(plan.width, self._board.card("column_sums"))
 
@@ -176,7 +216,7 @@ class Launches:
     def _listed(
         self,
         at: Place,
-        cells: SliceCells,
+        cells: Cells,
         made: int,
         count: Any,
         weights: Any,
@@ -186,33 +226,48 @@ class Launches:
         plan = self.plan
         shared = 8 * WARPS * (plan.width + 1)
         sums_kernel(plan.per_lane, plan.modes, exact_width(made, plan.width))[
-            self._blocks(made), THREADS, self.card.stream, shared
+            self._blocks(made), THREADS, self._stream, shared
         ](
             at.factors, plan.width, plan.offsets, cells.index, cells.value, count,
             batch_for(made, LANES), weights, self._about if about is None else about, control,
             self._parts,
         )  # fmt: skip
 
+    def _pick(self, cells: SliceCells, looked_at: int, every: int) -> Cells:
+        """Room for the cells that are looked at; all of them where none is left out."""
+        if every == 1:
+            return cells
+        made = size_class(looked_at)
+        index = self.card.room("picked index", made * self.plan.modes, np.int32)
+        return Picked(index, self.card.room("picked value", made))
+
+    def _picks(self, cells: SliceCells, picked: Cells, made: int) -> None:
+        grid = int(max(1, min(MOST_BLOCKS, -(-made // THREADS))))
+        if picked is not cells:
+            pick_kernel(self.plan.modes)[grid, THREADS, self._stream](
+                cells.index, cells.value, self._looked, picked.index, picked.value
+            )
+
     def _curved(
-        self, at: Place, cells: SliceCells, made: int, weights: Any, control: Any, sums: Any
+        self, at: Place, cells: Cells, made: int, weights: Any, control: Any, sums: Any
     ) -> None:
         plan = self.plan
-        width = plan.width
-        edge = -(-width // TILE)
-        tiles = edge * (edge + 1) // 2
-        groups = max(1, min(CURVERS // tiles, 8))
-        tile_cells = max(1, min(CURVERS // LANES * TOGETHER, SHARED_NUMBERS // width))
-        shared = max(tile_cells * width, CURVERS // LANES * (width + 1))
-        if groups > 1:
-            shared = max(shared, tiles * TILE * TILE)
+        width, pitch, warps = plan.width, aside(plan.width), CURVERS // LANES
+        side = -(-width // SQUARE)
+        units = -(-(side * (side + 1) // 2) // (warps * SQUARES))
+        most = min(LANES, (SHARED_NUMBERS - SQUARE) // (warps * pitch))
+        each = max(1, min(most, -(-made // MOST_CURVED // warps)) // TOGETHER) * TOGETHER
+        tile_cells = warps * each
+        # Squares reach beyond the last column, into whatever lies there.
+        shared = max(tile_cells * pitch + SQUARE, warps * (width + 1))
         blocks = int(max(1, min(MOST_CURVED, -(-made // tile_cells))))
-        grid = (blocks, -(-tiles // min(tiles, CURVERS)))
-        exact = exact_width(size_class(cells.n), width)
+        # Outer products make a look worth a kernel of its own four times as early.
+        exact = exact_width(4 * made, width)
         curved_kernel(plan.per_lane, plan.modes, exact)[
-            grid, CURVERS, self.card.stream, 8 * shared
+            (blocks, units), CURVERS, self._stream, 8 * shared
         ](
             at.factors, width, plan.offsets, cells.index, cells.value, self._looked,
-            weights, control, tile_cells, groups, self._parts,
+            weights, control, tile_cells, pitch, self._parts,
         )  # fmt: skip
         self._add(blocks, width + 1 + width * width, sums, control, STOPPED)
 
@@ -220,7 +275,7 @@ class Launches:
         ratio = self._room("ratio")
         size = self.plan.rows * self.plan.width
         grid = int(max(1, min(MOST_BLOCKS, -(-size // THREADS))))
-        rows.ratios_kernel()[grid, THREADS, self.card.stream](
+        rows.ratios_kernel()[grid, THREADS, self._stream](
             at.sensitivity[:size], at.factors[:size], ratio
         )
         self._shares(at, cells, made, self._vector(newton.WEIGHTS), learned=True)
@@ -257,7 +312,7 @@ class Launches:
             private, length = NO_MODE, 0
         shared = warps * max(2 * plan.width + 2 if learned else 0, length * plan.width)
         shares_kernel(plan.per_lane, plan.modes, learned, exact_width(made, plan.width))[
-            self._share_blocks(made), SHARERS, self.card.stream, 8 * shared
+            self._share_blocks(made), SHARERS, self._stream, 8 * shared
         ](
             at.factors, plan.width, plan.offsets, cells.index, cells.value, self._all,
             stretch, weights, self._room("ratio"),
@@ -273,7 +328,7 @@ class Launches:
         vectors = newton.VECTORS * plan.width
         inside = vectors + (plan.rank + 1) ** 2 <= SHARED_NUMBERS
         numbers = vectors + ((plan.rank + 1) ** 2 if inside else 0)
-        newton.judge_kernel(inside, tangent)[1, newton.JUDGES, self.card.stream, 8 * numbers](
+        newton.judge_kernel(inside, tangent)[1, newton.JUDGES, self._stream, 8 * numbers](
             plan.rank, plan.width, found, push if tangent else found,
             more if tangent else found, hessian, self._control,
             board.card("numbers"), board.card("vectors"), self._room("kept"),
@@ -283,7 +338,7 @@ class Launches:
     def _add_modes(self, columns: int, sums: Any) -> None:
         """Add up the parts of the chunks of each mode."""
         grid = (-(-columns // LANES), self.plan.modes)
-        add_parts_kernel()[grid, ADDERS, self.card.stream, 8 * ADDERS](
+        add_parts_kernel()[grid, ADDERS, self._stream, 8 * ADDERS](
             self._parts, columns, self.plan.bounds, self._never, -1, sums
         )
 
@@ -295,6 +350,6 @@ class Launches:
             self._bounds[blocks] = self.card.zeros(2, np.int64)
             self.card.push(np.array([0, blocks]), self._bounds[blocks])
         control = self._never if control is None else control
-        add_parts_kernel()[(-(-columns // LANES), 1), ADDERS, self.card.stream, 8 * ADDERS](
+        add_parts_kernel()[(-(-columns // LANES), 1), ADDERS, self._stream, 8 * ADDERS](
             self._parts, columns, self._bounds[blocks], control, flag, sums
         )

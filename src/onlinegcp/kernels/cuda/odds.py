@@ -55,9 +55,8 @@ class OddsStep(DrawnSums):
         )  # fmt: skip
         self._no_more = card.zeros(width + 1)
         self._reserved: Any = None
-        self._row_blocks = max(1, -(-ROW_BLOCKS // plan.rows))
-        self._row_bounds = card.zeros(plan.rows + 1, np.int64)
-        card.push(np.arange(plan.rows + 1) * self._row_blocks, self._row_bounds)
+        # Blocks for each of so many rows, and where the parts of a row begin.
+        self._row_blocks: dict[int, tuple[int, Any]] = {}
 
     # ---- the phases
 
@@ -174,8 +173,12 @@ class OddsStep(DrawnSums):
         """Make room for the cells that are drawn, or for sums over all of them."""
         super().reserve_draws(form)
         if self._by_rows(form):
-            size = self.plan.rows * self.plan.width * self._row_blocks
+            size = (self.plan.rows + ROW_BLOCKS) * self.plan.width
             self._rooms["grid parts"] = self.card.room("grid parts", size)
+            for count in {self.plan.rows, *self.plan.shape} - set(self._row_blocks):
+                blocks, bounds = max(1, ROW_BLOCKS // count), self.card.zeros(count + 1, np.int64)
+                self.card.push(np.arange(count + 1) * blocks, bounds)
+                self._row_blocks[count] = blocks, bounds
 
     def _sizes(self, x: Content) -> tuple[int, int]:
         return size_class(x.cells.n), size_class(x.seen.n)
@@ -201,6 +204,7 @@ class OddsStep(DrawnSums):
         # Newton's steps are made on the card: nobody asks for the curvature.
         self._listed(at, x.cells, made, self._all, weights, self._never)
         self._add(self._blocks(made), self.plan.width + 1, self._told.card("curved"))
+        self._side.join()
 
     def _solve_tangent(
         self,
@@ -219,6 +223,7 @@ class OddsStep(DrawnSums):
             self._value(at, x, trial, self._control)
             self._listed(at, x.cells, made, self._looked, trial, self._control)
             self._add(self._blocks(made), plan.width + 1, self._found, self._control, STOPPED)
+            self._side.join()
             self._judge(self._told.card("push"), self._more(x.form))
         self._look(at, x, then)
 
@@ -232,6 +237,7 @@ class OddsStep(DrawnSums):
         for _ in range(self._rounds):
             self._value(at, x, trial, self._control)
             self._curved(at, x.cells, made, trial, self._control, self._found)
+            self._side.join()
             self._judge(self._told.card("push"), self._more(x.form))
         then()
         self._told.receive()
@@ -247,23 +253,29 @@ class OddsStep(DrawnSums):
         weights: Any,
         control: Any = None,
     ) -> None:
-        """Sum of v h(m) and its slope, to `push` (and `more`, what listed cells add)."""
+        """Sum of v h(m) and its slope, to `push` (and `more`, what listed cells add).
+
+        Runs beside what is launched next, where it can.
+        """
         if x.form.sampled:
             self._draw(at, x.form.draws, x.form.key)
             self._chances(at, x.form.draws, weights, NO_MODE)
             self._collect(x.form, weights)
-        elif x.form.full:
-            self._tangent(at, None, x.form.base, x.form, weights, "push", control)
-        else:
-            self._tangent(at, x.seen, x.form.base, x.form, weights, "push", control)
-        if x.form.full and x.form.slope:
-            self._tangent(at, x.cells, 0.0, x.form, weights, "more", control)
+        with self._beside():
+            if not x.form.sampled:
+                cells = None if x.form.full else x.seen
+                self._tangent(at, cells, x.form.base, x.form, weights, "push", control)
+            if x.form.full and x.form.slope:
+                self._tangent(at, x.cells, 0.0, x.form, weights, "more", control)
 
     def _all_slopes(self, at: Place, x: Content, weights: Any) -> None:
         """Slopes in the log-memories; responsibilities and exposure of all modes stay."""
         plan, stream, made = self.plan, self.card.stream, size_class(x.cells.n)
         size = plan.rows * plan.width
         grid = int(max(1, min(MOST_BLOCKS, -(-size // THREADS))))
+        if self._by_rows(x.form):
+            with self._beside():
+                self._grid_rates(at, x.form, weights, 0, plan.rows)
         rows.ratios_kernel()[grid, THREADS, stream](
             at.sensitivity[:size], at.factors[:size], self._room("ratio")
         )
@@ -277,7 +289,7 @@ class OddsStep(DrawnSums):
             plan.bases, plan.copies, self._asked.card("scale"), 0, self._room("phi"), self._parts,
         )  # fmt: skip
         if self._by_rows(x.form):
-            self._grid_rates(at, x.form, weights, 0, plan.rows)
+            self._side.join()
         else:
             for k in range(plan.modes):
                 self._rates(at, x, weights, k)
@@ -314,6 +326,8 @@ class OddsStep(DrawnSums):
                         to, x.cells, made, weights, only=k, control=self._always,
                         scale=asked.card("scale"),
                     )  # fmt: skip
+                    if self._by_rows(x.form):
+                        self._side.join()
                 self._blend(k, at, to, lam, settled=not fresh)
                 rows.scale_kernel(plan.per_lane)[self._chunks(k), THREADS, stream](
                     told.card("blended", 2 * k * width, (2 * k + 1) * width), width, plan.chunks,
@@ -386,10 +400,10 @@ class OddsStep(DrawnSums):
         plan, control = self.plan, self._never if control is None else control
         made, count, index, value = self._lists(cells)
         # Where cells follow from their number, fewer and longer runs cost less to add up.
-        batch = batch_for(made if cells is not None else 4 * made, LANES)
+        batch = batch_for(made if cells is not None else RUNS * made, LANES)
         blocks = blocks_for(made, batch)
         every_cell.tangent_kernel(plan.per_lane, plan.modes, cells is None)[
-            blocks, THREADS, self.card.stream, 8 * WARPS * (plan.width + 1)
+            blocks, THREADS, self._stream, 8 * WARPS * (plan.width + 1)
         ](
             at.factors, plan.width, plan.offsets, index, value, count, batch, weights,
             form.linear, base, form.slope, control, self._parts,
@@ -405,9 +419,9 @@ class OddsStep(DrawnSums):
     ) -> None:
         """Exposure of the rows of a mode."""
         if self._by_rows(x.form):
-            self._grid_rates(
-                at, x.form, weights, sum(self.plan.shape[:mode]), self.plan.shape[mode]
-            )
+            first, count = sum(self.plan.shape[:mode]), self.plan.shape[mode]
+            with self._beside():
+                self._grid_rates(at, x.form, weights, first, count)
             return
         if x.form.sampled:
             self._drawn_rates(at, x.form, weights, mode)
@@ -431,16 +445,17 @@ class OddsStep(DrawnSums):
         return alike and self.plan.rows <= MOST_ROWS
 
     def _grid_rates(self, at: Place, form: Form, weights: Any, first: int, count: int) -> None:
-        plan, stream, width = self.plan, self.card.stream, self.plan.width
+        plan, stream, width = self.plan, self._stream, self.plan.width
+        blocks, bounds = self._row_blocks[count]
         every_cell.grid_rates_kernel(plan.per_lane, plan.modes)[
-            (count, self._row_blocks), THREADS, stream, plan.row_bytes
+            (count, blocks), THREADS, stream, plan.row_bytes
         ](
             at.factors, width, plan.offsets, first, weights, form.linear, form.base,
             self._room("grid parts"),
         )  # fmt: skip
         add_parts_kernel()[(-(-width // LANES), count), FEW_ADDERS, stream, 8 * FEW_ADDERS](
-            self._room("grid parts"), width, self._row_bounds[first : first + count + 1],
-            self._never, -1, self._room("exposure")[first * width :],
+            self._room("grid parts"), width, bounds, self._never, -1,
+            self._room("exposure")[first * width :],
         )  # fmt: skip
 
     def _listed_rates(
@@ -470,6 +485,7 @@ class OddsStep(DrawnSums):
 
 
 FEW_ADDERS = LANES if SIMULATED else 128  # threads that add up the parts of a row
+RUNS = 4  # times longer, where cells follow from their number
 MOST_ROWS = 65535  # blocks along y
 ROW_BLOCKS = 2048  # that share the rows of a model, where every cell is looked at
 SEEN = "seen"  # name of the list of all listed cells, zeros too

@@ -7,10 +7,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numpy as np
 from numba import cuda, float64
 
 from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, kernel
 
+U = np.uint64
+AT_ONCE = 8  # numbers a thread waits for at once
 ADDERS = LANES if SIMULATED else 1024  # threads of a block: many rows wait for memory at once
 
 
@@ -35,9 +38,14 @@ def add_parts_kernel() -> Any:
         groups = cuda.blockDim.x // LANES
         column = cuda.blockIdx.x * LANES + lane
         total = 0.0
-        if column < columns:
-            for row in range(bounds[cuda.blockIdx.y] + group, bounds[cuda.blockIdx.y + 1], groups):
-                total += parts[row * columns + column]
+        found = cuda.local.array(AT_ONCE, float64)
+        row, end = bounds[cuda.blockIdx.y] + group, bounds[cuda.blockIdx.y + 1]
+        while row < end and column < columns:
+            for t in range(AT_ONCE):
+                found[t] = parts[U(min(row + t * groups, end - 1) * columns + column)]
+            for t in range(AT_ONCE):
+                total += found[t] if row + t * groups < end else 0.0
+            row += AT_ONCE * groups
         held[group * LANES + lane] = total
         cuda.syncthreads()
         if group == 0 and column < columns:

@@ -157,6 +157,7 @@ class PoissonStep(Launches):
         inbox["scale"][0] = fixed_scale(asked.total)
         self._counted[:4] = asked.looked_at, asked.every, cells.n, 1
         made = (size_class(asked.looked_at), size_class(cells.n))
+        self._pick(cells, asked.looked_at, asked.every)  # makes room before anything is recorded
         how = (*made, self._rounds, asked.em_steps, asked.learned, asked.every > 1, given)
         return how, made
 
@@ -195,9 +196,11 @@ class PoissonStep(Launches):
             plan.rank, plan.width, modes, asked.em_steps, inbox.card("start"), sums,
             inbox.card("given"), self._control, board.card("numbers"), board.card("vectors"),
         )  # fmt: skip
+        picked = self._pick(cells, asked.looked_at, asked.every)
+        self._picks(cells, picked, made[0])
         for _ in range(asked.em_steps):
             self._listed(
-                at, cells, made[0], self._looked, self._vector(newton.TRIAL), self._control
+                at, picked, made[0], self._looked, self._vector(newton.TRIAL), self._control
             )
             self._add(self._blocks(made[0]), plan.width + 1, self._found, self._control, STOPPED)
             self._judge()
@@ -212,9 +215,10 @@ class PoissonStep(Launches):
         then: Callable[[], None] | None = None,
     ) -> None:
         """Look at the cells until the weights are found, and then do something else."""
+        picked = self._pick(cells, asked.looked_at, asked.every)
         for _ in range(self._rounds):
             trial = self._vector(newton.TRIAL)
-            self._curved(at, cells, made[0], trial, self._control, self._found)
+            self._curved(at, picked, made[0], trial, self._control, self._found)
             self._judge()
         if asked.learned:
             self._slopes(at, cells, made[1])

@@ -2,6 +2,8 @@
 
 A warp takes rows of a chunk in turn, its lanes the columns. Sums over the rows of a chunk leave as
 one row of `parts`. A new state lies in memory of its own, so that the old one stays as it was.
+What these kernels wait for is memory: all numbers of a row are asked for before any is used, and
+those of a column are read once, for nothing says that what is written is not one of them.
 `kernels.auto.conjugate_rows` is the same for the CPU.
 """
 
@@ -9,7 +11,7 @@ one row of `parts`. A new state lies in memory of its own, so that the old one s
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,11 @@ from numba import cuda, float64, int64
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.cells import U
-from onlinegcp.kernels.cuda.lanes import LANES, block_sums, device, kernel
+from onlinegcp.kernels.cuda.lanes import LANES, block_sums, device, kernel, over
 
 Array = NDArray[Any]
+
+SETTLE_REGISTERS = 64  # more would leave too few threads to wait for memory together
 
 
 def health_of(absorbed: Array) -> Array:
@@ -63,7 +67,7 @@ def ratios_kernel() -> Any:
         i = cuda.grid(1)
         while i < data.shape[0]:
             a = data[i]
-            out[i] = np.float32(sensitivity[i] / a) if a > 0.0 else np.float32(0.0)
+            out[i] = np.float32(sensitivity[i] * over(a)) if a > 0.0 else np.float32(0.0)
             i += cuda.gridsize(1)
 
     return ratios
@@ -91,7 +95,7 @@ def all_copies(fixed, at, size, copies):
 def settle_kernel(per_lane: int) -> Any:
     """Whole numbers back to counts, summed over copies, which become zero; and column sums."""
 
-    @kernel
+    @partial(kernel, max_registers=SETTLE_REGISTERS)
     def settle(
         fixed, width, chunks, modes_of, first, offsets, bases, copies, scale, stride, phi, parts
     ):  # `scale` (width,) with stride 1, (1,) with stride 0
@@ -103,22 +107,26 @@ def settle_kernel(per_lane: int) -> Any:
         held_copies = copies[k]
         whole = cuda.local.array(per_lane, int64)
         sums = cuda.local.array(per_lane, float64)
+        unit = cuda.local.array(per_lane, float64)
         for p in range(per_lane):
             sums[p] = 0.0
-        for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
-            base = bases[k] + (i - offsets[k]) * width
+            per_count = scale[min(lane + LANES * p, width - 1) * stride]
+            unit[p] = over(per_count) if per_count > 0.0 else 0.0
+        base = bases[k] - offsets[k] * width
+        i, end = chunks[chunk] + warp, chunks[chunk + 1]
+        while i < end:
             for p in range(per_lane):
-                r = lane + LANES * p
-                whole[p] = all_copies(fixed, base + r, size, held_copies) if r < width else 0
+                r = min(lane + LANES * p, width - 1)
+                whole[p] = all_copies(fixed, base + i * width + r, size, held_copies)
             for p in range(per_lane):
                 r = lane + LANES * p
                 if r < width:
                     for c in range(held_copies):
-                        fixed[U(base + c * size + r)] = 0
-                    per_count = scale[r * stride]
-                    found = whole[p] / per_count if per_count > 0.0 else 0.0
-                    phi[i * width + r] = found
+                        fixed[U(base + i * width + c * size + r)] = 0
+                    found = whole[p] * unit[p]
+                    phi[U(i * width + r)] = found
                     sums[p] += found
+            i += cuda.blockDim.x // LANES
         for p in range(per_lane):
             r = lane + LANES * p
             if r < width:
@@ -141,20 +149,34 @@ def blend_kernel(per_lane: int) -> Any:
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
         sums = cuda.local.array(per_lane, float64)
+        keep = cuda.local.array(per_lane, float64)
+        e = cuda.local.array(per_lane, float64)
+        b = cuda.local.array(per_lane, float64)
+        x = cuda.local.array(per_lane, float64)
+        prior = cuda.local.array(per_lane, float64)
         for p in range(per_lane):
             sums[p] = 0.0
-        for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
+            keep[p] = lam[min(lane + LANES * p, width - 1)]
+            e[p] = exposure[min(lane + LANES * p, width - 1)]
+        i, end = chunks[chunk] + warp, chunks[chunk + 1]
+        while i < end:
+            for p in range(per_lane):
+                at = U(i * width + min(lane + LANES * p, width - 1))
+                b[p] = old[at]
+                x[p] = phi[at]
+                prior[p] = rate[at]
+                if not shared:
+                    e[p] = exposure[at]
             for p in range(per_lane):
                 r = lane + LANES * p
                 if r < width:
-                    at = i * width + r
-                    e = exposure[r if shared else at]
-                    prior = lam[r] * rate[at]
-                    below = prior + e
+                    before = keep[p] * prior[p]
+                    below = before + e[p]
                     # A row never seen has neither history nor exposure: it keeps its value.
-                    a = (prior * old[at] + phi[at]) / below if below > 0.0 else old[at]
-                    data[at] = a
+                    a = (before * b[p] + x[p]) * over(below) if below > 0.0 else b[p]
+                    data[U(i * width + r)] = a
                     sums[p] += a
+            i += cuda.blockDim.x // LANES
         for p in range(per_lane):
             r = lane + LANES * p
             if r < width:
@@ -292,33 +314,59 @@ def absorb_kernel(per_lane: int) -> Any:
         chunk = first + cuda.blockIdx.x
         k = modes_of[chunk]
         added = cuda.local.array(numbers, float64)
+        keep = cuda.local.array(per_lane, float64)
+        raised = cuda.local.array(per_lane, float64)
+        grow = cuda.local.array(per_lane, float64)
+        shrink = cuda.local.array(per_lane, float64)
+        least = cuda.local.array(per_lane, float64)
+        e = cuda.local.array(per_lane, float64)
+        b = cuda.local.array(per_lane, float64)
+        x = cuda.local.array(per_lane, float64)
+        a = cuda.local.array(per_lane, float64)
+        prior = cuda.local.array(per_lane, float64)
+        value = cuda.local.array(per_lane, float64)
         for p in range(numbers):
             added[p] = 0.0
-        for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
+        for p in range(per_lane):
+            r = min(lane + LANES * p, width - 1)
+            keep[p] = lam[r]
+            raised[p] = lift[r]
+            grow[p] = scale[k * width + r]
+            total = sums[k * width + r]
+            shrink[p] = over(total) if total > 0.0 else 1.0
+            least[p] = floors[k * width + r]
+            e[p] = exposure[r]
+        i, end = chunks[chunk] + warp, chunks[chunk + 1]
+        while i < end:
+            for p in range(per_lane):
+                at = U(i * width + min(lane + LANES * p, width - 1))
+                b[p] = old[at]
+                x[p] = phi[at]
+                prior[p] = rate[at]
+                value[p] = sensitivity[at]
+                a[p] = data[at]
+                if not shared:
+                    e[p] = exposure[at]
             for p in range(per_lane):
                 r = lane + LANES * p
                 if r < width:
-                    at = i * width + r
-                    e = exposure[r if shared else at]
-                    b = old[at]
-                    prior = lam[r] * rate[at]
-                    total = prior + e
-                    value = sensitivity[at]
+                    at = U(i * width + r)
+                    before = keep[p] * prior[p]
+                    total = before + e[p]
+                    new = value[p]
                     if learned:
-                        kept = prior / total if total > 0.0 else 1.0
-                        fresh = phi[at] / e if e > 0.0 else b
-                        value = kept * value - (1.0 - kept) * kept * lift[r] * (fresh - b)
-                    new_sensitivity[at] = value
-                    grown = total * scale[k * width + r]
-                    new_rate[at] = grown
-                    added[p * ABSORB_SUMS + DRIFT] += value
-                    a = data[at]
-                    if sums[k * width + r] > 0.0:
-                        a /= sums[k * width + r]
-                        data[at] = a
-                    added[p * ABSORB_SUMS + TOTAL] += max(a, floors[k * width + r])
-                    added[p * ABSORB_SUMS + RATES] += grown
-                    added[p * ABSORB_SUMS + PRIOR] += prior * b
+                        kept = before * over(total) if total > 0.0 else 1.0
+                        fresh = x[p] * over(e[p]) if e[p] > 0.0 else b[p]
+                        new = kept * new - (1.0 - kept) * kept * raised[p] * (fresh - b[p])
+                    new_sensitivity[at] = new
+                    new_rate[at] = total * grow[p]
+                    scaled = a[p] * shrink[p]
+                    data[at] = scaled
+                    added[p * ABSORB_SUMS + DRIFT] += new
+                    added[p * ABSORB_SUMS + TOTAL] += max(scaled, least[p])
+                    added[p * ABSORB_SUMS + RATES] += total * grow[p]
+                    added[p * ABSORB_SUMS + PRIOR] += before * b[p]
+            i += cuda.blockDim.x // LANES
         columns = ABSORB_SUMS * width
         for p in range(per_lane):
             r = lane + LANES * p
@@ -341,17 +389,30 @@ def finish_kernel(per_lane: int) -> Any:
         chunk = first + cuda.blockIdx.x
         k = modes_of[chunk]
         base = k * ABSORB_SUMS * width
-        for i in range(chunks[chunk] + warp, chunks[chunk + 1], cuda.blockDim.x // LANES):
+        drift = cuda.local.array(per_lane, float64)
+        shrink = cuda.local.array(per_lane, float64)
+        least = cuda.local.array(per_lane, float64)
+        a = cuda.local.array(per_lane, float64)
+        value = cuda.local.array(per_lane, float64)
+        for p in range(per_lane):
+            r = min(lane + LANES * p, width - 1)
+            drift[p] = sums[base + DRIFT * width + r]
+            total = sums[base + TOTAL * width + r]
+            shrink[p] = over(total) if total > 0.0 else 1.0
+            least[p] = floors[k * width + r]
+        i, end = chunks[chunk] + warp, chunks[chunk + 1]
+        while i < end:
             for p in range(per_lane):
-                r = lane + LANES * p
-                if r < width:
-                    at = i * width + r
-                    a = data[at]
+                at = U(i * width + min(lane + LANES * p, width - 1))
+                a[p] = data[at]
+                value[p] = sensitivity[at]
+            for p in range(per_lane):
+                if lane + LANES * p < width:
+                    at = U(i * width + lane + LANES * p)
                     if learned:
-                        sensitivity[at] -= a * sums[base + DRIFT * width + r]
-                    total = sums[base + TOTAL * width + r]
-                    a = max(a, floors[k * width + r])
-                    data[at] = a / total if total > 0.0 else a
+                        sensitivity[at] = value[p] - a[p] * drift[p]
+                    data[at] = max(a[p], least[p]) * shrink[p]
+            i += cuda.blockDim.x // LANES
 
     return finish
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 from typing import Any
 
 from onlinegcp.kernels.cuda.card import Card
-from onlinegcp.kernels.cuda.cells import TILE
 from onlinegcp.kernels.cuda.lanes import GROUP, LANES, SIMULATED, THREADS
+from onlinegcp.kernels.cuda.mma import DEEP, SQUARE, aside
 from onlinegcp.kernels.cuda.plan import SHARED_NUMBERS, Plan
 from onlinegcp.kernels.cuda.sgd import draws, history, panels, rows, slopes, sorting
 from onlinegcp.kernels.cuda.sgd.jobs import Job
 from onlinegcp.kernels.cuda.sgd.slices import SampledSlice
-from onlinegcp.kernels.cuda.sgd.streams import Side
+from onlinegcp.kernels.cuda.streams import Side
 
 WARPS = THREADS // LANES
 MOST_SLOPE_BLOCKS = 4096
 SLOPE_BLOCKS = 512  # where they also add up the weights' gradient, by block
 OBJECTIVE_BLOCKS = 1024
 TILE_ROWS = 32
+FEW_ROWS = 1024  # up to which Gram matrices are made in one go
 COPY_BLOCKS = 1024
 MOVING_WARPS = 3300
 MOST_FOLDERS = 3072  # threads of a block that folds, times modes: what shared memory holds
@@ -204,17 +205,24 @@ class Launches:
     def grams(self, name: str, stream: Any) -> None:
         """Gram matrices of all modes, and what they are folded to."""
         at, layout = self.at, self.layout
-        width, tiles = layout.width, (layout.width // TILE) ** 2
-        threads = LANES if SIMULATED else min(THREADS, max(2 * LANES, -(-tiles // LANES) * LANES))
-        tall = max(1, min(TILE_ROWS, SHARED_NUMBERS // (2 * width)))
-        history.grams_kernel(width, tall)[
-            (layout.n_chunks, -(-tiles // threads)), threads, stream, 16 * tall * width
-        ](at[name], at["old"], layout.chunks, at["gram parts"])
+        width, direct = layout.width, layout.rows <= FEW_ROWS
+        if not direct:
+            squares = history.squares_of(width)
+            warps = 1 if SIMULATED else min(WARPS, -(-squares // history.SQUARES))
+            tall = max(1, min(TILE_ROWS, SHARED_NUMBERS // (2 * aside(width))) // DEEP) * DEEP
+            numbers = 2 * tall * aside(width) + SQUARE
+            history.grams_kernel(width, tall)[
+                (layout.n_chunks, -(-squares // (warps * history.SQUARES))), LANES * warps, stream,
+                8 * numbers,
+            ](at[name], at["old"], layout.chunks, at["gram parts"])  # fmt: skip
         blocks = -(-width * width // LANES)
         folders = LANES if SIMULATED else min(512, MOST_FOLDERS // layout.modes // LANES * LANES)
-        history.fold_kernel(layout.modes)[blocks, folders, stream, 16 * folders * layout.modes](
-            width, layout.bounds, at["gram parts"], at["S"], at["folded"], at["totals"]
-        )
+        history.fold_kernel(layout.modes, direct)[
+            blocks, folders, stream, 16 * folders * layout.modes
+        ](
+            width, layout.offsets if direct else layout.bounds, at["gram parts"], at[name],
+            at["old"], at["S"], at["folded"], at["totals"],
+        )  # fmt: skip
 
     def norms(self) -> None:
         """Sums of squares over the rows of every chunk."""

@@ -2,8 +2,7 @@
 
 What `rows.move` does with a block per row, for models with so many rows that reading the folded
 matrices once per row would cost more than all else. Half of a block's warps multiply the panel by
-B, the other half the old one by C; a thread has four rows and four columns of the product, so that
-every number it reads is used four times.
+B, the other half the old one by C: see `mma`.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
@@ -16,18 +15,18 @@ from typing import Any
 from numba import cuda, float64, int64
 
 from onlinegcp.kernels.cuda.cells import U
-from onlinegcp.kernels.cuda.lanes import LANES, kernel
+from onlinegcp.kernels.cuda.lanes import LANES, from_lane, kernel
+from onlinegcp.kernels.cuda.mma import DEEP, EDGE, aside, multiply
 from onlinegcp.kernels.cuda.sgd.draws import DONE
 from onlinegcp.kernels.cuda.sgd.rows import LOWER, RIDGE, at_once, samples_function, stepped
 from onlinegcp.kernels.sgd.plan import ADAM, AMSGRAD, SGD
 
 PANEL_THREADS, PANEL_REGISTERS = 256, 80
 WIDEST = 128  # columns for which every warp has at most one piece of the product
-SIDE = 4  # rows and columns of a thread's piece
-NUMBERS = SIDE * SIDE
-DOWN, ACROSS = 4, 8  # lanes of a warp along rows and along columns
 FEW = 4  # samples of a long row that are waited for at once: it has few more
-TALL, WIDE = SIDE * DOWN, SIDE * ACROSS  # a warp's piece
+HIGH, BROAD = 2, 4  # sums of a warp's piece of the product
+TALL, WIDE = HIGH * EDGE, BROAD * EDGE
+NUMBERS = TALL * WIDE // LANES
 
 
 def panel_rows(width: int) -> int:
@@ -37,7 +36,7 @@ def panel_rows(width: int) -> int:
 
 def panel_bytes(width: int) -> int:
     """Shared memory of a block."""
-    return 8 * 2 * panel_rows(width) * (width + 1)
+    return 8 * 2 * panel_rows(width) * aside(width)
 
 
 @cache
@@ -47,10 +46,11 @@ def panels_kernel(width: int, modes: int, kind: int, folds: bool) -> Any:
     Made for one width, so that places of numbers are known when it is compiled: finding them would
     take as many instructions as the products.
     """
-    per_lane, tall = -(-width // LANES), panel_rows(width)
+    per_lane, tall, pitch = -(-width // LANES), panel_rows(width), aside(width)
     together = min(FEW, at_once(per_lane, modes))
     add_samples = samples_function(per_lane, modes, together)
-    others = modes - 1
+    others, each = modes - 1, tall // (PANEL_THREADS // LANES)  # rows of a warp
+    own = each * per_lane
     has_mean, has_second, has_top = kind in (ADAM, AMSGRAD), kind != SGD, kind == AMSGRAD
 
     def move_panels(
@@ -58,62 +58,68 @@ def panels_kernel(width: int, modes: int, kind: int, folds: bool) -> Any:
         ys, parts, gathered, old, folded, how, rates, anchor, rank, u, v, largest, moved
     ):  # fmt: skip
         # parts: in how many a row's sums were gathered, from the start of `gathered` on, 0: not
-        # yet; ys begins with the mode's slopes. One number further apart than `width`, rows lie
-        # in other banks.
+        # yet; ys begins with the mode's slopes.
         held = cuda.shared.array(0, float64)
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
         lane, warp, warps = me % LANES, me // LANES, threads // LANES
         first = offsets[mode] + cuda.blockIdx.x * tall
         last = min(first + tall, offsets[mode + 1])
-        pitch = width + 1
         side = tall * pitch
         columns = cuda.local.array(per_lane, int64)
         for c in range(per_lane):
             columns[c] = min(lane + LANES * c, width - 1)
+        begin = first + warp * each
+        segment = slot * (offsets[modes] + modes) + mode
+        edges = bounds[U(segment + min(begin + min(lane, each), last))]
         if folds:
-            row = int64(warp)
-            while row < tall:  # a range with a step would divide
-                source = min(first + row, last - 1) * width
+            new = cuda.local.array(own, float64)
+            past = cuda.local.array(own, float64)
+            for q in range(each):
+                source = min(begin + q, last - 1) * width
                 for c in range(per_lane):
-                    held[U(row * pitch + columns[c])] = data[U(source + columns[c])]
-                    held[U(side + row * pitch + columns[c])] = old[U(source + columns[c])]
-                row += warps
+                    new[q * per_lane + c] = data[U(source + columns[c])]
+                    past[q * per_lane + c] = old[U(source + columns[c])]
+            for q in range(each):
+                to = (warp * each + q) * pitch
+                for c in range(per_lane):
+                    held[U(to + columns[c])] = new[q * per_lane + c]
+                    held[U(side + to + columns[c])] = past[q * per_lane + c]
             cuda.syncthreads()
             half = warps // 2
             which, piece = warp // half, warp % half
             pieces = (width + WIDE - 1) // WIDE
             up, left = piece // pieces * TALL, piece % pieces * WIDE
             works = up < tall
-            own_row, own_column = up + lane // ACROSS, left + lane % ACROSS
             product = cuda.local.array(NUMBERS, float64)
-            a = cuda.local.array(SIDE, float64)
-            b = cuda.local.array(SIDE, float64)
+            a = cuda.local.array(HIGH, float64)
             for q in range(NUMBERS):
                 product[q] = 0.0
             # What lies beyond the last column is read, there is room for it, and never used.
-            at = (2 * mode + which) * width * width + own_column
-            if works:
-                panel = which * side + own_row * pitch
-                for q in range(rank):
-                    for x in range(SIDE):
-                        a[x] = held[U(panel + x * DOWN * pitch + q)]
-                        b[x] = folded[U(at + x * ACROSS + q * width)]
-                    for x in range(SIDE):
-                        for y in range(SIDE):
-                            product[x * SIDE + y] += a[x] * b[y]
+            at = ((2 * mode + which) * width + lane % DEEP) * width + left + lane // DEEP
+            if works:  # the same for all lanes
+                panel = which * side + (up + lane // DEEP) * pitch + lane % DEEP
+                for q in range(0, width, DEEP):
+                    for x in range(HIGH):
+                        a[x] = held[U(panel + x * EDGE * pitch + q)]
+                    for y in range(BROAD):
+                        b = folded[U(at + y * EDGE + q * width)]
+                        for x in range(HIGH):
+                            to = (x * BROAD + y) * 2
+                            product[to], product[to + 1] = multiply(
+                                a[x], b, product[to], product[to + 1]
+                            )
             cuda.syncthreads()
             if works:
-                for x in range(SIDE):
-                    for y in range(SIDE):
-                        column = own_column + y * ACROSS
-                        if column < width:
-                            to = which * side + (own_row + x * DOWN) * pitch + column
-                            held[U(to)] = product[x * SIDE + y]
+                for x in range(HIGH):
+                    for y in range(BROAD):
+                        for z in range(2):
+                            column = left + y * EDGE + 2 * (lane % DEEP) + z
+                            if column < width:
+                                to = which * side + (up + x * EDGE + lane // DEEP) * pitch + column
+                                held[U(to)] = product[(x * BROAD + y) * 2 + z]
             cuda.syncthreads()
         base = (slot * modes + mode) * others * room
-        segment = slot * (offsets[modes] + modes) + mode
-        each = (tall + warps - 1) // warps
-        begin, end = first + warp * each, min(first + (warp + 1) * each, last)
+        end = min(begin + each, last)
         sums = cuda.local.array(per_lane, float64)
         value = cuda.local.array(per_lane, float64)
         mean = cuda.local.array(per_lane, float64)
@@ -121,7 +127,7 @@ def panels_kernel(width: int, modes: int, kind: int, folds: bool) -> Any:
         top = cuda.local.array(per_lane, float64)
         rate = rates[numbers[DONE] + turn]
         for i in range(begin, end):
-            p, stop = bounds[U(segment + i)], bounds[U(segment + i + 1)]
+            p, stop = from_lane(edges, i - begin), from_lane(edges, i - begin + 1)
             for c in range(per_lane):
                 e = i * width + columns[c]
                 sums[c] = 0.0
