@@ -187,8 +187,15 @@ def _slightly(modes: Sequence[ModeProfile], share: FloatArray, r: int) -> str:
     size = np.abs(modes[k].shares[:, r])
     telling = size * np.log(np.maximum(size, 1e-12) / others[k])
     best = [int(i) for i in np.argsort(-telling, kind="stable")[:2] if telling[i] > 0.0]
+    if modes[k].kind != "category":
+        best.sort()
     names = [short(str(modes[k].labels[i]), 22) for i in best]
-    return f"more {modes[k].name} {and_list(names)}" if names else ""
+    return f"more {_lead(modes[k])}{and_list(names)}" if names else ""
+
+
+def _lead(mode: ModeProfile) -> str:
+    """What stands before labels of a mode: nobody says weekday Monday."""
+    return {"hour": "at ", "weekday": "on ", "month": "in "}.get(mode.kind, f"{mode.name} ")
 
 
 def _others(shares: FloatArray, share: FloatArray, r: int) -> FloatArray:
@@ -386,7 +393,7 @@ def _window(mode: ModeProfile, size: FloatArray) -> tuple[str, str]:
     inside = [(start + k) % n for k in range(length)]
     holding = [i for i in inside if size[i] >= 0.25 * size[inside].max()]
     first, last = mode.labels[start], mode.labels[inside[-1]]
-    lead = {"weekday": "on ", "month": "in "}.get(mode.kind, f"{mode.name} ")
+    lead = _lead(mode)
     text = f"{lead}{first}" if length == 1 else f"{lead}{first}–{last}"
     if length > 1 and mode.kind == "ordered":
         text = f"{lead}{first} up to {last}"
