@@ -135,7 +135,9 @@ def _alarm_line(message: dict[str, Any]) -> str:
     if message["event"] == "begins":
         return f"ALARM ({message['severity']}) {message['sentence']}"
     noun = "slice" if message["slices"] == 1 else "slices"
-    return f"Alarm over after {message['slices']} {noun}. {message['sentence']}"
+    # Nobody should take the end of an alarm for the end of an outage.
+    hint = " (what lasts so long counts as usual)" if message["lasted"] else ""
+    return f"Alarm over after {message['slices']} {noun}{hint}. {message['sentence']}"
 
 
 def _tell(run: Run, outcome: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from onlinegcp.errors import DataError
+from onlinegcp.kernels.shares import PATIENCE
 from onlinegcp.runlog.line import plain
 from onlinegcp.storage.secrets import hidden_address
 
@@ -49,6 +50,8 @@ def message_of(step: Mapping[str, Any] | None, run: str) -> dict[str, Any] | Non
     >>> step = {"number": 9, "time": "2013-02-08", "anomaly": {"flagged": False, "ended": 2}}
     >>> message_of(step, "flights")["event"], message_of(None, "flights")
     ('ends', None)
+    >>> message_of({**step, "anomaly": {"flagged": False, "ended": 3}}, "flights")["lasted"]
+    True
     """
     anomaly = (step or {}).get("anomaly")
     if step is None or not anomaly:
@@ -66,7 +69,8 @@ def message_of(step: Mapping[str, Any] | None, run: str) -> dict[str, Any] | Non
     }
     if begins:
         return {**message, "anomaly": anomaly}
-    return {**message, "slices": anomaly["ended"]}
+    # What lasts so long is learned: the alarm ends, whether or not what it told of did.
+    return {**message, "slices": anomaly["ended"], "lasted": anomaly["ended"] >= PATIENCE}
 
 
 @final
