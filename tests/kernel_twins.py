@@ -138,7 +138,7 @@ def learn_levels(
     values, compared, ahead, rates, trends, least, keep, early, cycle, place, kind, part,
     level, trend, errors, spread, streak, seen,
 ):  # fmt: skip
-    """What `kernels.levels.learn_levels` makes of its last six arrays, and of the cycle."""
+    """What `kernels.levels.learn_levels` makes of a cycle and of series, field by field."""
     forecast, deviation, surprise = compared
     known, old = ~np.isnan(values), seen >= least
     told = known & old

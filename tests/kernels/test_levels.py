@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernel_twins as twins
-from onlinegcp.kernels.levels import NOTHING, SEASON, SPECIAL_DAY, learn_levels
+from onlinegcp.kernels.levels import NOTHING, SEASON, SPECIAL_DAY, Cycle, Series, learn_levels
 
 
 @pytest.mark.parametrize("kind", [NOTHING, SEASON, SPECIAL_DAY])
@@ -26,6 +26,6 @@ def test_series_learn_the_bits_of_numpy(kind, seed):
     cycle = rng.normal(size=(experts, n, 3))
     given = values, compared, ahead, rates, trends, 10, 0.9, 0.3
     expected = twins.learn_levels(*given, cycle, 2, kind, 3.7, *state)
-    learn_levels(*given, cycle, 2, kind, 3.7, *state)
+    learn_levels(*given, Cycle(cycle, 2, kind, 3.7), Series(*state))
     for found, wanted in zip([cycle, *state], expected, strict=True):
         np.testing.assert_array_equal(found, wanted)

@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.anomaly.shares import LEAST, SPECIAL, USUAL, Judged
-from onlinegcp.kernels.levels import DAMPING, NOTHING, SEASON, SPECIAL_DAY, learn_levels
+from onlinegcp.kernels.levels import (
+    DAMPING,
+    NOTHING,
+    SEASON,
+    SPECIAL_DAY,
+    Cycle,
+    Series,
+    learn_levels,
+)
 from onlinegcp.kernels.shares import SURPRISE
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -90,22 +98,25 @@ class Levels:
             self._grow(values)
             ahead = np.concatenate([ahead, self.level[:, ahead.shape[1] :]], axis=1)
         keep = 1.0 - 1.0 / min(SPREAD_MEMORY, self.n_slices + 1.5)
-        cycle, place, kind, part = self.season, 0, NOTHING, 1.0
+        cycle = Cycle(self.season, 0, NOTHING, 1.0)
         if special and self.n_slices >= max(14, 2 * self.period):
-            cycle, place, kind = self.special, special - 1, SPECIAL_DAY
+            place = special - 1
             self.days[place] += 1.0
             part = min(max(float(self.days[place]) + 1.0, 3.0), 6.0)
+            cycle = Cycle(self.special, place, SPECIAL_DAY, part)
         elif self.period > 1:
-            place, kind = self.n_slices % self.period, SEASON
+            place = self.n_slices % self.period
             self.phases[place] += 1.0
             part = 1.0 / min(float(self.phases[place]) + 1.0, SEASONS)
+            cycle = Cycle(self.season, place, SEASON, part)
         early = 0.3 if self.n_slices < self.period else 1.0
-        for name in ("level", "trend", "errors", "spread", "streak", "seen"):
-            setattr(self, name, getattr(self, name).copy())  # whoever took the state keeps it
+        # Whoever took the state keeps it.
+        series = Series(*(getattr(self, name).copy() for name in Series._fields))
         learn_levels(
-            values, seen.compared, ahead, RATES, TRENDS, LEAST, keep, early, cycle, place, kind,
-            part, self.level, self.trend, self.errors, self.spread, self.streak, self.seen,
+            values, seen.compared, ahead, RATES, TRENDS, LEAST, keep, early, cycle, series
         )  # fmt: skip
+        for name, array in zip(Series._fields, series, strict=True):
+            setattr(self, name, array)
         self.n_slices += 1
 
     def skip(self) -> None:

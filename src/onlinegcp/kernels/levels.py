@@ -7,7 +7,10 @@ To the last bit what NumPy gave, number by number. `anomaly.levels` says what fo
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.shares import DEVIATION, FORECAST, SURPRISE
@@ -18,13 +21,30 @@ ODD, PATIENCE = 4.0, 3
 NOTHING, SEASON, SPECIAL_DAY = range(3)
 
 
+class Series(NamedTuple):
+    """What is kept of series, as `anomaly.levels` has it; changed in place."""
+
+    level: NDArray[Any]  # (experts, series), as the next two
+    trend: NDArray[Any]
+    errors: NDArray[Any]
+    spread: NDArray[Any]  # (2, series)
+    streak: NDArray[Any]
+    seen: NDArray[Any]
+
+
+class Cycle(NamedTuple):
+    """What repeats and learns from this slice, in place."""
+
+    values: NDArray[Any]  # (experts, series, phases or kinds of day)
+    place: int  # in the last of these
+    kind: int
+    part: float  # of an error: of a season's a share, of a special day's a divisor
+
+
 @kernel(fastmath=False)
-def learn_levels(
-    values, compared, ahead, rates, trends, least, keep, early, cycle, place, kind, part,
-    level, trend, errors, spread, streak, seen,
-):  # fmt: skip
-    # `cycle` (experts, series, phases or kinds of day) learns at `place`, with `part` of an error:
-    # of a season's a share, of a special day's a divisor. A special day tells of nothing else.
+def learn_levels(values, compared, ahead, rates, trends, least, keep, early, cycle, series):
+    # A special day tells of nothing but such days.
+    level, trend, errors, spread, streak, seen = series
     for i in range(values.shape[0]):
         known, old = not np.isnan(values[i]), seen[i] >= least
         if known:
@@ -38,11 +58,11 @@ def learn_levels(
             errors[e, i] = ERRORS * errors[e, i] + np.minimum(abs(error), limit)
             error = np.maximum(np.minimum(error, limit), -limit)
             rate = np.maximum(rates[e, 0], 1.0 / (seen[i] + 1.0)) * (1.0 if known else 0.0)
-            if kind == SPECIAL_DAY:
-                cycle[e, i, place] += error / part
+            if cycle.kind == SPECIAL_DAY:
+                cycle.values[e, i, cycle.place] += error / cycle.part
                 error = 0.0
-            elif kind == SEASON:
-                cycle[e, i, place] += part * (1.0 - rate) * error
+            elif cycle.kind == SEASON:
+                cycle.values[e, i, cycle.place] += cycle.part * (1.0 - rate) * error
             level[e, i] = level[e, i] + DAMPING * trend[e, i] + early * rate * error
             # Stays zero where `trends` is.
             trend[e, i] = DAMPING * trend[e, i] + trends[e, 0] * rate * error
