@@ -22,7 +22,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -205,19 +205,26 @@ def _kernel(name: str) -> Made:
     return 20, 1e3, 10, learn
 
 
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    try:
+        from onlinegcp.kernels.blas import one_blas_thread
+    except ImportError:  # before, each step did so itself
+        return nullcontext()
+    return one_blas_thread()
+
+
 def _solver(name: str) -> Made:
-    from onlinegcp.kernels.blas import one_blas_thread
     from onlinegcp.losses import get_loss
     from onlinegcp.solvers.auto import solver as auto
 
     loss_name, factors, rows, warm, stream = _stream(name)
     loss = get_loss(loss_name)
-    with one_blas_thread():
+    with _one_blas_thread():
         first = auto.start(factors, rows, warm, loss)
 
     def learn(threads: int, spent: Spent) -> str:
         state = first
-        with one_blas_thread():
+        with _one_blas_thread():
             for x in stream:
                 with _timed(spent):
                     state = _step(auto, state, x, loss, threads)
