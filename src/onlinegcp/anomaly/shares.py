@@ -4,9 +4,8 @@ A row's forecast is its share of the slice's total times its season, and times w
 of how far it was off in the slice before. The total is that of the rows that are as usual, so that
 one row's collapse is not every other row's rise. The spread is learned in both directions: rows
 that vary more than Poisson get the size of a negative binomial, rows that vary less a factor below
-one, and a row that often goes far has a longer tail of its own. A row never seen has forecast
-zero, give or take half an event in all the past. What a row shows beyond three standard deviations
-is not learned, unless it stays.
+one. A row never seen has forecast zero, give or take half an event in all the past. What a row
+shows beyond three standard deviations is not learned, unless it stays.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 `rows` is (`FIELDS`, n): events and exposure that make a row's share; squares, noise and sizes that
 make its spread; slices in a row that it was odd; and its habits, which pairs do not have: how far
-it was off last time with what tells whether that stays, and how far beyond `FAR` it went upwards
-and downwards. `season` and `special` are (2, n) events and exposure of the phase and of the kind of
-day, or (2, 0) for none. `anomaly.shares` says what for.
+it was off last time with what tells whether that stays. `season` and `special` are (2, n) events
+and exposure of the phase and of the kind of day, or (2, 0) for none. `anomaly.shares` says what
+for.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
@@ -17,8 +17,8 @@ import numpy as np
 
 from onlinegcp.kernels.jit import kernel
 
-EVENTS, EXPOSURE, SQUARES, NOISE, SIZES, STREAK, LATELY, PRODUCT, POWER, UP, DOWN = range(11)
-FIELDS, FIELDS_OF_PAIRS = 11, 6
+EVENTS, EXPOSURE, SQUARES, NOISE, SIZES, STREAK, LATELY, PRODUCT, POWER = range(9)
+FIELDS, FIELDS_OF_PAIRS = 9, 6
 FORECAST, DEVIATION, SURPRISE = range(3)
 
 PRIOR = 5.0  # slices for which the spread of all rows counts in that of one
@@ -34,12 +34,6 @@ LASTING_PRIOR = 20.0  # slices of mere noise that speak against it
 LASTING_LEAST = 5.0  # events below which noise is all that is seen
 LONGEST_LASTING = 0.95
 
-FAR = 2.0  # standard deviations beyond which a row has a tail of its own
-FAR_KEEP = 1.0 - 1.0 / 300.0  # of how far it went, per slice
-FAR_USUAL = 2.0 * 300.0 * 0.0085  # twice what a normal row goes beyond it in so many
-FAR_PRIOR = 3.0
-FAR_MOST = 1.0  # what one slice may count, so that none makes a tail heavy
-
 
 @kernel(inline="always")
 def _phase_factor(rows, part, i):
@@ -54,13 +48,6 @@ def _lasting_factor(rows, i):
         return 1.0
     part = rows[PRODUCT, i] / (rows[POWER, i] + LASTING_PRIOR)
     return math.exp(min(max(part, 0.0), LONGEST_LASTING) * rows[LATELY, i])
-
-
-@kernel(inline="always")
-def _tail_factor(beyond):
-    # Below one for a row that went far more often than a normal one: a row of bursts, which else
-    # would set the bar for all others of its mode.
-    return min((FAR_PRIOR + FAR_USUAL) / (FAR_PRIOR + beyond), 1.0)
 
 
 @kernel
@@ -104,8 +91,6 @@ def compare_rows(rows, pool, share, sums, total, out):
         if near > 0.0:
             deviance += near * math.log(near / mean)
         root = math.sqrt(max(2.0 * deviance, 0.0) / factor)
-        if root > FAR and i < rows.shape[1] and rows.shape[0] > DOWN:
-            root = FAR + (root - FAR) * _tail_factor(rows[DOWN if below else UP, i])
         out[FORECAST, i] = mean
         out[DEVIATION, i] = math.sqrt(factor * (mean + excess * mean * mean) + mean * mean / events)
         out[SURPRISE, i] = -root if below else root
@@ -125,8 +110,8 @@ def total_of_usual_rows(share, sums, out, n_known, before):
 
 @kernel
 def learn_habits(rows, season, special, sums, out, n_known, total, spread):
-    # Whether rows stay off, in units of their noise, and how far they go; before `learn_rows`, of
-    # which it is no part because that has no branches and is compiled to vectors.
+    # Whether rows stay off, in units of their noise; before `learn_rows`, of which it is no part
+    # because that has no branches and is compiled to vectors.
     for i in range(n_known):
         surprise = out[SURPRISE, i]
         base = total * (rows[EVENTS, i] + HALF) / max(rows[EXPOSURE, i], 1e-9)
@@ -136,16 +121,9 @@ def learn_habits(rows, season, special, sums, out, n_known, total, spread):
         if base >= LASTING_LEAST and abs(surprise) <= ODD and not special.shape[1]:
             now = math.log((sums[i] + HALF) / (base + HALF))
         rows[LATELY, i] = now
-        if not spread:
-            continue
-        rows[PRODUCT, i] = LASTING_KEEP * rows[PRODUCT, i] + base * now * before
-        rows[POWER, i] = LASTING_KEEP * rows[POWER, i] + base * before * before
-        rows[UP, i] *= FAR_KEEP
-        rows[DOWN, i] *= FAR_KEEP
-        if abs(surprise) > FAR:
-            side = UP if surprise > 0.0 else DOWN
-            beyond = (abs(surprise) - FAR) / _tail_factor(rows[side, i])
-            rows[side, i] += min(beyond, FAR_MOST)
+        if spread:
+            rows[PRODUCT, i] = LASTING_KEEP * rows[PRODUCT, i] + base * now * before
+            rows[POWER, i] = LASTING_KEEP * rows[POWER, i] + base * before * before
 
 
 @kernel
