@@ -18,7 +18,7 @@ from onlinegcp.solvers.least_squares import error_slopes, gram, solve_normal, so
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, solved_record, write_record
+from onlinegcp.streaming.scoring import Stopwatch, solved_record, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.walking import Walk
 from onlinegcp.streaming.warm_start import WarmStart
@@ -110,19 +110,13 @@ class ACP(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.forget = forget
         self.variant = variant
         self.damping = damping
         self.regressors = regressors
         self.samples = samples
         self.state_limit = state_limit
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
@@ -140,15 +134,14 @@ class ACP(StreamingModel):
         return 8 * (numbers + workspace)
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
-        factors, weights = start.factors, start.rows[-1] if start.n_rows else start.mean
-        arrays = {}
+        factors, arrays = start.factors, {}
         if self.variant == "acp":
             for k in range(len(factors)):
                 past = self._damping() * np.eye(self.rank)
                 for row in start.rows:
                     past = self.forget * past + gram(factors, skip=k) * np.outer(row, row)
                 arrays[f"past{k}"] = past
-        return ModelState(factors, weights, start.mean, arrays)
+        return ModelState(factors, start.newest, start.mean, arrays)
 
     def _walk(self, state: ModelState, slices: Sequence[Slice], number: int, seed: int) -> Walk:
         if not self._is_compiled(slices[0]):
@@ -204,8 +197,7 @@ class ACP(StreamingModel):
             watch=watch,
             seed=seed,
         )
-        mean = running_mean(state.mean_weights, s)
-        return ModelState(tuple(factors), s, mean, arrays), record
+        return state.moved(factors, s, arrays), record
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return self._solve_weights(state, x, 0, seed)  # slice 0 is never learned

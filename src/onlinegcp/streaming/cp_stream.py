@@ -10,17 +10,17 @@ import numpy as np
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import solve_normal, solve_weights, weighted_mttkrp
-from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.columns import unit_columns
 from onlinegcp.streaming.options import check_number, check_truth, check_whole
-from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.row_sparse import Block, compress, expand
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
-class CPStream(StreamingModel):
+class CPStream(Tracker):
     """Least-squares tracking with exponentially fading pseudo-slices (Smith et al. 2018).
 
     The weights of a slice come from one least-squares solve with the old factors. The factors then
@@ -94,7 +94,7 @@ class CPStream(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.forget = forget
         self.ridge = ridge
         self.max_passes = max_passes
@@ -103,12 +103,6 @@ class CPStream(StreamingModel):
         self.column_bound = column_bound
         self.inner_passes = inner_passes
         self.inner_tolerance = inner_tolerance
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "[0, 1]", "Use 1 to never forget.")
@@ -126,25 +120,14 @@ class CPStream(StreamingModel):
         return True
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
-        factors, rows = start.factors, start.rows
-        past = np.zeros((self.rank, self.rank))
-        for row in rows:
-            past = self.forget * past + np.outer(row, row)
-        weights = rows[-1] if len(rows) else start.mean
-        return ModelState(factors, weights, start.mean, {"past": past})
+        past = {"past": start.past(self.forget)}
+        return ModelState(start.factors, start.newest, start.mean, past)
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        watch = Stopwatch()
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
         # A new row has been zero so far, which is what the pseudo-slices of the past say of it.
-        old = tuple(
-            np.vstack([a, np.zeros((n - len(a), self.rank))]) if n > len(a) else a
-            for a, n in zip(state.factors, x.shape, strict=True)
-        )
-        s = solve_weights(x, old, penalty=2.0 * self.ridge, lower=self._get_lower())
-        watch.lap("weights")
-
+        (x,), old, s = batch, state.factors, before
         past = self.forget * state.arrays["past"]
         # Clipping at zero is not linear, so that rows without data must be kept one by one.
         few, blocks = (x, [Block(a) for a in old]) if self.nonnegative else compress(x, old)
@@ -153,29 +136,11 @@ class CPStream(StreamingModel):
 
         if not self.column_bound:
             # Unit columns, the scale into the weights and into the stored past alike.
-            scale = np.ones(self.rank)
-            for k, a in enumerate(factors):
-                norms = np.linalg.norm(a, axis=0)
-                norms[norms == 0] = 1.0
-                factors[k] = a / norms
-                scale *= norms
-            s_new = s * scale
+            factors, norms = unit_columns(factors)
+            scale = np.prod(norms, axis=0)
+            s = s * scale
             past = past * np.outer(scale, scale)
-        else:
-            s_new = s
-        past = past + np.outer(s_new, s_new)
-        watch.lap("factors")
-        record = write_record(
-            x,
-            number,
-            self.loss_,
-            before=(old, s),
-            after=(factors, s_new),
-            watch=watch,
-            seed=seed,
-        )
-        mean = running_mean(state.mean_weights, s_new)
-        return ModelState(tuple(factors), s_new, mean, {"past": past}), record
+        return state.moved(factors, s, {"past": past + np.outer(s, s)})
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         # `solve_weights` halves its penalty, as the paper of OnlineGCP does; this one does not.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import final
 
 import numpy as np
@@ -16,11 +17,11 @@ from onlinegcp.solvers.least_squares import (
     solve_weights,
     weighted_mttkrp,
 )
-from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.columns import lengths, unit_columns
 from onlinegcp.streaming.options import check_number, check_truth, check_whole
-from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.warm_start import WarmStart
 
 # Random starts of the search, and passes of each.
@@ -28,7 +29,7 @@ STARTS, PASSES = 2, 30
 
 
 @final
-class Ensign(StreamingModel):
+class Ensign(Tracker):
     """Batch updates that find components as they emerge (after Letourneau et al. 2018).
 
     A batch is first explained by the components there are. What is left is searched for one more,
@@ -118,7 +119,7 @@ class Ensign(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.batch = batch
         self.search_rank = search_rank
         self.min_energy = min_energy
@@ -127,12 +128,6 @@ class Ensign(StreamingModel):
         self.refine_passes = refine_passes
         self.forget = forget
         self.nonnegative = nonnegative
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def _check_parameters(self) -> None:
         for name in ("search_rank", "refine_passes"):
@@ -156,27 +151,14 @@ class Ensign(StreamingModel):
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         start = start.normalised()
         past = start.rows.T @ start.rows
-        weights = start.rows[-1] if start.n_rows else start.mean
-        return ModelState(start.factors, weights, start.mean, {"past": past})
+        return ModelState(start.factors, start.newest, start.mean, {"past": past})
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        return self._learn_batch(state, (x,), number, seed)
-
-    def _learn_batch(
-        self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        watch = Stopwatch()
-        old = tuple(
-            np.vstack([a, np.zeros((n - len(a), a.shape[1]))])
-            for a, n in zip(state.factors, batch[-1].shape, strict=True)
-        )
-        rows = self._rows(batch, old)
-        before = rows[-1]
-        watch.lap("weights")
-        factors, past = list(old), self.forget * state.arrays["past"]
-        rng = np.random.default_rng([seed, number])
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
+        rows = np.vstack([*self._rows(batch[:-1], state.factors), before])
+        factors, past = list(state.factors), self.forget * state.arrays["past"]
+        rng = np.random.default_rng([self._seed, account.number])
         born = 0
         while born < self.search_rank:
             found = self._emerging(batch, factors, rows, rng)
@@ -189,34 +171,16 @@ class Ensign(StreamingModel):
         mean = np.append(state.mean_weights, np.zeros(born))
         factors, rows = self._refine(batch, factors, rows, past)
 
-        scale = np.ones(len(mean))
-        for k, a in enumerate(factors):
-            norms = np.linalg.norm(a, axis=0)
-            norms[norms == 0.0] = 1.0
-            factors[k] = a / norms
-            scale = scale * norms
+        factors, norms = unit_columns(factors)
+        scale = np.prod(norms, axis=0)
         rows, past = rows * scale, past * np.outer(scale, scale)
         past = past + rows.T @ rows
         energy = np.diag(past)
         keep = np.sort(np.argsort(-energy, kind="stable")[: max(self.max_rank, self.rank)])
         factors = [np.ascontiguousarray(a[:, keep]) for a in factors]
-        rows, past = rows[:, keep], past[np.ix_(keep, keep)]
-        mean = mean[keep]
-        for row in rows:
-            mean = running_mean(mean, row)
-        watch.lap("factors")
-        record = write_record(
-            batch[-1],
-            number,
-            self.loss_,
-            before=(old, before),
-            after=(factors, rows[-1]),
-            watch=watch,
-            seed=seed,
-            births=born,
-            deaths=len(scale) - len(keep),
-        )
-        return ModelState(tuple(factors), rows[-1].copy(), mean, {"past": past}), record
+        account.details = {"births": born, "deaths": len(scale) - len(keep)}
+        left = replace(state, mean_weights=mean[keep])
+        return left.moved(factors, rows[:, keep], {"past": past[np.ix_(keep, keep)]})
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return solve_weights(x, state.factors, lower=self._get_lower())
@@ -240,8 +204,7 @@ class Ensign(StreamingModel):
         found, energy = max(searches, key=lambda search: search[1])
         likeness = np.ones(rows.shape[1])
         for a, b in zip(factors, found, strict=True):
-            norms = np.linalg.norm(a, axis=0)
-            likeness *= np.abs((a / np.where(norms > 0.0, norms, 1.0)).T @ b)[:, 0]
+            likeness *= np.abs((a / lengths(a)).T @ b)[:, 0]
         is_news = energy >= self.min_energy * total and likeness.max() < self.max_congruence
         return found if is_news else None
 

@@ -17,16 +17,15 @@ from onlinegcp.solvers.least_squares import (
     solve_weights,
     weighted_mttkrp,
 )
-from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_number, check_whole
-from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
-class GOCPTE(StreamingModel):
+class GOCPTE(Tracker):
     """Least squares against the new slice and what the old model made of all old ones (Yang 2022).
 
     Every pass solves the weights s of the slice, then mode by mode the factors of
@@ -99,18 +98,12 @@ class GOCPTE(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.passes = passes
         self.past_weight = past_weight
         self.forget = forget
         self.ridge = ridge
         self.state_limit = state_limit
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def _check_parameters(self) -> None:
         check_whole("passes", self.passes, 1)
@@ -124,18 +117,13 @@ class GOCPTE(StreamingModel):
         return 8 * (held + max(shape) * self.rank**2)
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
-        past = np.zeros((self.rank, self.rank))
-        for row in start.rows:
-            past = self.forget * past + np.outer(row, row)
-        weights = start.rows[-1] if start.n_rows else start.mean
-        return ModelState(start.factors, weights, start.mean, {"past": past})
+        past = {"past": start.past(self.forget)}
+        return ModelState(start.factors, start.newest, start.mean, past)
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        watch = Stopwatch()
-        before = s = self._weigh(state, x, seed, None)
-        watch.lap("weights")
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
+        (x,), s = batch, before
         factors, past = list(state.factors), self.forget * state.arrays["past"]
         eye = self.ridge * np.eye(self.rank)
         for turn in range(self.passes):
@@ -148,20 +136,9 @@ class GOCPTE(StreamingModel):
                 follow = solve_normal(gram(factors) + eye, _cross(old, factors))
                 past = follow.T @ past @ follow
         past = past + np.outer(s, s)
-        watch.lap("factors")
-        record = write_record(
-            x,
-            number,
-            self.loss_,
-            before=(state.factors, before),
-            after=(factors, s),
-            watch=watch,
-            seed=seed,
-        )
-        mean = running_mean(state.mean_weights, s)
         # In the order in which a file gives them back: sums in another order round differently.
-        kept = tuple(np.ascontiguousarray(a) for a in factors)
-        return ModelState(kept, s, mean, {"past": past}), record
+        kept = [np.ascontiguousarray(a) for a in factors]
+        return state.moved(kept, s, {"past": past})
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         # `solve_weights` halves its penalty, as the paper of OnlineGCP does; this one does not.

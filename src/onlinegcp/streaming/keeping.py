@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from onlinegcp.errors import DataError, OnlineGCPError, ScaleWarning
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.slices import Slice
-from onlinegcp.streaming.state import ModelState
+from onlinegcp.streaming.state import ModelState, with_zeros
 
 # Solvers form fifth powers of values and add up many of them, which must stay below 1e308. A value
 # beyond does not spoil its own step only, but the memory of it, and with it every step after.
@@ -154,8 +154,7 @@ def alive(found: ModelState, before: ModelState) -> ModelState:
     if not all(a.any() for a in before.factors) or found.weights.shape != before.weights.shape:
         return found
     factors = tuple(
-        np.vstack([old, np.zeros((len(new) - len(old), new.shape[1]))])
-        for new, old in zip(found.factors, before.factors, strict=True)
+        with_zeros(old, len(new)) for new, old in zip(found.factors, before.factors, strict=True)
     )
     return replace(found, factors=factors, weights=np.zeros_like(found.weights))
 

@@ -12,12 +12,11 @@ from onlinegcp.kernels import get_kernels
 from onlinegcp.kernels.layout import pad_vector, stack_factors
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights, weighted_mttkrp
-from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.solvers.least_squares import gram, solve_normal, weighted_mttkrp
 from onlinegcp.streaming.options import check_number, check_whole
-from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.warm_start import WarmStart
 
 # Step of the alternating directions: where it starts, what it is multiplied by, where it ends.
@@ -25,7 +24,7 @@ FIRST_STEP, FASTER, LAST_STEP = 1e-5, 1.05, 1.0
 
 
 @final
-class MAST(StreamingModel):
+class MAST(Tracker):
     """Multi-aspect streaming: any mode may get new rows with any slice (Song et al. 2017).
 
     The new factors explain the new slice, stay close to what the old factors made of the past, and
@@ -104,18 +103,12 @@ class MAST(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.forget = forget
         self.nuclear = nuclear
         self.max_epochs = max_epochs
         self.max_passes = max_passes
         self.tolerance = tolerance
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
@@ -133,37 +126,21 @@ class MAST(StreamingModel):
         return 8 * (epochs + self.rank * (sum(shape) + 2))
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
-        weights = start.rows[-1] if start.n_rows else start.mean
-        past = np.zeros((self.rank, self.rank))
-        for row in start.rows:
-            past = self.forget * past + np.outer(row, row)
+        past = start.past(self.forget)[None]
         shape = np.array([[len(a) for a in start.factors]])
-        return ModelState(start.factors, weights, start.mean, {"past": past[None], "shapes": shape})
+        arrays = {"past": past, "shapes": shape}
+        return ModelState(start.factors, start.newest, start.mean, arrays)
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        watch = Stopwatch()
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
         # New rows start at zero: the first pass finds them from the rows that are known.
-        factors = [_padded(a, n) for a, n in zip(state.factors, x.shape, strict=True)]
-        before = solve_weights(x, factors)
-        watch.lap("weights")
+        (x,), factors = batch, state.factors
         nuclear = 1.0 / (5.0 * (x.ndim + 1)) if self.nuclear == "auto" else float(self.nuclear)
         past, shapes = state.arrays["past"], state.arrays["shapes"]
         problem = _Alternation(x, factors, shapes, past, before, self.forget, nuclear)
         problem.run(self.max_passes, self.tolerance)
         moved, s, past = problem.result()
-        watch.lap("factors")
-        record = write_record(
-            x,
-            number,
-            self.loss_,
-            before=(factors, before),
-            after=(moved, s),
-            watch=watch,
-            seed=seed,
-        )
-        mean = running_mean(state.mean_weights, s)
         past = self.forget * past
         if tuple(shapes[-1]) != x.shape:
             past = np.concatenate([past, np.zeros((1, *past.shape[1:]))])
@@ -173,11 +150,7 @@ class MAST(StreamingModel):
             # As if the second oldest rows had been there from the beginning.
             past = np.concatenate([past[:1] + past[1:2], past[2:]])
             shapes = shapes[1:]
-        arrays = {"past": past, "shapes": shapes}
-        return ModelState(tuple(moved), s, mean, arrays), record
-
-    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
-        return solve_weights(x, state.factors)
+        return state.moved(moved, s, {"past": past, "shapes": shapes})
 
 
 class _Alternation:
@@ -349,7 +322,3 @@ def _shrink(a: FloatArray, by: float) -> FloatArray:
     singular = np.sqrt(np.maximum(values, 0.0))
     share = np.maximum(singular - by, 0.0) / np.maximum(singular, np.finfo(float).tiny)
     return np.asarray(a @ ((vectors * share) @ vectors.T))
-
-
-def _padded(a: FloatArray, n: int) -> FloatArray:
-    return a if len(a) == n else np.vstack([a, np.zeros((n - len(a), a.shape[1]))])

@@ -48,8 +48,8 @@ class StreamingModel(
 ):
     """A CP model that is kept up to date while slices arrive.
 
-    Subclasses define the parameters; `rank`, `init`, `init_slices`, `init_starts`, `random_state`,
-    `ndim` and `mode_names` are common to all.
+    Subclasses define the parameters, in constructors of their own; those that are common to all are
+    stored here.
     """
 
     # What a class declares about itself; the suite in `onlinegcp.testing` holds it to that.
@@ -62,14 +62,7 @@ class StreamingModel(
     bounded_by: ClassVar[str | None] = None  # parameter: how far its state may grow
     most_models: ClassVar[int] = 2  # itself and rivals on trial, which it may hold for a while
 
-    # Set by the constructors of the methods.
     rank: int
-    init: KTensor | None
-    init_slices: int
-    init_starts: int
-    random_state: int | None
-    ndim: int | None
-    mode_names: Sequence[str] | None
     n_jobs: int | None = None  # threads; None for as many as pay
 
     n_slices_: int
@@ -79,6 +72,24 @@ class StreamingModel(
     _buffer: tuple[Slice, ...]
     _provisional: tuple[ModelState, list[int]] | None
     _past: FloatArray  # what each component held in the newest slices, for `forecast`
+
+    def __init__(
+        self,
+        rank: Any,  # a number, where a method does not take more
+        init: KTensor | None = None,
+        init_slices: int = 10,
+        init_starts: int = 3,
+        random_state: int | None = 0,
+        ndim: int | None = None,
+        mode_names: Sequence[str] | None = None,
+    ) -> None:
+        self.rank = rank
+        self.init = init
+        self.init_slices = init_slices
+        self.init_starts = init_starts
+        self.random_state = random_state
+        self.ndim = ndim
+        self.mode_names = mode_names
 
     # ---- hooks of a method
 

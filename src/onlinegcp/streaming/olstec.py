@@ -17,16 +17,15 @@ from onlinegcp.solvers.least_squares import (
     solve_weights,
     weighted_mttkrp,
 )
-from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_number, check_whole
-from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
-class OLSTEC(StreamingModel):
+class OLSTEC(Tracker):
     """Row-wise recursive least squares with forgetting, for slices with gaps (Kasai 2019).
 
     Minimises sum_h forget^(t-h) ||x_h - m_h||^2 over the observed cells, plus ridge ||A_k||^2, row
@@ -105,19 +104,13 @@ class OLSTEC(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.forget = forget
         self.ridge = ridge
         self.weight_ridge = weight_ridge
         self.start_precision = start_precision
         self.form = form
         self.state_limit = state_limit
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
@@ -144,34 +137,20 @@ class OLSTEC(StreamingModel):
                     matrix = gram(start.factors, skip=k) * np.outer(row, row)
                     seen = self._kept(matrix)[None]
                 past[f"past{k}"] = self.forget * past[f"past{k}"] + seen
-        weights = start.rows[-1] if start.n_rows else start.mean
-        return ModelState(start.factors, weights, start.mean, past)
+        return ModelState(start.factors, start.newest, start.mean, past)
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        watch = Stopwatch()
-        s = self._weigh(state, x, seed, None)
-        watch.lap("weights")
-        factors, arrays = list(state.factors), {}
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
+        (x,), factors, arrays = batch, list(state.factors), {}
         for k in range(len(factors)):
             factors[k], arrays[f"past{k}"] = self._update(
-                state.arrays[f"past{k}"], x, factors, s, k
+                state.arrays[f"past{k}"], x, factors, before, k
             )
-        watch.lap("factors")
+        account.lap("factors")
         weights = solve_weights(x, factors, penalty=2.0 * self.weight_ridge)
-        watch.lap("weights")
-        record = write_record(
-            x,
-            number,
-            self.loss_,
-            before=(state.factors, s),
-            after=(factors, weights),
-            watch=watch,
-            seed=seed,
-        )
-        mean = running_mean(state.mean_weights, weights)
-        return ModelState(tuple(factors), weights, mean, arrays), record
+        account.lap("weights")
+        return state.moved(factors, weights, arrays)
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         # `solve_weights` halves its penalty, as the paper of OnlineGCP does; this one does not.

@@ -13,7 +13,7 @@ from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights, w
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_number
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Stopwatch, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
 
@@ -79,16 +79,10 @@ class OnlineCP(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.order = order
         self.forget = forget
         self.batch = batch
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def _check_parameters(self) -> None:
         check_choice("order", self.order, ("gauss_seidel", "jacobi"))
@@ -105,20 +99,14 @@ class OnlineCP(StreamingModel):
             else:
                 p = a @ q
             arrays[f"p{k}"], arrays[f"q{k}"] = p, q
-        weights = rows[-1] if len(rows) else start.mean
-        return ModelState(factors, weights, start.mean, arrays)
+        return ModelState(factors, start.newest, start.mean, arrays)
 
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
-        return self._update(state, (x,), number, seed)
+        return self._learn_batch(state, (x,), number, seed)
 
     def _learn_batch(
-        self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        return self._update(state, batch, number, seed)
-
-    def _update(
         self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
     ) -> tuple[ModelState, StepRecord]:
         watch = Stopwatch()
@@ -148,10 +136,7 @@ class OnlineCP(StreamingModel):
             watch=watch,
             seed=seed,
         )
-        mean = state.mean_weights
-        for s in rows:
-            mean = running_mean(mean, s)
-        return ModelState(tuple(factors), rows[-1].copy(), mean, arrays), record
+        return state.moved(factors, rows, arrays), record
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return solve_weights(x, state.factors)

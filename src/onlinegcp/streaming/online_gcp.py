@@ -145,22 +145,16 @@ class OnlineGCP(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.loss = loss
         self.solver = solver
         self.forget = forget
         self.lower = lower
         self.scale = scale
         self.max_rank = max_rank
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
         self.n_jobs = n_jobs
         self.cluster = cluster
         self.device = device
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters; ``solver__factor_rate`` and the like belong to the paper's solver."""

@@ -11,16 +11,15 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_weights
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
-from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_number
-from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
-class OnlineSGD(StreamingModel):
+class OnlineSGD(Tracker):
     """Least-squares weights, then one gradient step on the factors (Mardani et al. 2015).
 
     Parameters
@@ -93,19 +92,13 @@ class OnlineSGD(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.rate = rate
         self.relative_rate = relative_rate
         self.decay = decay
         self.ridge = ridge
         self.factor_penalty = factor_penalty
         self.variant = variant
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.rate, str) and self.rate == "auto"):
@@ -116,18 +109,15 @@ class OnlineSGD(StreamingModel):
         check_choice("variant", self.variant, ("paper", "tecpsgd"))
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
-        weights = start.rows[-1] if start.n_rows else start.mean
-        return ModelState(start.factors, weights, start.mean)
+        return ModelState(start.factors, start.newest, start.mean)
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        loss, watch = self.loss_, Stopwatch()
-        weights = self._weigh(state, x, seed, None)
-        watch.lap("weights")
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
+        (x,), number = batch, account.number
         settings = SgdSettings(
             step="sgd",
-            rate=self._rate_at(state.factors, weights, number),
+            rate=self._rate_at(state.factors, before, number),
             epochs=1,
             iterations=1,
             sampler="dense" if x.n_observed == x.size else "all",
@@ -135,27 +125,19 @@ class OnlineSGD(StreamingModel):
             take_back=self.variant == "paper",
         )
         moved = solve_sgd(
-            x, state.factors, weights, loss, settings, update=("factors",), slice_number=number
+            x, state.factors, before, self.loss_, settings, update=("factors",), slice_number=number
         )
-        factors, fitted = tuple(moved.factors), weights
-        watch.lap("factors")
-        if self.variant == "tecpsgd":
-            weights = solve_weights(x, factors, penalty=self.ridge)
-            watch.lap("weights")
-        record = write_record(
-            x,
-            number,
-            loss,
-            before=(state.factors, fitted),
-            after=(factors, weights),
-            watch=watch,
-            seed=seed,
-            objective=moved.objective,
-            factor_epochs=moved.epochs,
-            factor_failures=moved.failures,
-        )
-        mean = running_mean(state.mean_weights, weights)
-        return ModelState(factors, weights, mean), record
+        account.lap("factors")
+        account.details = {
+            "objective": moved.objective,
+            "factor_epochs": moved.epochs,
+            "factor_failures": moved.failures,
+        }
+        if self.variant == "paper":
+            return state.moved(moved.factors, before)
+        weights = solve_weights(x, moved.factors, penalty=self.ridge)
+        account.lap("weights")
+        return state.moved(moved.factors, weights)
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return solve_weights(x, state.factors, penalty=self.ridge)

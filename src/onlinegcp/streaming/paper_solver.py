@@ -21,9 +21,9 @@ from onlinegcp.solvers.sgd.steps import KINDS as STEPS
 from onlinegcp.solvers.sgd.steps import Step, get_step
 from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Stopwatch, write_record
 from onlinegcp.streaming.sgd import SGD
-from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.state import FloatArray, ModelState, running_mean
 from onlinegcp.streaming.warm_start import WarmStart
 
 MOMENTS = ("u", "v", "largest")
@@ -68,7 +68,7 @@ def begin(how: SGD, start: WarmStart, lower: float, seed: int) -> ModelState:
     for number, (row, x) in enumerate(zip(start.rows, slices, strict=False), 1):
         history = history.offer(row, number, x, seed=seed)
     factors = tuple(np.maximum(a, lower) for a in start.factors)
-    weights = start.rows[-1] if start.n_rows else start.mean
+    weights = start.newest
     moments = Moments.zeros(stack_factors(factors), get_step(how.step).kind, weights=False)
     return _state_of(factors, np.maximum(weights, lower), start.mean, history, moments)
 

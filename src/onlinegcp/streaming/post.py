@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, final
 
@@ -17,11 +17,10 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import weighted_mttkrp
-from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_number, check_truth, check_whole
-from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.warm_start import WarmStart
 
 # Cells whose R x R products are held at a time.
@@ -29,7 +28,7 @@ BLOCK = 4096
 
 
 @final
-class POST(StreamingModel):
+class POST(Tracker):
     """Streaming variational Bayes for single cells in any order (Du et al. 2018).
 
     Every factor row has a Gaussian belief with mean and covariance. A batch of cells, one slice or
@@ -115,7 +114,7 @@ class POST(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.data = data
         self.time_row = time_row
         self.variance = variance
@@ -125,12 +124,6 @@ class POST(StreamingModel):
         self.batch = batch
         self.max_passes = max_passes
         self.tolerance = tolerance
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     # ---- what it believes
 
@@ -219,29 +212,10 @@ class POST(StreamingModel):
             state = self._update(state, [x])
         return state
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        return self._learn_batch(state, (x,), number, seed)
-
-    def _learn_batch(
-        self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        watch = Stopwatch()
-        before = self._weigh(state, batch[-1], seed, None)
-        watch.lap("weights")
-        new = self._update(state, batch)
-        watch.lap("factors")
-        record = write_record(
-            batch[-1],
-            number,
-            self.loss_,
-            before=(state.factors, before),
-            after=(new.factors, new.weights),
-            watch=watch,
-            seed=seed,
-        )
-        return new, record
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
+        return self._update(state, batch)
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         if not self.time_row:
@@ -292,17 +266,8 @@ class POST(StreamingModel):
         arrays = {f"cov{k}": b.cov for k, b in enumerate(beliefs[:d])}
         arrays["time_cov"] = beliefs[d].cov[-1] if self.time_row else state.arrays["time_cov"]
         rows = beliefs[d].mean if self.time_row else state.weights[None]
-        mean = state.mean_weights
-        for row in rows:
-            mean = running_mean(mean, row)
-        return replace(
-            state,
-            factors=tuple(b.mean for b in beliefs[:d]),
-            weights=rows[-1].copy(),
-            mean_weights=mean,
-            arrays=arrays,
-            scalars={"shape": noise[0], "rate": noise[1]} if self._continuous else state.scalars,
-        )
+        scalars = {"shape": noise[0], "rate": noise[1]} if self._continuous else state.scalars
+        return state.moved([b.mean for b in beliefs[:d]], rows, arrays, scalars=scalars)
 
     def _iterate(
         self,

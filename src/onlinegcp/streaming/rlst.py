@@ -14,13 +14,11 @@ from onlinegcp.kernels.tracking.columns import to_columns, to_factors
 from onlinegcp.kernels.tracking.recursion import DRIFT, count, follow, weigh
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.solvers.rank_one import khatri_rao, power_sweep
-from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_number, check_whole
-from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, solved_record, write_record
+from onlinegcp.streaming.scoring import Account, Stopwatch, solved_record
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.walking import Walk
 from onlinegcp.streaming.warm_start import WarmStart
 
@@ -32,7 +30,7 @@ EXACT = 1e-10
 
 
 @final
-class RLST(StreamingModel):
+class RLST(Tracker):
     """Recursive least-squares tracking of complete slices (Nion and Sidiropoulos 2009).
 
     Fits sum_h forget^(t-h) ||x_h - H s_h||^2 with any H (cells, R), updating H and the pseudo-
@@ -102,17 +100,11 @@ class RLST(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.forget = forget
         self.window = window
         self.repeats = repeats
         self.state_limit = state_limit
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
@@ -148,13 +140,11 @@ class RLST(StreamingModel):
             if not start.slices:
                 shape = tuple(len(a) for a in start.factors)
                 slices = tuple(Slice.dense(x.reshape(shape)) for x in data)
-        weights = start.rows[-1] if start.n_rows else start.mean
         kept = slices if self.window is not None else ()
-        return ModelState(start.factors, weights, start.mean, arrays, slices=tuple(kept))
+        return ModelState(start.factors, start.newest, start.mean, arrays, slices=tuple(kept))
 
     def _walk(self, state: ModelState, slices: Sequence[Slice], number: int, seed: int) -> Walk:
-        watch = Stopwatch()
-        found = None
+        watch, found = Stopwatch(), None
         if self.window is None and self.repeats == 0:
             # Rounding errors add up: if inverses fail, those of the state are computed anew first.
             found = _follow(state, slices, self.forget)
@@ -168,12 +158,10 @@ class RLST(StreamingModel):
         last = number + len(slices) - 1
         return Walk(new, solved_record(slices[-1], last, losses, watch, len(slices)), held)
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        watch = Stopwatch()
-        before = self._weigh(state, x, seed, None)
-        watch.lap("weights")
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
+        (x,) = batch
         values = _values([x])[0]
         recursion = _Recursion(**{n: a for n, a in state.arrays.items() if n != "rows"})
         seen, s = recursion.weigh(values)
@@ -186,25 +174,11 @@ class RLST(StreamingModel):
                 recursion.add(leaving, gone, rows[0], -(self.forget**self.window))
             seen, s = recursion.weigh(values)
         factors = power_sweep(recursion.basis, state.factors)
-        watch.lap("factors")
         arrays = vars(recursion)
         if rows is not None and self.window is not None:
             slices = (*slices, x)[-self.window :]
             arrays = {**arrays, "rows": np.vstack([rows, s])[-self.window :]}
-        record = write_record(
-            x,
-            number,
-            self.loss_,
-            before=(state.factors, before),
-            after=(factors, s),
-            watch=watch,
-            seed=seed,
-        )
-        mean = running_mean(state.mean_weights, s)
-        return ModelState(factors, s, mean, dict(arrays), slices=slices), record
-
-    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
-        return solve_weights(x, state.factors)
+        return state.moved(factors, s, dict(arrays), slices=slices)
 
 
 class _Recursion:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import final
 
 import numpy as np
@@ -14,16 +15,16 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice, stack, widen
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.static.cp_als import cp_als
-from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.columns import lengths, unit_columns
 from onlinegcp.streaming.options import check_number, check_whole
-from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
-class SamBaTen(StreamingModel):
+class SamBaTen(Tracker):
     """Sampling-based batch updates for factors that hardly change (Gujral et al. 2018).
 
     A batch is learned from samples: rows of every mode drawn by their energy, in the batch's slices
@@ -108,7 +109,7 @@ class SamBaTen(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.batch = batch
         self.sampling = sampling
         self.repetitions = repetitions
@@ -117,12 +118,6 @@ class SamBaTen(StreamingModel):
         self.forget = forget
         self.max_passes = max_passes
         self.tolerance = tolerance
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def _check_parameters(self) -> None:
         check_number("sampling", self.sampling, "[1, inf)", "Use 1 to take all rows.")
@@ -143,22 +138,13 @@ class SamBaTen(StreamingModel):
         start = start.normalised()
         arrays = {f"energy{k}": np.zeros(len(a)) for k, a in enumerate(start.factors)}
         arrays["places"] = np.empty(0)
-        weights = start.rows[-1] if start.n_rows else start.mean
-        state = ModelState(start.factors, weights, start.mean, arrays)
+        state = ModelState(start.factors, start.newest, start.mean, arrays)
         return self._remember(state, start.slices, start.n_rows, seed)
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        return self._learn_batch(state, (x,), number, seed)
-
-    def _learn_batch(
-        self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        watch = Stopwatch()
-        state = _grown(state, batch[-1].shape)
-        before = self._weigh(state, batch[-1], seed, None)
-        watch.lap("weights")
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
+        seed, number = self._seed, account.number
         new = self._remember(state, batch, number, seed)
         factors, found = [a.copy() for a in state.factors], []
         for repetition in range(self.repetitions):
@@ -166,29 +152,16 @@ class SamBaTen(StreamingModel):
             found.append(self._sample(factors, state.slices, batch, new.arrays, rng))
         usable = [rows for rows in found if rows is not None]
         rows = np.mean(usable, axis=0) if usable else np.zeros((len(batch), self.rank))
-        for k, a in enumerate(factors):
-            norms = np.linalg.norm(a, axis=0)
-            norms[norms == 0.0] = 1.0
-            factors[k] = a / norms
-            rows = rows * norms
-        watch.lap("factors")
-        mean = state.mean_weights
-        for row in rows:
-            mean = running_mean(mean, row)
-        record = write_record(
-            batch[-1],
-            number,
-            self.loss_,
-            before=(state.factors, before),
-            after=(factors, rows[-1]),
-            watch=watch,
-            seed=seed,
-        )
-        state = ModelState(tuple(factors), rows[-1].copy(), mean, new.arrays, {}, new.slices)
-        return state, record
+        factors, norms = unit_columns(factors)
+        for norm in norms:
+            rows = rows * norm
+        return state.moved(factors, rows, new.arrays, slices=new.slices)
 
-    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
-        return solve_weights(x, state.factors)
+    def _grown(self, state: ModelState, shape: tuple[int, ...]) -> ModelState:
+        longer = {f"energy{k}": n for k, n in enumerate(shape)}
+        arrays = {name: _extended(a, longer.get(name, len(a))) for name, a in state.arrays.items()}
+        slices = tuple(widen(x, shape) for x in state.slices)  # dense ones miss the new rows
+        return replace(super()._grown(state, shape), arrays=arrays, slices=slices)
 
     def _sample(
         self,
@@ -219,7 +192,7 @@ class SamBaTen(StreamingModel):
         for k, (a, at) in enumerate(zip(known, rows, strict=True)):
             part = parts[k][:, order] * signs[k]
             # The same norm as the running model's on the rows that both have.
-            ratio = _norms(a) / _norms(part)
+            ratio = lengths(a) / lengths(part)
             part, own = part * ratio, own / ratio * signs[k]
             share = np.where(factors[k][at] == 0.0, 1.0, self.adapt)
             factors[k][at] += share * (part - factors[k][at])
@@ -243,10 +216,7 @@ class SamBaTen(StreamingModel):
             kept.append(x)
         best = np.sort(np.argsort(places, kind="stable")[: self.summary])
         arrays["places"] = np.array(places)[best]
-        slices = tuple(kept[i] for i in best)
-        return ModelState(
-            state.factors, state.weights, state.mean_weights, arrays, state.scalars, slices
-        )
+        return replace(state, arrays=arrays, slices=tuple(kept[i] for i in best))
 
 
 def _drawn(energy: FloatArray, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -274,27 +244,12 @@ def _matched(
     known: Sequence[FloatArray], parts: Sequence[FloatArray]
 ) -> tuple[NDArray[np.int64], list[FloatArray]]:
     """Which of the sample's components is which of the known ones, and the sign of each column."""
-    cosines = [(a / _norms(a)).T @ (b / _norms(b)) for a, b in zip(known, parts, strict=True)]
+    cosines = [(a / lengths(a)).T @ (b / lengths(b)) for a, b in zip(known, parts, strict=True)]
     _, order = scipy.optimize.linear_sum_assignment(np.abs(np.prod(cosines, axis=0)), maximize=True)
     at = np.arange(len(order))
     signs = [np.where(c[at, order] < 0.0, -1.0, 1.0) for c in cosines]
     return order, signs
 
 
-def _norms(a: FloatArray) -> FloatArray:
-    norms = np.linalg.norm(a, axis=0)
-    return np.asarray(np.where(norms > 0.0, norms, 1.0))
-
-
-def _grown(state: ModelState, shape: tuple[int, ...]) -> ModelState:
-    """The state with zeros for rows that are new; dense slices of the past miss them."""
-    if tuple(len(a) for a in state.factors) == shape:
-        return state
-    factors, arrays = [], dict(state.arrays)
-    for k, (a, n) in enumerate(zip(state.factors, shape, strict=True)):
-        factors.append(np.vstack([a, np.zeros((n - len(a), a.shape[1]))]))
-        arrays[f"energy{k}"] = np.append(arrays[f"energy{k}"], np.zeros(n - len(a)))
-    slices = tuple(widen(x, shape) for x in state.slices)
-    return ModelState(
-        tuple(factors), state.weights, state.mean_weights, arrays, state.scalars, slices
-    )
+def _extended(energy: FloatArray, n: int) -> FloatArray:
+    return np.append(energy, np.zeros(n - len(energy)))

@@ -29,6 +29,15 @@ class Stopwatch:
         self._since = now
 
 
+class Account(Stopwatch):
+    """What a step tells of itself while it is made: its number, times, fields of its record."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+        self.details: dict[str, Any] = {}
+
+
 def write_record(
     x: Slice,
     number: int,
@@ -99,8 +108,3 @@ def solved_record(
         local=losses[1],
         seconds={part: seconds / slices for part, seconds in watch.seconds.items()},
     )
-
-
-def running_mean(mean: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The mean of past weights after one more (nine parts old, one new)."""
-    return np.asarray(0.9 * mean + 0.1 * new)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import final
 
 import numpy as np
@@ -12,19 +13,18 @@ import numpy as np
 from onlinegcp.errors import DataError, DivergenceWarning
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.solvers.rank_one import khatri_rao, power_sweep
 from onlinegcp.solvers.sliding_svd import Window, decomposed, rebuilt
-from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
-class SDT(StreamingModel):
+class SDT(Tracker):
     """Simultaneous diagonalisation tracking of complete slices (Nion and Sidiropoulos 2009).
 
     Keeps a rank-R singular value decomposition U S V' of the last `window` slices, slice h weighed
@@ -93,16 +93,10 @@ class SDT(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.forget = forget
         self.window = window
         self.state_limit = state_limit
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
@@ -136,35 +130,27 @@ class SDT(StreamingModel):
             padded = np.zeros((self._n_kept, self.rank))
             padded[self._n_kept - len(rows) :] = rows
             window = rebuilt(basis, padded, start.mean)
-        weights = start.rows[-1] if start.n_rows else start.mean
         arrays = {} if window is None else vars(window)
-        return ModelState(start.factors, weights, start.mean, arrays, {"warned": 0})
+        return ModelState(start.factors, start.newest, start.mean, arrays, {"warned": 0})
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        watch = Stopwatch()
-        before = self._weigh(state, x, seed, None)
-        watch.lap("weights")
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
+        (x,) = batch
         assert x.array is not None
         factors, s, arrays = state.factors, before, state.arrays
         if arrays:
             window = Window(**arrays).follow(x.array.reshape(-1), self.forget, before)
             factors = power_sweep(window.basis().T, state.factors)
             s, arrays = window.unturn @ window.right[-1], vars(window)
-        watch.lap("factors")
-        record = write_record(
-            x,
-            number,
-            self.loss_,
-            before=(state.factors, before),
-            after=(factors, s),
-            watch=watch,
-            seed=seed,
-        )
-        warned = state.scalars["warned"]
-        if not warned and record.local > record.norm_squared > 0.0:
-            warned = 1
+        return state.moved(factors, s, arrays, scalars=state.scalars)
+
+    def _learn(
+        self, state: ModelState, x: Slice, number: int, seed: int
+    ) -> tuple[ModelState, StepRecord]:
+        found, record = super()._learn(state, x, number, seed)
+        if not state.scalars["warned"] and record.local > record.norm_squared > 0.0:
+            found = replace(found, scalars={"warned": 1})
             warnings.warn(
                 f"SDT explains slice {number} worse than zeros would (squared error "
                 f"{record.local:.3g}, squared norm {record.norm_squared:.3g}): it diverges where "
@@ -172,8 +158,4 @@ class SDT(StreamingModel):
                 DivergenceWarning,
                 stacklevel=8,
             )
-        mean = running_mean(state.mean_weights, s)
-        return ModelState(factors, s, mean, arrays, {"warned": warned}), record
-
-    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
-        return solve_weights(x, state.factors)
+        return found, record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, final
 
 import numpy as np
@@ -17,11 +17,11 @@ from onlinegcp.slices import Slice, stack
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.static.auto_ten import auto_ten
 from onlinegcp.static.cp_als import cp_als
-from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.columns import unit_columns
 from onlinegcp.streaming.options import check_choice, check_number, check_whole
-from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.warm_start import WarmStart
 
 Match = Literal["all", "first"]
@@ -71,7 +71,8 @@ def label_components(
         does. "all": by the product of the cosines of all modes, whose size must reach the
         threshold to the power of the number of modes; signs may differ.
     """
-    cosines = np.array([_unit(a).T @ _unit(b) for a, b in zip(old, batch, strict=True)])
+    (known, _), (found, _) = unit_columns(old), unit_columns(batch)
+    cosines = np.array([a.T @ b for a, b in zip(known, found, strict=True)])
     score = cosines[0] if match == "first" else np.abs(np.prod(cosines, axis=0))
     least = threshold if match == "first" else threshold ** len(cosines)
     rows, columns = scipy.optimize.linear_sum_assignment(score, maximize=True)
@@ -90,7 +91,7 @@ def label_components(
 
 
 @final
-class SeekAndDestroy(StreamingModel):
+class SeekAndDestroy(Tracker):
     """Tracks which components are new, still there, or missing (Pasricha et al. 2018).
 
     Every batch of slices gets a CP model of its own, of a rank estimated by AutoTen. Its components
@@ -170,7 +171,7 @@ class SeekAndDestroy(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.batch = batch
         self.batch_rank = batch_rank
         self.estimates = estimates
@@ -178,12 +179,6 @@ class SeekAndDestroy(StreamingModel):
         self.threshold = threshold
         self.match = match
         self.min_fit = min_fit
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     @property
     def labels_(self) -> Labels | None:
@@ -214,52 +209,22 @@ class SeekAndDestroy(StreamingModel):
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         start = start.normalised()
-        weights = start.rows[-1] if start.n_rows else start.mean
-        arrays = {"absent": np.zeros(len(weights)), "rows": start.rows}
-        return ModelState(start.factors, weights, start.mean, arrays)
+        arrays = {"absent": np.zeros(len(start.mean)), "rows": start.rows}
+        return ModelState(start.factors, start.newest, start.mean, arrays)
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        return self._learn_batch(state, (x,), number, seed)
-
-    def _learn_batch(
-        self, state: ModelState, batch: Sequence[Slice], number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        watch = Stopwatch()
-        before = self._weigh(state, batch[-1], seed, None)
-        watch.lap("weights")
-        x = stack(batch)
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
+        x, seed = stack(batch), self._seed + account.number
         fit = None
         if x.nnz:
-            rank = self._batch_rank(x, len(state.weights), seed + number)
-            fit = cp_als(
-                x, rank, n_starts=4, tolerance=1e-7, max_iterations=1000, seed=seed + number
-            )
-        births = deaths = 0
+            rank = self._batch_rank(x, len(state.weights), seed)
+            fit = cp_als(x, rank, n_starts=4, tolerance=1e-7, max_iterations=1000, seed=seed)
         if fit is None or (fit.fit or 0.0) <= self.min_fit:
-            rows = np.array([self._weigh(state, part, seed, None) for part in batch])
+            rows = np.array([solve_weights(part, state.factors) for part in batch])
             arrays = {"absent": state.arrays["absent"], "rows": rows}
-            new = ModelState(state.factors, rows[-1], state.mean_weights, arrays)
-        else:
-            new, births, deaths = self._merge(state, fit.ktensor)
-        watch.lap("factors")
-        mean = new.mean_weights
-        for row in new.arrays["rows"]:
-            mean = running_mean(mean, row)
-        new = ModelState(new.factors, new.weights, mean, new.arrays)
-        record = write_record(
-            batch[-1],
-            number,
-            self.loss_,
-            before=(state.factors, before),
-            after=(new.factors, new.weights),
-            watch=watch,
-            seed=seed,
-            births=births,
-            deaths=deaths,
-        )
-        return new, record
+            return state.moved(state.factors, rows, arrays)
+        return self._merge(state, fit.ktensor, account)
 
     def _batch_rank(self, x: Slice, running: int, seed: int) -> int:
         enough = max(1, math.prod(x.shape) // max(x.shape))  # so many fit any tensor exactly
@@ -269,7 +234,7 @@ class SeekAndDestroy(StreamingModel):
         answers = [auto_ten(x, most, seed=seed + k).rank for k in range(self.estimates)]
         return Counter(answers).most_common(1)[0][0]
 
-    def _merge(self, state: ModelState, model: KTensor) -> tuple[ModelState, int, int]:
+    def _merge(self, state: ModelState, model: KTensor, account: Account) -> ModelState:
         """The running model with the batch's components sorted into it."""
         *factors, times = model.factors
         labels = label_components(
@@ -284,9 +249,8 @@ class SeekAndDestroy(StreamingModel):
         rows = np.zeros((len(own), len(state.weights) + len(new)))
         rows[:, known] = own[:, list(labels.overlap_new)] * labels.signs
         rows[:, len(state.weights) :] = own[:, new]
-        joined = [
-            np.hstack([a, _unit(b[:, new])]) for a, b in zip(state.factors, factors, strict=True)
-        ]
+        born, _ = unit_columns([b[:, new] for b in factors])
+        joined = [np.hstack([a, b]) for a, b in zip(state.factors, born, strict=True)]
         absent = np.append(state.arrays["absent"] + 1.0, np.zeros(len(new)))
         absent[known] = 0.0
         mean = np.append(state.mean_weights, np.zeros(len(new)))
@@ -302,14 +266,6 @@ class SeekAndDestroy(StreamingModel):
             "missing": np.array(labels.missing, dtype=np.int64),
             "signs": np.array(labels.signs),
         }
-        kept = tuple(np.ascontiguousarray(a[:, keep]) for a in joined)
-        merged = ModelState(kept, arrays["rows"][-1].copy(), mean[keep], arrays)
-        return merged, len(new), len(absent) - len(keep)
-
-    def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
-        return solve_weights(x, state.factors)
-
-
-def _unit(a: NDArray[np.float64]) -> FloatArray:
-    norms = np.linalg.norm(a, axis=0)
-    return np.asarray(a / np.where(norms > 0.0, norms, 1.0))
+        account.details = {"births": len(new), "deaths": len(absent) - len(keep)}
+        kept = [np.ascontiguousarray(a[:, keep]) for a in joined]
+        return replace(state, mean_weights=mean[keep]).moved(kept, arrays["rows"], arrays)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -102,6 +102,37 @@ class ModelState:
         known: float | None = None if there is None else there(x, weights, floor)
         return log_sum(x, self.factors, weights, floor) if known is None else known
 
+    def grown(self, shape: tuple[int, ...]) -> ModelState:
+        """The same with rows of zeros where modes of this shape are longer."""
+        if self.shape == shape:
+            return self
+        padded = (with_zeros(a, n) for a, n in zip(self.factors, shape, strict=True))
+        return replace(self, factors=tuple(padded))
+
+    def moved(
+        self,
+        factors: Sequence[FloatArray],
+        rows: FloatArray,
+        arrays: dict[str, NDArray[Any]] | None = None,
+        **rest: Any,
+    ) -> ModelState:
+        """The state after one more slice with these weights, or several with a row of them each.
+
+        Parameters
+        ----------
+        factors
+            The new ones.
+        rows
+            Weights (R,), or (n, R).
+        arrays, rest
+            What the method remembers now, see `ModelState`; nothing of the old is taken over.
+        """
+        mean = self.mean_weights
+        for row in np.atleast_2d(rows):
+            mean = running_mean(mean, row)
+        newest = np.atleast_2d(rows)[-1].copy()
+        return ModelState(tuple(factors), newest, mean, arrays or {}, **rest)
+
     @property
     def nbytes(self) -> int:
         """Memory of all arrays."""
@@ -114,3 +145,13 @@ class ModelState:
         """A solver's own state by name, to be read only."""
         found: dict[str, Any] = self.live.to_dict(own=False)  # it may fill half of the memory
         return found
+
+
+def running_mean(mean: FloatArray, new: FloatArray) -> FloatArray:
+    """The mean of past weights after one more (nine parts old, one new)."""
+    return np.asarray(0.9 * mean + 0.1 * new)
+
+
+def with_zeros(rows: FloatArray, n: int) -> FloatArray:
+    """Rows of a mode, and zeros for those that are new among n."""
+    return np.vstack([rows, np.zeros((n - len(rows), rows.shape[1]))]) if len(rows) < n else rows

@@ -13,11 +13,10 @@ from scipy.special import digamma, gammaln
 from onlinegcp.kernels.static.mttkrp import dense_mttkrp
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
-from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_number, check_truth, check_whole
-from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
+from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.tracker import Tracker
 from onlinegcp.streaming.warm_start import WarmStart
 
 # Shape and rate of the Gamma priors of all precisions: next to no prior knowledge.
@@ -29,7 +28,7 @@ NO_OUTLIER = 1e-200
 
 
 @final
-class VBI(StreamingModel):
+class VBI(Tracker):
     """Low rank plus sparse outliers plus noise by variational Bayes (Zhang and Hawkins 2018).
 
     x = [[s; A]] + e + noise, where e is zero but for a few outliers. Components and outliers have
@@ -115,19 +114,13 @@ class VBI(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
         self.forget = forget
         self.window = window
         self.max_passes = max_passes
         self.tolerance = tolerance
         self.clean_first = clean_first
         self.fill = fill
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
 
     @property
     def outliers_(self) -> FloatArray:
@@ -159,34 +152,20 @@ class VBI(StreamingModel):
         return 8 * (window + (self.rank**2 + self.rank) * (sum(shape) + 3))
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
-        weights = start.rows[-1] if start.n_rows else start.mean
         shape = tuple(len(a) for a in start.factors)
         arrays = {"outliers": np.zeros((*shape, 0)), "relevance": np.ones(self.rank)}
         for k, a in enumerate(start.factors):
             arrays[f"cov{k}"] = np.zeros((len(a), self.rank, self.rank))
-        state = ModelState(start.factors, weights, start.mean, arrays, {"precision": 1.0})
+        noise: dict[str, float | int] = {"precision": 1.0}
+        state = ModelState(start.factors, start.newest, start.mean, arrays, noise)
         for x in start.slices:
             state = self._update(state, x)
         return state
 
-    def _learn(
-        self, state: ModelState, x: Slice, number: int, seed: int
-    ) -> tuple[ModelState, StepRecord]:
-        watch = Stopwatch()
-        before = self._weigh(state, x, seed, None)
-        watch.lap("weights")
-        new = self._update(state, x)
-        watch.lap("factors")
-        record = write_record(
-            x,
-            number,
-            self.loss_,
-            before=(state.factors, before),
-            after=(new.factors, new.weights),
-            watch=watch,
-            seed=seed,
-        )
-        return new, record
+    def _move(
+        self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account
+    ) -> ModelState:
+        return self._update(state, batch[-1])
 
     def _weigh(self, state: ModelState, x: Slice, seed: int, tolerance: float | None) -> FloatArray:
         return self._explain(state, x)[0]
@@ -218,8 +197,7 @@ class VBI(StreamingModel):
             arrays["relevance"] = problem.relevance
             for k, cov in enumerate(problem.covs[:-1]):
                 arrays[f"cov{k}"] = cov
-        mean = running_mean(state.mean_weights, weights)
-        return ModelState(factors, weights, mean, arrays, scalars, slices)
+        return state.moved(factors, weights, arrays, scalars=scalars, slices=slices)
 
     def _explain(self, state: ModelState, x: Slice) -> tuple[FloatArray, FloatArray]:
         """Weights and outliers of a slice under the factors as they are."""

@@ -21,6 +21,7 @@ from onlinegcp.static.cp_apr import cp_apr
 from onlinegcp.static.gcp import gcp
 from onlinegcp.static.result import StaticFit
 from onlinegcp.static.starts import random_start, start_generator
+from onlinegcp.streaming.columns import unit_columns
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -79,14 +80,23 @@ class WarmStart:
         """Slices the start stands for."""
         return len(self.rows)
 
+    @property
+    def newest(self) -> FloatArray:
+        """Weights of the newest slice, or what to expect of one where there is none."""
+        return self.rows[-1] if len(self.rows) else self.mean
+
+    def past(self, forget: float) -> FloatArray:
+        """Sum of forget^(n - h) s_h s_h' over the rows: what the slices leave behind (R, R)."""
+        held = np.zeros((self.rows.shape[1],) * 2)
+        for row in self.rows:
+            held = forget * held + np.outer(row, row)
+        return held
+
     def normalised(self) -> WarmStart:
         """The same with unit 2-norm columns, all scale in the rows (errata row 20)."""
-        factors, rows, mean = [], self.rows, self.mean
-        for a in self.factors:
-            norms = np.linalg.norm(a, axis=0)
-            norms[norms == 0] = 1.0
-            factors.append(a / norms)
-            rows, mean = rows * norms, mean * norms
+        (factors, norms), rows, mean = unit_columns(self.factors), self.rows, self.mean
+        for norm in norms:
+            rows, mean = rows * norm, mean * norm
         mean = rows.mean(axis=0) if len(rows) else mean
         return replace(self, factors=tuple(factors), rows=rows, mean=mean)
 
