@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from onlinegcp import runlog
 from onlinegcp.cli import Exit, call
 
 START = datetime.date(2018, 1, 1)
@@ -48,14 +47,6 @@ def fit(events, path):
     """A finished run over all days."""
     assert call(["fit", str(events), *TABLE, *MODEL, "-o", str(path), "--quiet"]) is Exit.DONE
     return path
-
-
-def steps_of(path):
-    steps = [json.loads(line) for line in (Path(path) / runlog.STEPS).read_text().splitlines()]
-    return [
-        {name: value for name, value in step.items() if name not in ("seconds", "crc")}
-        for step in steps
-    ]
 
 
 def wait_for(happened, seconds=60):

@@ -8,12 +8,13 @@ import signal
 import polars as pl
 import pytest
 
-from cli_tools import MODEL, TABLE, event_lines, steps_of
+from cli_tools import MODEL, TABLE, event_lines
 from onlinegcp.cli import Exit, call
 from onlinegcp.events import tables
 from onlinegcp.runlog import read_run, read_run_json
 from onlinegcp.sums import chunks, dask
 from onlinegcp.sums.dask import Cluster, Crowd
+from run_tools import steps_of
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

@@ -9,20 +9,9 @@ import polars as pl
 import pytest
 
 import onlinegcp
-from cli_tools import fit, write_events
 from onlinegcp import runlog
 from onlinegcp.cli import Exit, call
 from onlinegcp.cli.pieces import moments
-
-
-@pytest.fixture(scope="module")
-def events(tmp_path_factory):
-    return write_events(tmp_path_factory.mktemp("events") / "events.jsonl")
-
-
-@pytest.fixture(scope="module")
-def run(events, tmp_path_factory):
-    return fit(events, tmp_path_factory.mktemp("runs") / "small.run")
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])

@@ -12,29 +12,10 @@ import sys
 
 import pytest
 
-from cli_tools import (
-    MODEL,
-    PROGRAM,
-    START,
-    TABLE,
-    event_lines,
-    fit,
-    steps_of,
-    wait_for,
-    write_events,
-)
+from cli_tools import MODEL, PROGRAM, START, TABLE, event_lines, wait_for
 from onlinegcp import runlog
 from onlinegcp.cli import Exit, call
-
-
-@pytest.fixture(scope="module")
-def events(tmp_path_factory):
-    return write_events(tmp_path_factory.mktemp("events") / "events.jsonl")
-
-
-@pytest.fixture(scope="module")
-def run(events, tmp_path_factory):
-    return fit(events, tmp_path_factory.mktemp("runs") / "small.run")
+from run_tools import steps_of
 
 
 def test_fit_then_update_equals_one_fit(events, run, tmp_path, capsys):

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli_tools import steps_of, write_events
+from cli_tools import write_events
 from onlinegcp import runlog
 from onlinegcp.cli import Exit, call
+from run_tools import steps_of
 
 
 @pytest.fixture

@@ -9,18 +9,8 @@ import subprocess
 import polars as pl
 import pytest
 
-from cli_tools import PROGRAM, TABLE, fit, write_events
+from cli_tools import PROGRAM, TABLE
 from onlinegcp.cli import Exit, call
-
-
-@pytest.fixture(scope="module")
-def events(tmp_path_factory):
-    return write_events(tmp_path_factory.mktemp("events") / "events.jsonl")
-
-
-@pytest.fixture(scope="module")
-def run(events, tmp_path_factory):
-    return fit(events, tmp_path_factory.mktemp("runs") / "small.run")
 
 
 def test_components_come_with_labels(run, capsys):

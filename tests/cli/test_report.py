@@ -4,20 +4,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from cli_tools import MODEL, TABLE, fit, write_events
+from cli_tools import MODEL, TABLE
 from onlinegcp.cli import Exit, call
-
-
-@pytest.fixture(scope="module")
-def events(tmp_path_factory):
-    return write_events(tmp_path_factory.mktemp("events") / "events.jsonl")
-
-
-@pytest.fixture(scope="module")
-def run(events, tmp_path_factory):
-    return fit(events, tmp_path_factory.mktemp("runs") / "small.run")
 
 
 def test_the_report_is_written_where_asked(run, tmp_path, capsys):

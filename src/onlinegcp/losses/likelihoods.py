@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onlinegcp.errors import DataError
-from onlinegcp.losses.formulas import EPS
+from onlinegcp.losses.formulas import EPS, EXPONENT_LIMIT
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Tails: TypeAlias = tuple[Any, Any]
@@ -155,7 +155,7 @@ def _poisson_tails(x: Any, m: Any, p: float, scale: float) -> Tails:
 
 
 def _poisson_log_tails(x: Any, m: Any, p: float, scale: float) -> Tails:
-    return _poisson_tails(x, np.exp(np.minimum(m, 50.0)), p, scale)
+    return _poisson_tails(x, np.exp(np.minimum(m, EXPONENT_LIMIT)), p, scale)
 
 
 def _odds_tails(x: Any, m: Any, p: float, scale: float) -> Tails:

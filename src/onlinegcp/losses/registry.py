@@ -39,18 +39,24 @@ class Parameter:
     fit: Callable[[Recipe, float], Recipe] = lambda recipe, number: recipe
 
 
+def _same(m: Numbers, p: float) -> Numbers:
+    return 1.0 * m  # a copy: the caller may change what it gets
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Everything there is to say about one built-in loss.
 
     Attributes
     ----------
-    value, deriv, curvature, fisher
+    value, deriv, curvature
         Functions of (x, m, p), as in `formulas`.
+    fisher
+        The same; the curvature where that does not depend on x.
     mean
-        Expected datum at a model value: a function of (m, p).
+        Expected datum at a model value: a function of (m, p); the model value itself by default.
     minimum
-        Least value of f(x, .): a function of (x, p).
+        Least value of f(x, .): a function of (x, p); zero by default.
     lower, domain, zero_shape, likelihood, traits
         As in `Loss`.
     upper
@@ -62,20 +68,20 @@ class Recipe:
     value: Formula
     deriv: Formula
     curvature: Formula
-    fisher: Formula
-    mean: Callable[[Numbers, float], Numbers]
-    minimum: Callable[[Numbers, float], Numbers]
     lower: float
     domain: str
     zero_shape: str | None
     traits: Traits
+    fisher: Formula | None = None
+    mean: Callable[[Numbers, float], Numbers] = _same
+    minimum: Callable[[Numbers, float], Numbers] = like.best_zero
     likelihood: like.Likelihood | None = None
     upper: float = np.inf
     parameter: Parameter | None = None
 
-
-def _same(m: Numbers, p: float) -> Numbers:
-    return 1.0 * m  # a copy: the caller may change what it gets
+    @property
+    def fisher_or_curvature(self) -> Formula:
+        return self.curvature if self.fisher is None else self.fisher
 
 
 def _fit_negative_binomial(recipe: Recipe, r: float) -> Recipe:
@@ -95,9 +101,6 @@ _RECIPES = {
         value=f.gaussian_value,
         deriv=f.gaussian_deriv,
         curvature=f.gaussian_curvature,
-        fisher=f.gaussian_curvature,
-        mean=_same,
-        minimum=like.best_zero,
         lower=-np.inf,
         domain="real",
         zero_shape="quadratic",
@@ -109,7 +112,6 @@ _RECIPES = {
         deriv=f.poisson_deriv,
         curvature=f.poisson_curvature,
         fisher=f.poisson_fisher,
-        mean=_same,
         minimum=like.best_poisson,
         lower=0.0,
         domain="nonnegative",
@@ -127,7 +129,6 @@ _RECIPES = {
         value=f.poisson_log_value,
         deriv=f.poisson_log_deriv,
         curvature=f.poisson_log_curvature,
-        fisher=f.poisson_log_curvature,
         mean=lambda m, p: np.exp(np.minimum(m, f.EXPONENT_LIMIT)),
         minimum=like.best_poisson,
         lower=-np.inf,
@@ -149,7 +150,6 @@ _RECIPES = {
         curvature=f.bernoulli_odds_curvature,
         fisher=f.bernoulli_odds_fisher,
         mean=lambda m, p: m / (1.0 + m),
-        minimum=like.best_zero,
         lower=0.0,
         domain="binary",
         zero_shape="concave",
@@ -166,9 +166,7 @@ _RECIPES = {
         value=f.bernoulli_logit_value,
         deriv=f.bernoulli_logit_deriv,
         curvature=f.bernoulli_logit_curvature,
-        fisher=f.bernoulli_logit_curvature,
         mean=lambda m, p: f.bernoulli_logit_deriv(0.0, m, p),
-        minimum=like.best_zero,
         lower=-np.inf,
         domain="binary",
         zero_shape="convex",
@@ -186,7 +184,6 @@ _RECIPES = {
         deriv=f.rayleigh_deriv,
         curvature=f.rayleigh_curvature,
         fisher=f.rayleigh_fisher,
-        mean=_same,
         minimum=like.best_rayleigh,
         lower=0.0,
         domain="positive",
@@ -199,7 +196,6 @@ _RECIPES = {
         deriv=f.gamma_deriv,
         curvature=f.gamma_curvature,
         fisher=f.gamma_fisher,
-        mean=_same,
         minimum=like.best_gamma,
         lower=0.0,
         domain="positive",
@@ -212,8 +208,6 @@ _RECIPES = {
         deriv=f.huber_deriv,
         curvature=f.huber_curvature,
         fisher=f.huber_fisher,
-        mean=_same,
-        minimum=like.best_zero,
         lower=-np.inf,
         domain="real",
         zero_shape="convex",
@@ -245,7 +239,6 @@ _RECIPES = {
         deriv=f.beta_deriv,
         curvature=f.beta_curvature,
         fisher=f.beta_fisher,
-        mean=_same,
         minimum=like.best_beta,
         lower=0.0,
         domain="nonnegative",
@@ -280,7 +273,9 @@ CODES = {name: code for code, name in enumerate(LOSS_NAMES)}
 FORMULAS: dict[int, tuple[Formula, Formula]] = {
     code: (_RECIPES[name].value, _RECIPES[name].deriv) for name, code in CODES.items()
 }
-FISHER: dict[int, Formula] = {code: _RECIPES[name].fisher for name, code in CODES.items()}
+FISHER: dict[int, Formula] = {
+    code: _RECIPES[name].fisher_or_curvature for name, code in CODES.items()
+}
 
 
 def get_loss(loss: str | Loss, **parameters: float) -> Loss:
@@ -351,7 +346,7 @@ def _built_in(name: str, parameter: float) -> Loss:
         name=name,
         parameters={} if wanted is None else {wanted.name: parameter},
         code=CODES[name],
-        formulas=(recipe.value, recipe.deriv, recipe.curvature, recipe.fisher),
+        formulas=(recipe.value, recipe.deriv, recipe.curvature, recipe.fisher_or_curvature),
         mean=recipe.mean,
         minimum=recipe.minimum,
         lower=recipe.lower,

@@ -25,11 +25,10 @@ from onlinegcp.runlog.files import PathLike
 from onlinegcp.runlog.line import plain
 from onlinegcp.runlog.shapes import check_info
 from onlinegcp.storage.appending import unreadable
-from onlinegcp.storage.atomic import STREAMS, replacing
+from onlinegcp.storage.atomic import SHARDS, STREAMS, replacing
 from onlinegcp.storage.sealed import seal, unseal
 
 FORMAT = 1
-SHARDS = "shards"
 SHARD_KIND = "shard of streams"
 
 

@@ -12,14 +12,14 @@ from typing import Any, final
 
 from onlinegcp import runlog
 from onlinegcp.errors import DataError, StateError, closest
-from onlinegcp.many.files import SHARD_KIND, SHARDS, read_settings, shard_files, shard_numbers
+from onlinegcp.many.files import SHARD_KIND, read_settings, shard_files, shard_numbers
 from onlinegcp.many.read_sources import read_sources
 from onlinegcp.many.shard_files import Account, parsed, shard_lines, shard_records
 from onlinegcp.runlog.files import PathLike
 from onlinegcp.runlog.told import score
 from onlinegcp.runlog.verifying import SOURCES
 from onlinegcp.storage.archive import read_archive
-from onlinegcp.storage.atomic import STREAMS
+from onlinegcp.storage.atomic import SHARDS, STREAMS
 
 # A label that holds this is escaped within JSON, so that only the field itself is found.
 _FLAGGED, _SCORED = b',"flagged":true', b',"anomaly":{'

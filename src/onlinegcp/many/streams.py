@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, final
 
-from onlinegcp import __version__, runlog
+from onlinegcp import runlog
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events import from_events
 from onlinegcp.events.grouping import Groups, group_rows
@@ -27,7 +25,7 @@ from onlinegcp.many.reading import Oddest, StreamFacts, facts_of, oddest
 from onlinegcp.many.shard_files import shard_records
 from onlinegcp.many.slice_files import write_slices
 from onlinegcp.run import making
-from onlinegcp.run.settings import event_settings, model_settings
+from onlinegcp.run.settings import event_settings
 from onlinegcp.run.sources import describe
 from onlinegcp.streaming import StreamingModel
 from onlinegcp.streaming.options import check_whole
@@ -133,10 +131,7 @@ class ManyStreams:
         runlog.check_new(folder, overwrite or _is_hollow(folder))
         options = making.anomaly_options(level, top, period, holidays, hold_flagged, model)
         info: dict[str, Any] = {
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "version": __version__,
-            "environment": runlog.environment(),
-            "model": model_settings(model),
+            **making.begin_settings(model),
             "modes": list(modes or ()),
             "labels": None if labels is None else [list(map(str, names)) for names in labels],
             "by": by,
@@ -183,12 +178,7 @@ class ManyStreams:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def places(self) -> dict[str, int]:

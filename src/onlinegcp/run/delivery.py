@@ -18,7 +18,6 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self, final
 
 from onlinegcp.errors import DataError
@@ -126,12 +125,7 @@ class Delivery:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _drop_oldest(self) -> None:

@@ -8,15 +8,13 @@ between can be put right when the run is opened again.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, final
 
-from onlinegcp import __version__, runlog
+from onlinegcp import runlog
 from onlinegcp.anomaly import AnomalyTracker
 from onlinegcp.digest.reading import Keeper
 from onlinegcp.drawing.text import shown_modes
@@ -38,7 +36,7 @@ from onlinegcp.run.disk import DiskSync
 from onlinegcp.run.lines import written
 from onlinegcp.run.progress import Progress
 from onlinegcp.run.scoring import score_table
-from onlinegcp.run.settings import event_settings, model_settings
+from onlinegcp.run.settings import event_settings
 from onlinegcp.run.sources import describe, note
 from onlinegcp.runlog.names import renumber
 from onlinegcp.runlog.sources import Source
@@ -175,10 +173,7 @@ class Run:
         folder = Path(path)
         runlog.check_new(folder, overwrite)
         info: dict[str, Any] = {
-            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "version": __version__,
-            "environment": runlog.environment(),
-            "model": model_settings(model),
+            **making.begin_settings(model),
             "modes": list(modes),
             "events": None if events is None else event_settings(events),
             "anomaly": making.anomaly_options(level, top, period, holidays, hold_flagged, model),
@@ -240,12 +235,7 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- learning

@@ -5,37 +5,47 @@ run that is to be replaced goes only when the new one has stored its first slice
 from __future__ import annotations
 
 import contextlib
+import datetime
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from onlinegcp import runlog
+from onlinegcp import __version__, runlog
 from onlinegcp.errors import DataError, StateError
+from onlinegcp.run.settings import model_settings
 from onlinegcp.runlog.labels import LABELS
 from onlinegcp.runlog.names import NAMES
 from onlinegcp.runlog.sources import SOURCES
-from onlinegcp.storage.atomic import STREAMS
+from onlinegcp.storage.atomic import SHARDS, STREAMS
 from onlinegcp.streaming import StreamingModel
 from onlinegcp.streaming.options import check_number, check_whole
 
-SHARDS = "shards"  # a folder: see `many`
 # In this order whatever is left when they are moved can be opened.
 FILES = (
-    *(
-        NAMES,
-        runlog.DIGEST,
-        runlog.STEPS,
-        SHARDS,
-        SOURCES,
-        runlog.SYNCED,
-        runlog.CHECKPOINT,
-        LABELS,
-    ),
-    *(runlog.RUN, STREAMS),
+    NAMES,
+    runlog.DIGEST,
+    runlog.STEPS,
+    SHARDS,
+    SOURCES,
+    runlog.SYNCED,
+    runlog.CHECKPOINT,
+    LABELS,
+    runlog.RUN,
+    STREAMS,
 )
 # Where the old run waits until the new one has its first slice.
 REPLACED = ".replaced"
+
+
+def begin_settings(model: StreamingModel) -> dict[str, Any]:
+    """What the settings of every new run begin with: when and with what it was made."""
+    return {
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "version": __version__,
+        "environment": runlog.environment(),
+        "model": model_settings(model),
+    }
 
 
 def anomaly_options(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -246,17 +245,16 @@ def _solve(
     else:
         message = f"made all {max_iterations} sweeps before the fit stood still"
     model = KTensor(weights, list(views)).normalize()
-    result = StaticFit(
+    return StaticFit(
         ktensor=model,
         objective=trace[-1],
         trace=trace,
         iterations=len(trace),
         converged=converged,
         message=message,
-        seconds=0.0,
+        seconds=time.perf_counter() - began,
         fit=fit,
     )
-    return replace(result, seconds=time.perf_counter() - began)
 
 
 def _share_out(views: Sequence[FloatArray], ridge: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,7 +17,7 @@ from onlinegcp.kernels.layout import Blocks, aligned_zeros, stack_factors
 from onlinegcp.kernels.static.fibres import EXTRA_SHARE, RowGroups, group_rows, with_value
 from onlinegcp.kernels.static.mttkrp import mttkrp
 from onlinegcp.kernels.static.poisson_phi import poisson_phi
-from onlinegcp.kernels.static.poisson_rows import newton_rows, poisson_log_sum, quasi_newton_rows
+from onlinegcp.kernels.static.poisson_rows import descend_rows, poisson_log_sum
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.devices import cell_sums_for, check_device
@@ -299,8 +299,18 @@ def _solve(
                     problem, mode, blocks, rows, cost, weights, phis[mode], options
                 )
             else:
-                violation, made = _step_rows(
-                    groups, blocks, rows, cost, row_tolerance, max_steps, options
+                violation, made = descend_rows(
+                    groups,
+                    blocks,
+                    rows,
+                    cost,
+                    tolerance=row_tolerance,
+                    memory=options.memory if options.method == "pqnr" else None,
+                    max_steps=max_steps,
+                    epsilon=options.epsilon,
+                    active=options.active,
+                    damping=options.damping,
+                    n_jobs=options.n_jobs,
                 )
             worst, steps = max(worst, violation), steps + made
             if mode == modes[-1]:
@@ -327,17 +337,16 @@ def _solve(
         if options.inexact:
             row_tolerance = max(options.tolerance, min(kkt / 100.0, LOOSEST))
     model = KTensor(weights, list(views[: tensor.ndim])).normalize(norm=1)
-    result = StaticFit(
+    return StaticFit(
         ktensor=model,
         objective=trace[-1] if trace else math.inf,
         trace=trace,
         iterations=len(trace),
         converged=converged,
         message=message,
-        seconds=0.0,
+        seconds=time.perf_counter() - began,
         kkt=kkt,
     )
-    return replace(result, seconds=time.perf_counter() - began)
 
 
 def _begin(
@@ -390,43 +399,6 @@ def _multiply(
         )
     assert phi is not None
     return phi, violation, options.max_inner
-
-
-def _step_rows(
-    groups: RowGroups,
-    blocks: Blocks,
-    rows: FloatArray,
-    cost: FloatArray,
-    tolerance: float,
-    max_steps: int,
-    options: _Options,
-) -> tuple[float, int]:
-    """Newton or quasi-Newton steps of every row, in place; returns first violation and steps."""
-    if options.method == "pdnr":
-        return newton_rows(
-            groups,
-            blocks,
-            rows,
-            cost,
-            tolerance=tolerance,
-            max_steps=max_steps,
-            epsilon=options.epsilon,
-            active=options.active,
-            damping=options.damping,
-            n_jobs=options.n_jobs,
-        )
-    return quasi_newton_rows(
-        groups,
-        blocks,
-        rows,
-        cost,
-        tolerance=tolerance,
-        max_steps=max_steps,
-        epsilon=options.epsilon,
-        active=options.active,
-        memory=options.memory,
-        n_jobs=options.n_jobs,
-    )
 
 
 def _unit_sums(rows: FloatArray, shares: FloatArray) -> FloatArray:

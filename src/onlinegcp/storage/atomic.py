@@ -12,8 +12,9 @@ from typing import IO
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.storage.exchanging import exchange
 
-# The file that makes a directory a run, and the one that makes it a run of many streams.
-RUN, STREAMS = "run.json", "streams.json"
+# The file that makes a directory a run, the one that makes it a run of many streams, and the folder
+# those have their models in.
+RUN, STREAMS, SHARDS = "run.json", "streams.json", "shards"
 
 
 @contextlib.contextmanager

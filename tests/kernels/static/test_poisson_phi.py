@@ -6,28 +6,12 @@ import numpy as np
 import pytest
 
 import kernel_twins
+from count_tensors import counts, padded, shares
 from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.kernels.static.fibres import CHUNK, group_rows
 from onlinegcp.kernels.static.poisson_phi import poisson_phi
 
 SHAPES = [(5, 3), (1, 11), (7, 1, 5), (6, 5, 4), (3, 4, 1, 5), (2, 3, 2, 3, 2)]
-
-
-def counts(shape, density, seed=0):
-    rng = np.random.default_rng(seed)
-    array = rng.poisson(2.0, shape) * (rng.random(shape) < density)
-    index = np.ascontiguousarray(np.argwhere(array), dtype=np.int32)
-    return index, array[tuple(index.T)].astype(float)
-
-
-def shares(shape, rank, seed=1):
-    rng = np.random.default_rng(seed)
-    factors = [rng.gamma(0.5, size=(n, rank)) + 1e-3 for n in shape]
-    return [a / a.sum(axis=0) for a in factors]
-
-
-def padded(rows):
-    return stack_factors([rows]).data
 
 
 @pytest.mark.parametrize("density", [0.0, 0.4, 1.0])

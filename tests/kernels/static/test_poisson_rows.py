@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 import kernel_twins
+from count_tensors import counts, padded, shares
 from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.kernels.static import poisson_rows as module
 from onlinegcp.kernels.static.fibres import group_rows
-from onlinegcp.kernels.static.poisson_rows import newton_rows, poisson_log_sum, quasi_newton_rows
+from onlinegcp.kernels.static.poisson_rows import descend_rows, poisson_log_sum
 
-SOLVERS = {"newton": newton_rows, "quasi_newton": quasi_newton_rows}
+SOLVERS = {"newton": descend_rows, "quasi_newton": partial(descend_rows, memory=3)}
 SHAPES = [(6, 5, 4), (5, 9), (1, 11, 3), (7, 1, 5), (3, 4, 2, 5)]
-
-
-def counts(shape, density, seed=0):
-    rng = np.random.default_rng(seed)
-    array = rng.poisson(3.0, shape) * (rng.random(shape) < density)
-    index = np.ascontiguousarray(np.argwhere(array), dtype=np.int32)
-    return index, array[tuple(index.T)].astype(float)
-
-
-def shares(shape, rank, seed=1):
-    rng = np.random.default_rng(seed)
-    factors = [rng.gamma(0.5, size=(n, rank)) + 1e-3 for n in shape]
-    return [a / a.sum(axis=0) for a in factors]
-
-
-def padded(rows):
-    return stack_factors([rows]).data
 
 
 def ones(rank):

@@ -90,20 +90,24 @@ def poisson_log_sum(
     return float(values.sum())
 
 
-def newton_rows(
+def descend_rows(
     groups: RowGroups,
     blocks: Blocks,
     rows: NDArray[np.float64],
     cost: NDArray[np.float64],
     *,
     tolerance: float,
+    memory: int | None = None,
     max_steps: int = 10,
     epsilon: float = 1e-10,
     active: float = 1e-8,
     damping: float = 1e-5,
     n_jobs: int = 1,
 ) -> RowReport:
-    """Improve every row by damped Newton steps with a two-metric projection, in place.
+    """Improve every row, in place.
+
+    Newton steps are damped and projected in two metrics. Quasi-Newton steps are projected
+    limited-memory BFGS; the first of a row is multiplicative, which needs no step length.
 
     Parameters
     ----------
@@ -115,52 +119,20 @@ def newton_rows(
         Cost of every component, (I_n, width), or (1, width) for the same in all rows.
     tolerance
         Rows with a smaller violation are left alone.
+    memory
+        Steps that quasi-Newton steps remember; None for Newton steps.
     max_steps
         Most steps per row.
     active
         Components below this, with a slope that pushes them down, count as at the bound.
     damping
-        First multiple of the identity added to a row's second derivatives.
+        First multiple of the identity added to a row's second derivatives by Newton steps.
 
     References
     ----------
     S. Hansen, T. Plantenga and T. G. Kolda, Newton-based optimization for Kullback-Leibler
     nonnegative tensor factorizations, Optimization Methods and Software 2015.
     """
-    options = (float(tolerance), int(max_steps), float(epsilon), float(active))
-    return _run_rows(groups, blocks, rows, cost, (None, float(damping), *options), n_jobs)
-
-
-def quasi_newton_rows(
-    groups: RowGroups,
-    blocks: Blocks,
-    rows: NDArray[np.float64],
-    cost: NDArray[np.float64],
-    *,
-    tolerance: float,
-    max_steps: int = 10,
-    epsilon: float = 1e-10,
-    active: float = 1e-8,
-    memory: int = 3,
-    n_jobs: int = 1,
-) -> RowReport:
-    """Improve every row by projected limited-memory BFGS steps, in place.
-
-    Parameters are those of `newton_rows`, with the number of remembered steps, `memory`, instead
-    of the damping. The first step of a row is multiplicative, which needs no step length.
-    """
-    options = (float(tolerance), int(max_steps), float(epsilon), float(active))
-    return _run_rows(groups, blocks, rows, cost, (int(memory), 0.0, *options), n_jobs)
-
-
-def _run_rows(
-    groups: RowGroups,
-    blocks: Blocks,
-    rows: NDArray[np.float64],
-    cost: NDArray[np.float64],
-    options: tuple[float | None, ...],
-    n_jobs: int,
-) -> RowReport:
     violations = np.zeros(groups.n_rows)
     steps = np.zeros(groups.n_rows, dtype=np.int64)
     cuts = row_cuts(groups.starts)
@@ -173,7 +145,12 @@ def _run_rows(
             groups.starts,
             rows,
             cost,
-            *options,
+            None if memory is None else int(memory),
+            float(damping) if memory is None else 0.0,
+            float(tolerance),
+            int(max_steps),
+            float(epsilon),
+            float(active),
             violations,
             steps,
             int(cuts[first]),
