@@ -8,18 +8,15 @@ noticed and told, because such patterns mean little one by one.
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onlinegcp.errors import CancellingWarning
 from onlinegcp.streaming.state import ModelState
 
 if TYPE_CHECKING:
     from onlinegcp.streaming.model import StreamingModel
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 OPPOSITE = -0.95  # congruence, with the signs of the weights
 TIMES = 3.0  # the size of the whole slice that each of the two exceeds

@@ -22,7 +22,6 @@ from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice, widen
 from onlinegcp.streaming.admission import admit, tell_rank
 from onlinegcp.streaming.cancelling import tell_cancelling
-from onlinegcp.streaming.contract import Contract
 from onlinegcp.streaming.inputs import is_stream, read_one, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import begun, kept, learning, tell_left_out
 from onlinegcp.streaming.options import check_common
@@ -31,21 +30,14 @@ from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.scaling import tell_scale
 from onlinegcp.streaming.showing import Showing, remember
 from onlinegcp.streaming.state import FloatArray, ModelState
-from onlinegcp.streaming.told import Telling, Told, check_told
+from onlinegcp.streaming.told import Told, check_told
 from onlinegcp.streaming.undo import undone_on_error
-from onlinegcp.streaming.using import Using
 from onlinegcp.streaming.walking import Walk, within_reach
 from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
 from onlinegcp.streaming.workers import with_workers
 
 
-class StreamingModel(
-    Telling,  # before what shows the names it knows
-    Using,
-    Showing,
-    Keeping,
-    Contract,
-):
+class StreamingModel(Showing, Keeping):
     """A CP model that is kept up to date while slices arrive.
 
     Subclasses define the parameters, in constructors of their own; those that are common to all are
@@ -65,13 +57,7 @@ class StreamingModel(
     rank: int
     n_jobs: int | None = None  # threads; None for as many as pay
 
-    n_slices_: int
-    last_: StepRecord | None
-    _seed: int
-    _state: ModelState | None
-    _buffer: tuple[Slice, ...]
-    _provisional: tuple[ModelState, list[int]] | None
-    _past: FloatArray  # what each component held in the newest slices, for `forecast`
+    _provisional: tuple[ModelState, list[int]] | None  # while the warm start is not over
 
     def __init__(
         self,

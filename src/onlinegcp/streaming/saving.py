@@ -12,12 +12,12 @@ from onlinegcp.forecasting import Recent
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.keeping import is_finite
-from onlinegcp.streaming.naming import Names
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.told import Telling
 
 
-class Keeping:
+class Keeping(Telling):
     """The part of every streaming model that saves it and brings it back."""
 
     n_slices_: int
@@ -25,14 +25,10 @@ class Keeping:
     _seed: int
     _state: ModelState | None
     _buffer: tuple[Slice, ...]
-    _past: FloatArray
+    _past: FloatArray  # what each component held in the newest slices, for `forecast`
     _recent: Recent
-    _names: Names | None
 
     def _reset(self) -> None:
-        raise NotImplementedError
-
-    def _check_fitted(self) -> None:
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:

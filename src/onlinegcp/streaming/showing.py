@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -11,10 +10,11 @@ import numpy as np
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting import Forecast, Recent, forecast
 from onlinegcp.ktensor import KTensor
-from onlinegcp.losses import Loss
 from onlinegcp.notebook.components import ComponentTable, component_card
 from onlinegcp.notebook.html import card
-from onlinegcp.streaming.state import FloatArray, ModelState
+from onlinegcp.streaming.state import FloatArray
+from onlinegcp.streaming.told import Telling
+from onlinegcp.streaming.using import Using
 
 # Slices whose weights a model keeps for its forecasts: older ones have no weight left.
 PAST = 256
@@ -38,23 +38,13 @@ def remember(past: FloatArray, held: FloatArray, order: Sequence[int] | None = N
     return np.concatenate([past[max(0, len(past) + len(held) - PAST) :], held])
 
 
-class Showing(abc.ABC):
-    """What a model can show, given what it must have."""
+class Showing(Telling, Using):
+    """What a model can show of what it was told and can answer."""
 
     gathers: ClassVar[str | None]
-    rank: int
     n_slices_: int
     _past: FloatArray
     _recent: Recent
-
-    @property
-    @abc.abstractmethod
-    def loss_(self) -> Loss:
-        """The loss the model minimises."""
-
-    @abc.abstractmethod
-    def _ready(self) -> ModelState:
-        """The state of the newest slice."""
 
     @property
     def rank_(self) -> int:
@@ -72,23 +62,6 @@ class Showing(abc.ABC):
         state = self._ready()
         named = self.row_labels_ if labels is None else labels
         return KTensor(state.weights, state.factors, named, self.mode_names_)
-
-    @property
-    @abc.abstractmethod
-    def row_labels_(self) -> Any:
-        """Names of the rows of each mode."""
-
-    @property
-    @abc.abstractmethod
-    def mode_names_(self) -> Any:
-        """Names of the modes."""
-
-    @abc.abstractmethod
-    def transform(self, x: Any) -> FloatArray:
-        """Weights of slices."""
-
-    @abc.abstractmethod
-    def __sklearn_is_fitted__(self) -> bool: ...
 
     def components(
         self, labels: Any = None, *, modes: Sequence[str] | None = None, top: int = 3
