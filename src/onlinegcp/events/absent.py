@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     import polars as pl
 
 # Spreadsheets, R, SQL and statistics offices, in small letters.
-_WORDS = (
-    "- -- --- – — . .. ... ? na n/a #n/a n.a. n.a nan #nan nat null (null) \\n none nil missing "
-    "unknown undefined #value! #ref! #div/0!"
-).split()
+_WORDS = [
+    *("-", "--", "---", "–", "—", ".", "..", "...", "?"),
+    *("na", "n/a", "#n/a", "n.a.", "n.a", "nan", "#nan", "nat"),
+    *("null", "(null)", "\\n", "none", "nil"),
+    *("missing", "unknown", "undefined"),
+    *("#value!", "#ref!", "#div/0!"),
+]
 
 
 def stripped(text: pl.Series) -> pl.Series:

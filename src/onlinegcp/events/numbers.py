@@ -1,9 +1,9 @@
 """Columns of numbers, also where they come as text: the one place that reads them.
 
 People write 1234.5 as 1,234.5 in one country, as 1.234,5 or 1 234,5 or 1'234.5 in others, and
-accountants write -5 as (5). Each text is read for itself, if it can mean one number only: what 1,234
-means depends on who wrote it, so it is refused. Signs of currencies and percent are left out, but
-two of them in one column are two units, which are refused as well.
+accountants write -5 as (5). Each text is read for itself, if it can mean one number only: what
+1,234 means depends on who wrote it, so it is refused. Signs of currencies and percent are left out,
+but two of them in one column are two units, which are refused as well.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from typing import Any, final
 import numpy as np
 
 from onlinegcp.drawing.text import how_many, plural
-from onlinegcp.events import from_events
 from onlinegcp.errors import DataError
+from onlinegcp.events import from_events
 from onlinegcp.events.modes import parse_mode
 from onlinegcp.losses import get_loss
 from onlinegcp.planning.losses import Measured, choose_loss, natural_bound
