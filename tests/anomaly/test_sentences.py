@@ -222,3 +222,24 @@ def test_an_outage_that_goes_on_is_told_without_a_rise_of_the_rest():
     assert min(anomaly.expected_total / anomaly.total for anomaly in named) < 1.1
     assert all(abs(anomaly.rest_change) < 0.2 for anomaly in named)
     assert all("the rest as usual" in anomaly.sentence for anomaly in named)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_place_that_is_closed_at_both_ends_leaves_the_rest_as_usual(seed):
+    """It lacks departures and arrivals; what is left of either still lacks the other."""
+    rng = np.random.default_rng([seed, 9])
+    share = rng.dirichlet(np.full(9, 5.0))
+    rates, place = 2000.0 * np.outer(share, share), int(np.argmax(share))
+    labels = [[f"{mode}{i}" for i in range(9)] for mode in "ab"]
+    tracker = AnomalyTracker(1)
+    for _ in range(60):
+        tracker.learn(tracker.judge(Slice.dense(rng.poisson(rates).astype(float)), counted=True))
+    closed = rates.copy()
+    closed[place], closed[:, place] = 0.0, 0.0
+    x = Slice.dense(rng.poisson(closed).astype(float))
+    found = score_slice(None, x, labels, history=tracker, modes=MODES)
+    assert f"a{place} -100 %" in found.sentence
+    assert f"b{place} -100 %" in found.sentence
+    kept = rates.sum() * (1.0 - share[place]) ** 2
+    chance = 3.0 / np.sqrt(kept)
+    assert abs(found.rest_change - (x.total / kept - 1.0)) < chance, found.sentence

@@ -52,6 +52,11 @@ def test_new_labels_multiples_and_the_rest():
     assert said.endswith("; the rest -29 %.")
 
 
+def test_there_is_no_rest_where_no_row_is_named():
+    said = say(modes=[[row("JFK", 331.0, 330.0)], []], rest_usual=False, rest_change=0.65)
+    assert said == "5 March 2001: 1,000 events, as usual. Origin: not all alike."
+
+
 def test_only_a_few_rows_are_named():
     rows = [row(f"a{i}", 10.0, 30.0, p=10.0**-i) for i in range(2, 9)]
     said = say(modes=[rows, []])

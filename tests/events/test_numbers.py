@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from onlinegcp.errors import DataError
-from onlinegcp.events.numbers import numbers_of
+from onlinegcp.events.numbers import numbers_of, read_numbers
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,17 @@ def test_dates_are_no_numbers():
         ("1,234.5", 1234.5),
         ("1,234,567", 1234567.0),
         ("+1,234,567.25", 1234567.25),
+        ("1'234.50", 1234.5),
+        ("12’345’678", 12345678.0),
+        ("1 234,5", 1234.5),
+        ("1\u202f234\u202f567", 1234567.0),
+        ("1,23,456.00", 123456.0),
+        ("(1,234.50)", -1234.5),
+        ("($12)", -12.0),
+        ("\u221212.5", -12.5),
+        ("EUR 12,50", 12.5),
+        ("US$ -3", -3.0),
+        ("120 kr", 120.0),
     ],
 )
 def test_numbers_are_read_as_two_worlds_write_them(written, number):
@@ -77,6 +88,26 @@ def test_numbers_are_read_as_two_worlds_write_them(written, number):
 def test_what_can_mean_two_numbers_or_none_is_refused(written):
     with pytest.raises(DataError, match=f"'{written}'"):
         numbers_of(pl.Series("v", ["12,5", written]), str, "The value")
+
+
+@pytest.mark.parametrize(
+    "word", ["NA", "n/a", "NULL", "-", ".", "?", "#N/A", "\\N", "None", " NaN "]
+)
+def test_words_for_nothing_are_no_numbers_and_no_mistakes(word):
+    np.testing.assert_array_equal(numbers_of(pl.Series(["1", word]), str, "x"), [1.0, np.nan])
+
+
+@pytest.mark.parametrize(
+    "label", ["BUS 12", "Q1", "A-3", "12 34", "1'23", "(ok)", "()", "5 apples"]
+)
+def test_labels_with_digits_are_no_numbers(label):
+    assert read_numbers(pl.Series([label]))[1].to_list() == [None]
+
+
+def test_amounts_in_two_currencies_are_not_one_column_of_numbers():
+    with pytest.raises(DataError, match=r"numbers of one unit.*'v' has \$ and €"):
+        numbers_of(pl.Series("v", ["$5", "7 €"]), str, "The value")
+    assert numbers_of(pl.Series("v", ["$5", "7", "-$2"]), str, "x").tolist() == [5.0, 7.0, -2.0]
 
 
 def test_two_meanings_are_told():

@@ -241,3 +241,36 @@ def test_a_missing_column_is_suggested():
         check_columns(["picup_time"], ["pickup_time", "pu"], "trips.csv")
     with pytest.raises(DataError, match="no columns"):
         check_columns(["a"], [], "trips.csv")
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"meta": {"n": 2}, "data": [{"a": 1}, {"a": 2}]}, r"2 of them under 'data'.*jq -c"),
+        ({"a": [1, 2, 3], "b": [4, 5, 6]}, "one record of whole columns, 'a', 'b'"),
+        ({"a": {"0": 1, "1": 2}, "b": {"0": 3, "1": 4}}, "pd.read_json"),
+    ],
+)
+def test_a_document_of_json_says_how_to_make_a_table_of_it(document, indent, message):
+    text = json.dumps(document, indent=indent).encode()
+    with pytest.raises(DataError, match=message):
+        TextTable(io.BytesIO(text), "x.json", None).columns()
+
+
+def test_records_over_several_lines_are_told():
+    text = "\n".join(json.dumps({"a": k, "b": 2}, indent=1) for k in range(3)).encode()
+    with pytest.raises(DataError, match=r"spread over several lines.*jq -c \. x.json"):
+        TextTable(io.BytesIO(text), "x.json", None).columns()
+
+
+@pytest.mark.parametrize("text", ['{"a": {"x": 1}, "b": [1]}', '{"a": 1, "b": 2}\n{"a": 3}\n'])
+def test_records_of_their_own_are_no_documents(text):
+    found = TextTable(io.BytesIO(text.encode()), "x.json", None).columns()
+    assert found is not None
+    assert "b" in found
+
+
+def test_lines_above_the_names_are_told():
+    with pytest.raises(DataError, match=r"it is one field, while row 2 has 3.*tail -n \+3"):
+        rows("# made by a logger\n# station 7\na,b,c\n1,2,3\n", ["# made by a logger"])

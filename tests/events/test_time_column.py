@@ -113,7 +113,7 @@ def test_a_format_reads_what_is_not_iso():
         (["hello"], 0),
         (["03/05/2018"], 0),
         (["1520253015", "soon"], 1),
-        ([None, "nan"], 1),
+        ([None, "noon"], 1),
     ],
 )
 def test_text_that_is_no_time_is_named_with_its_row(values, row):

@@ -241,3 +241,18 @@ def test_a_model_forecasts_over_slices_that_nobody_observed():
     np.testing.assert_allclose(both[1].total, both[0].total, rtol=0.02)
     widths = [(part.high - part.low).mean() for part in both]
     assert 0.6 < widths[1] / widths[0] < 1.7
+
+
+def test_patterns_that_are_all_new_did_not_rise_from_nothing():
+    """Where all patterns were replaced, lines from before are told as zeros of the new ones."""
+    rng = np.random.default_rng(2)
+    share = rng.uniform(0.2, 0.8, 20)
+    lately = 120.0 * np.column_stack([share, 1.0 - share])  # the total is always the same
+    factors = [rng.dirichlet(np.ones(4), 2).T, rng.dirichlet(np.ones(3), 2).T]
+    past = np.concatenate([np.zeros((40, 2)), lately])
+    found = forecast(past, factors, get_loss("poisson"), 5)
+    np.testing.assert_allclose(found.total, 120.0, rtol=1e-6)
+    assert (found.high - found.low).max() < 1.0
+    assert (past[:40] == 0.0).all()
+    # A stream in which nothing ever happened is still one.
+    assert forecast(np.zeros((9, 2)), factors, get_loss("poisson"), 2).total.tolist() == [0.0, 0.0]

@@ -55,6 +55,13 @@ def test_what_is_no_name_is_refused(run, words, message, capsys):
     assert read_names(run) == {}
 
 
+def test_two_patterns_cannot_be_given_one_name(run, capsys):
+    assert call(["name", run, "1", "Rush"]) is Exit.DONE
+    assert call(["name", run, "2", "Rush"]) is Exit.BAD_INPUT
+    assert "is the name of pattern 1" in " ".join(capsys.readouterr().err.split())
+    assert call(["name", run, "1", "Rush"]) is Exit.DONE  # its own
+
+
 def test_a_damaged_file_of_names_stops_naming_but_not_reading(run, tmp_path, capsys):
     (tmp_path / "r.run" / NAMES).write_text("[1, 2]")
     assert call(["components", run]) is Exit.DONE

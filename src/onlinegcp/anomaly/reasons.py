@@ -77,6 +77,27 @@ def without_odd_rows(
     return totals
 
 
+def without_all_odd_rows(
+    verdict: Verdict, odd: Sequence[IntArray], x: Slice, history: AnomalyTracker
+) -> list[float]:
+    """The slice's total if the odd rows of all modes were as all others, where several have some.
+
+    A station that is closed lacks departures and arrivals: what one mode says of the rest still
+    holds what the other one lost. How often two rows meet is taken from how often they occur.
+    """
+    found = [k for k, rows in enumerate(odd) if len(rows)]
+    if not history.counted or len(found) < 2:
+        return []
+    inside, part = np.zeros(len(x.value), dtype=bool), 1.0
+    for k in found:
+        seen = verdict.rows[k]
+        inside |= np.isin(x.index[:, k], odd[k])
+        forecast = seen.forecast[: seen.n_known]
+        usual = float(np.delete(forecast, odd[k][odd[k] < seen.n_known]).sum())
+        part *= usual / max(float(forecast.sum()), 1e-300)
+    return [float(x.value[~inside].sum()) / part] if part > 0.0 else []
+
+
 def odd_rows(
     seen: Judged, k: int, history: AnomalyTracker, limit: float, verdict: Verdict
 ) -> tuple[IntArray, FloatArray]:

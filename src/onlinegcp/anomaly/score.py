@@ -21,6 +21,7 @@ from onlinegcp.anomaly.reasons import (
     told_newcomers,
     told_row,
     totals,
+    without_all_odd_rows,
     without_odd_rows,
 )
 from onlinegcp.anomaly.tails import LOWEST_LOG, normal_quantile
@@ -306,8 +307,10 @@ def _told(
         cells = odd_pairs(
             verdict, x.ndim, labels, history, limit, top, (least, middle, most), blamed
         )
-    # The rest is what no row that is named has a part in: the mode tells it that explains most.
+    # The rest is what no row that is named has a part in: of what single modes and all of them
+    # together leave, that which explains most.
     telling = [t for t, (found, _) in zip(wholes, odd, strict=True) if len(found)] or wholes
+    telling += without_all_odd_rows(verdict, [found for found, _ in odd], x, history)
     rest = min(telling, key=lambda t: abs(t - middle))
     rest_usual = least <= rest <= most
     if volume_odd and abs(rest - middle) > 0.5 * abs(total - middle):

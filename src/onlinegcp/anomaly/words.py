@@ -193,7 +193,8 @@ def _diffuse(anomaly: Record, modes: Sequence[str], named: bool) -> str:
 
 def _rest(anomaly: Record, counted: bool) -> str:
     usual, change = anomaly.get("rest_usual"), anomaly.get("rest_change")
-    if not any(anomaly["modes"]) or usual is None:
+    # Without a row that is named there is nothing that the rest could be left over from.
+    if not any(_beyond(row) for rows in anomaly["modes"] for row in rows) or usual is None:
         return ""
     if usual:
         return "the rest as usual"

@@ -1,8 +1,9 @@
 """Columns of numbers, also where they come as text: the one place that reads them.
 
-People write 1234.5 as 1,234.5 in one country and as 1.234,5 in another. Each text is read for
-itself, if it can mean one number only: what 1,234 means depends on who wrote it, so it is refused.
-Signs of currencies and percent are left out.
+People write 1234.5 as 1,234.5 in one country, as 1.234,5 or 1 234,5 or 1'234.5 in others, and
+accountants write -5 as (5). Each text is read for itself, if it can mean one number only: what
+1,234 means depends on who wrote it, so it is refused. Signs of currencies and percent are left out,
+but two of them in one column are two units, which are refused as well.
 """
 
 from __future__ import annotations
@@ -15,50 +16,96 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
+from onlinegcp.events.absent import known
 
 if TYPE_CHECKING:
     import polars as pl
 
 _SIGN = r"^[+-]?"
-# Groups of three digits twice, or once with decimals behind; a comma that cannot begin a group.
-_THOUSANDS = _SIGN + r"[1-9]\d{0,2}((,\d{3}){2,}|(,\d{3})+\.\d+)$"
+# Groups of three digits twice (the first of two in India), or once with decimals behind; a comma
+# that cannot begin a group.
+_THOUSANDS = _SIGN + r"[1-9]\d{0,2}((,\d{3}){2,}|(,\d{3})+\.\d+|(,\d\d)+,\d{3}(\.\d+)?)$"
 _COMMA = _SIGN + r"(\d*,(\d{1,2}|\d{4,})|(0|\d{4,})?,\d+|[1-9]\d{0,2}(\.\d{3})+,\d+)$"
-_UNITS = "$€£¥%"  # one of them before or behind, as spreadsheets write amounts and shares
-_TWO_WAYS = re.compile(_SIGN + r"\d{1,3},\d{3}$")
+# Blanks and apostrophes between groups mean one thing only.
+_GROUPS = _SIGN + r"[1-9]\d{0,2}([ \u00a0\u2009\u202f'\u2019]\d{3})+([.,]\d+)?$"
+_BETWEEN = r"[ \u00a0\u2009\u202f'\u2019]"
+# One of them before or behind, as spreadsheets write amounts and shares.
+_UNIT = (
+    r"(?:[A-Z]{0,2}\$|[€£¥₹₽₩₺₪₫₦%‰]|EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|kr\.?|zł)"
+)
+_TWO_WAYS = re.compile(_SIGN + rf"{_UNIT}?\s*[+-]?\d{{1,3}},\d{{3}}\s*{_UNIT}?$")
 
 
 def read_numbers(text: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Text without blanks around it, null where nothing is left, and its numbers, null if none.
+    """Text without blanks around it, null where nothing is known, and its numbers, null if none.
 
     Examples
     --------
     >>> import polars as pl
-    >>> text = pl.Series(["12.5", " 12,5", "1.234,50", "1,234.50", "1,234", "0,125", "a", ""])
+    >>> text = pl.Series(["12.5", " 12,5", "1.234,50", "1,234.50", "1,234", "0,125", "a", "N/A"])
     >>> read_numbers(text)[1].to_list()
     [12.5, 12.5, 1234.5, 1234.5, None, 0.125, None, None]
     >>> read_numbers(pl.Series(["$1,234.50", "-$5", "12,50 €", "4.2%", "$", "5$5"]))[1].to_list()
     [1234.5, -5.0, 12.5, 4.2, None, None]
+    >>> read_numbers(pl.Series(["1'234.50", "1 234 567,5", "(12.00)", "1,23,456.00"]))[1].to_list()
+    [1234.5, 1234567.5, -12.0, 123456.0]
     """
     import polars as pl
 
-    given = text.str.strip_chars()
-    given = given.set(given == "", None)
+    given = known(text)
     numbers = given.cast(pl.Float64, strict=False)
-    left = given.filter(numbers.is_null() & given.is_not_null())
-    if not left.str.contains(f"[,{_UNITS}]").any():
+    left = numbers.is_null() & given.is_not_null()
+    # Most columns are numbers or words; only what is left and has digits is worth a look.
+    if not given.filter(left).str.contains(r"\d").any():
         return given, numbers
-    bare = given.str.replace(rf"^([+-]?)\s*[{_UNITS}]\s*", "${1}")
-    bare = bare.str.replace(rf"\s*[{_UNITS}]$", "")
+    bare = given.str.replace("^[\u2212\u2013]", "-")
+    bare = bare.str.replace(r"^\((.*\d.*)\)$", "-${1}")
+    bare = bare.str.replace(rf"^([+-]?)\s*{_UNIT}\s*([+-]?)", "${1}${2}")
+    bare = bare.str.replace(rf"\s*{_UNIT}$", "")
+    groups = pl.lit(bare).str.contains(_GROUPS)
+    joined = bare.str.replace_all(_BETWEEN, "").str.replace(",", ".", literal=True)
     english = bare.str.replace_all(",", "", literal=True)
     german = bare.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
     plain = (
-        pl.when(pl.lit(bare).str.contains(_THOUSANDS))
+        pl.when(groups)
+        .then(pl.lit(joined))
+        .when(pl.lit(bare).str.contains(_THOUSANDS))
         .then(pl.lit(english))
         .when(pl.lit(bare).str.contains(_COMMA))
         .then(pl.lit(german))
         .otherwise(pl.lit(bare))
     )
     return given, pl.select(plain.cast(pl.Float64, strict=False).alias(text.name)).to_series()
+
+
+def two_ways(text: pl.Series) -> str | None:
+    """A number that can mean two, if that is all that keeps a column from being one of numbers.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> two_ways(pl.Series(["12", "1,234"])), two_ways(pl.Series(["a", "1,234"]))
+    ('1,234', None)
+    """
+    given, numbers = read_numbers(text)
+    left = given.filter(numbers.is_null() & given.is_not_null())
+    found = len(left) and bool(left.str.contains(_TWO_WAYS.pattern).all())
+    return str(left[0]) if found else None
+
+
+def units_of(text: pl.Series) -> list[str]:
+    """The signs of units that stand beside the numbers of a column, in order.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> units_of(pl.Series(["$5", "5 €", "-€7", "8", None]))
+    ['$', '€']
+    """
+    found = text.str.extract(rf"^[(+-]?\s*({_UNIT})\s*[+-]?[\d.,]").fill_null(
+        text.str.extract(rf"\d\s*({_UNIT})\)?\s*$")
+    )
+    return sorted(found.drop_nulls().unique().to_list())
 
 
 def numbers_of(
@@ -81,6 +128,12 @@ def numbers_of(
     given = column.cast(pl.String) if dtype in (pl.Categorical, pl.Enum) else column
     if given.dtype == pl.String:
         given, numbers = read_numbers(given)
+        if len(units := units_of(given)) > 1:
+            raise DataError(
+                f"{purpose} needs numbers of one unit, but column {column.name!r} has "
+                f"{' and '.join(units)} from {where(0)} on. Convert them first, or choose rows of "
+                "one unit."
+            )
     elif given.dtype.is_numeric() or given.dtype in (pl.Boolean, pl.Null):
         numbers = given.cast(pl.Float64)
     else:
@@ -100,6 +153,6 @@ def numbers_of(
 
 def _remedy(found: Any) -> str:
     if isinstance(found, str) and _TWO_WAYS.match(found):
-        whole, part = found.split(",")
+        whole, part = re.sub(r"[^\d,-]", "", found).split(",")
         return f"Write {whole}{part} or {whole}.{part}: it can mean either."
     return "Correct it, or leave it empty where it is unknown."

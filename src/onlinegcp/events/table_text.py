@@ -18,6 +18,7 @@ import numpy as np
 
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.json_array import ArrayLines
+from onlinegcp.events.json_document import refuse_document
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,7 +59,13 @@ class TextTable:
                 return []
             if self._format == "csv":
                 return self._header()[0]
-            line = self._rest.split(b"\n", 1)[0]
+            line, _, others = self._rest.partition(b"\n")
+            if not (others.strip() or self._more()):
+                refuse_document(line, self._name)  # one record is all there is
+            elif line.strip() in (b"{", b"{}") or not line.rstrip().endswith(b"}"):
+                while len(self._rest) < _LONGEST_ROW and self._more():
+                    pass
+                refuse_document(self._rest, self._name)
             return [*_flat(self._record(line, 1))]
         finally:
             self._file.close()
@@ -211,6 +218,13 @@ class TextTable:
             lines = io.TextIOWrapper(io.BytesIO(chunk), encoding="utf-8", newline="")
             for fields in csv.reader(lines, delimiter=separator):
                 row += bool(fields)
+                if len(fields) > n_fields == 1:
+                    raise DataError(
+                        f"The first line of a CSV file must name its columns, but in {self._name} "
+                        f"it is one field, while row {row:,} has {len(fields)}. Remove the lines "
+                        f"above the names: tail -n +{row + 1} FILE > rows.csv, if row {row:,} is "
+                        "the line of names."
+                    ) from error
                 if len(fields) > n_fields:
                     raise DataError(
                         f"A row must have {n_fields} fields, as the first line, but row {row:,} of "

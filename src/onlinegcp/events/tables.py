@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError, closest
+from onlinegcp.events.folders import files_below, with_folders
 from onlinegcp.events.packed import PACKED, is_damage, unpacker
 from onlinegcp.events.table_text import TextTable, check_columns
 from onlinegcp.events.tasting import Tasted
@@ -182,7 +183,7 @@ def open_tables(source: Any, *, format: str | None = None) -> Tables:
                     f"{os.fspath(source)!r}. Give it on its own."
                 )
             return _live_text(_opened(paths[0]), str(paths[0]), format)
-        return Tables(tuple(_file_part(path, format) for path in paths))
+        return Tables(tuple(with_folders(_file_part(path, format), path) for path in paths))
     if hasattr(source, "read"):
         return _live_text(source, str(getattr(source, "name", "the open file")), format)
     if _is_table(source):
@@ -220,6 +221,7 @@ def _paths(source: str | os.PathLike[str]) -> list[Path]:
     try:
         if path.is_dir():
             found = [entry for entry in path.iterdir() if _suffix(entry) and entry.is_file()]
+            found = found or [entry for entry in files_below(path) if _suffix(entry)]
             missing = f"the directory {text} has no file ending in {', '.join(SUFFIXES)}"
         elif path.exists() or not glob.has_magic(text):
             return [path]

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError, closest
+from onlinegcp.events.absent import known
 from onlinegcp.events.spelling import fitting, layouts_of, read_as
 
 if TYPE_CHECKING:
@@ -275,8 +276,7 @@ class TimeColumn:
         """Text as numbers, dates or times."""
         import polars as pl
 
-        column = column.str.strip_chars()
-        column = column.set(column == "", None)
+        column = known(column)
         if column.null_count() == len(column):
             return column.cast(pl.Int64)
         first = str(column.drop_nulls()[0])
@@ -387,8 +387,9 @@ def _advice(text: str, tried: str | None) -> str:
     layouts = [layout for layout in layouts_of(text) if layout != tried]
     if not layouts:
         return (
-            "Correct it, choose another column, or give time_format=... with %Y, %m, %d, %H, %M "
-            "and %S where year, month, day, hour, minute and second stand."
+            "Correct it, or leave it empty where it is unknown; choose another column, or give "
+            "time_format=... with %Y, %m, %d, %H, %M and %S where year, month, day, hour, minute "
+            "and second stand."
         )
     formats = " or ".join(f"time_format={layout!r}" for layout in layouts)
     return f"Write all of them the same way, or give {formats} if they are written like this one."

@@ -216,6 +216,7 @@ def forecast(
     spoken = [str(time) for time in times]
     if period is None:
         period = _SEASONS.get(say_interval(spoken))
+    past = _since_there_were_patterns(past)
     carried = carry_on(past, int(steps), period)
     sums = np.prod([np.abs(a).sum(axis=0) for a in factors], axis=0)
     unit = 1.0 / np.where(sums > 0, sums, 1.0)
@@ -248,6 +249,21 @@ def forecast(
         _noise_levels(matrices, drawn, covariance, loss, recent),
         least,
     )
+
+
+def _since_there_were_patterns(past: FloatArray) -> FloatArray:
+    """The past, unknown where none of the patterns was there yet.
+
+    Where a stream changed so much that all of its patterns are new, they had no weight before: that
+    is no slice in which nothing happened, and no rise from nothing either.
+    """
+    there = np.flatnonzero(np.any(past != 0.0, axis=1))
+    first = int(there[0]) if len(there) else 0
+    if not 0 < first <= len(past) - _LEAST:
+        return past
+    found = np.array(past, dtype=np.float64)
+    found[:first] = np.nan
+    return found
 
 
 def _slope(loss: Loss) -> float | None:

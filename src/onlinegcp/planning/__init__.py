@@ -17,6 +17,7 @@ from typing import Any, final
 import numpy as np
 
 from onlinegcp.drawing.text import how_many, plural
+from onlinegcp.errors import DataError
 from onlinegcp.events import from_events
 from onlinegcp.events.modes import parse_mode
 from onlinegcp.losses import get_loss
@@ -130,6 +131,8 @@ def make_plan(
     )
     modes = choose_modes(columns, when, labels, values, bins)
     names = [_spelt(mode) for mode in asked["modes"]] if "modes" in asked else list(modes.names)
+    if not names and not values.columns:
+        _refuse_nothing(sample, when, modes)
     share = asked.get("share", [] if "modes" in asked else [*modes.share])
     events: dict[str, Any] = {
         "time": when.name,
@@ -163,6 +166,17 @@ def make_plan(
         lines = (*lines[:-1], (what, f"{choice}, scale {drowning[0]}", own))
     named = "as you said" if "output" in asked else "named after the source"
     return Plan(events, model, output, (*lines, ("run", output, named)))
+
+
+def _refuse_nothing(sample: Sample, when: When, modes: Modes) -> None:
+    out = [f"{name!r} {why}" for name, why in list(modes.left_out.items())[:6]]
+    rows = "one row alone" if sample.frame.height == 1 else f"{sample.frame.height:,} rows"
+    raise DataError(
+        f"A stream needs labels or numbers that differ from row to row, but beside {when.name!r} "
+        f"{rows} {'has' if sample.frame.height == 1 else 'have'} none"
+        + (f": {'; '.join(out)}" if out else "")
+        + ". Give more rows, or say what to learn with modes=... or value=..."
+    )
 
 
 def _first_slices(
@@ -250,7 +264,7 @@ def _lines(
     if events["share"]:
         reason += "; " + ", ".join(" = ".join(group) for group in events["share"]) + " share labels"
     if modes.left_out and "modes" not in asked:
-        out = [f"{name} ({why})" for name, why in modes.left_out.items()]
+        out = [f"{name or 'one without a name'} ({why})" for name, why in modes.left_out.items()]
         reason += "; without " + ", ".join(out[:6]) + (", ..." if len(out) > 6 else "")
     held = f"{values.agg} of {_some(values.columns)}" if values.columns else "events are counted"
     rank = "as you said" if "rank" in asked else "as many patterns as predict best"

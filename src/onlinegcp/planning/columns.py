@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.errors import DataError
-from onlinegcp.events.numbers import read_numbers
+from onlinegcp.events.absent import known, stripped
+from onlinegcp.events.numbers import read_numbers, two_ways, units_of
 from onlinegcp.events.time_column import AmbiguousDatesError, Ticks, TimeColumn
 from onlinegcp.planning import words
 
@@ -29,6 +30,7 @@ Codes = npt.NDArray[np.int64]
 # Rows looked at to reject what is no time before all of them are read.
 _LOOK = 200
 _LONG_TEXT = 80
+_TIME_OF_DAY = r"^\d{1,2}:\d\d(:\d\d([.,]\d+)?)?\s?([AaPp]\.?[Mm]\.?)?$"
 
 
 @final
@@ -56,6 +58,8 @@ class Column:
         The rows as they stand in the source, if `values` are something else.
     ambiguous
         Whether it holds dates that can be read in several ways.
+    hours
+        Whether it holds times of day without a day.
     """
 
     name: str
@@ -67,6 +71,7 @@ class Column:
     problem: str = ""
     source: pl.Series | None = None
     ambiguous: bool = False
+    hours: bool = False
 
     @property
     def written(self) -> pl.Series:
@@ -138,11 +143,16 @@ def _column_of(values: pl.Series) -> Column:
     if dtype in (pl.Categorical, pl.Enum):
         values = values.cast(pl.String)
     if values.dtype == pl.String:
-        values, numbers = read_numbers(values)
+        values = stripped(values)
+        if values.null_count() == len(values):
+            return Column(name, "none", values, "is empty")
+        given, numbers = read_numbers(values)
         # Eight digits may be a day: 20240131.
-        days = values.drop_nulls().str.contains(r"^(19|20)\d{6}$").all()
-        if numbers.null_count() > values.null_count() or days:
+        days = given.drop_nulls().str.contains(r"^(19|20)\d{6}$").all()
+        if numbers.null_count() > given.null_count() or days or len(given) == given.null_count():
             return _of_text(name, values)
+        if len(units := units_of(given)) > 1:
+            return Column(name, "none", values, f"amounts in {' and '.join(units)}")
         values = numbers
     if values.dtype == pl.Boolean:
         return _checked(Column(name, "label", values))
@@ -165,12 +175,19 @@ def _with_ticks(column: Column) -> Column:
 def _of_text(name: str, values: pl.Series) -> Column:
     """Times, or labels."""
     label = Column(name, "label", values)
-    start = values.drop_nulls().head(_LOOK)
-    if start.str.contains(r"\d").all():
+    times = known(values)
+    start = times.drop_nulls().head(_LOOK)
+    if not len(start):
+        return _checked(label)
+    if start.str.contains(_TIME_OF_DAY).all():
+        return Column(name, "none", values, "is a time of day", hours=True)
+    if (odd := two_ways(times)) is not None:
+        return Column(name, "none", values, f"{odd!r} can mean two numbers")
+    if start.str.contains(r"\d").mean() >= 0.5:  # type: ignore[operator]
         try:
             with contextlib.suppress(AmbiguousDatesError):  # those behind them may settle it
                 _with_ticks(Column(name, "time", start))
-            return _with_ticks(Column(name, "time", values))
+            return _with_ticks(Column(name, "time", times))
         except AmbiguousDatesError as error:
             reason = "dates that can mean several"
             return Column(name, "none", values, reason, problem=str(error), ambiguous=True)
@@ -190,7 +207,9 @@ def _of_numbers(column: Column) -> Column:
         return _none(column, "is a place on the map, neither label nor amount")
     if not column.whole or column.is_count or named & words.AMOUNTS - words.CODES:
         return column
-    if len(distinct) == len(found) > 50 and named & {"id", "key", "no", "number", "index", "row"}:
+    # A table of pandas brings its index along, without a name.
+    numbered = named & {"id", "key", "no", "number", "index", "row", "unnamed"} or not named
+    if len(distinct) == len(found) > 50 and numbered:
         return _none(column, "numbers the rows")
     # Codes are few and use up their range from 0 or 1 on; amounts leave gaps.
     span = distinct[-1] - distinct[0] + 1

@@ -27,6 +27,7 @@ Cells = tuple[Numbers, Numbers]
 _CELLS = 4_000
 # Where cells hold less on average, spread cannot be told from a wrong expectation.
 _MEAN = 0.5
+_JUDGED = 4  # slices of the second half, which judge a loss, at least
 
 
 @final
@@ -62,10 +63,12 @@ def choose_loss(agg: str, slices: Sequence[Slice], rank: int) -> Measured:
     slices = _busiest(slices)
     if sum(x.total for x in slices) < _MEAN * sum(x.size for x in slices):
         return Measured("poisson", "counts, mostly 0 and 1")
+    if not _can_be_tried(slices):
+        return Measured("poisson", "counts, too few to try another loss")
     try:
         size = held_out_size(slices, rank)
     except OnlineGCPError:
-        size = None  # too little to learn from
+        return Measured("poisson", "counts, too few to try another loss")
     if size is None:
         return Measured("poisson", "counts that spread no more than Poisson, on held-out cells")
     return Measured(
@@ -119,6 +122,12 @@ def _rows(x: Slice, mode: int, place: npt.NDArray[np.int64], length: int) -> Sli
     return Slice(index[kept], x.value[kept], shape, unlisted=x.unlisted)
 
 
+def _can_be_tried(slices: Sequence[Slice]) -> bool:
+    """Whether there are slices to learn, some to judge by, and several cells in each."""
+    longest = max((max(x.shape) for x in slices), default=0)
+    return len(slices) - len(slices) // 2 >= _JUDGED and longest >= 2
+
+
 def held_out_size(slices: Sequence[Slice], rank: int) -> float | None:
     """The r of a negative binomial model that beats a Poisson model on held-out cells, or None.
 
@@ -130,8 +139,6 @@ def held_out_size(slices: Sequence[Slice], rank: int) -> float | None:
     shape = tuple(max(lengths) for lengths in zip(*(x.shape for x in slices), strict=True))
     wide = [Slice(x.index, x.value, shape, unlisted=x.unlisted) for x in slices]
     warm = len(wide) // 2
-    if warm < 2 or len(wide) < warm + 4 or max(shape) < 2:
-        return None
     start, rest = wide[:warm], wide[warm:]
     most = min(max(1, rank), math.prod(shape))
     tried = {r: _predicted("poisson", start, rest, r) for r in (1, 3, 5) if r <= most}

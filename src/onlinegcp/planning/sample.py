@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,8 +60,12 @@ class Sample:
         """What to call a run on it: the first file, or the folder of several."""
         if not self.paths:
             return "events"
-        name = self.paths[0].parent if len(self.paths) > 1 else self.paths[0]
-        return name.name.split(".")[0] or "events"
+        path = self.paths[0]
+        if len(self.paths) > 1:
+            path = Path(os.path.commonpath([entry.parent for entry in self.paths]))
+        while "=" in path.name:  # the folder says what is in it, not what all of it is
+            path = path.parent
+        return path.name.split(".")[0] or "events"
 
     @cached_property
     def columns(self) -> dict[str, Column]:

@@ -38,12 +38,15 @@ class Values:
         Why.
     keys
         Where rows are measurements, the labels that tell them apart; None where rows are events.
+    left_out
+        Columns of numbers that would not do, and why.
     """
 
     columns: tuple[str, ...]
     agg: str
     reason: str
     keys: tuple[str, ...] | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @final
@@ -182,42 +185,77 @@ def choose_values(
     value, agg
         What was asked for, if anything.
     """
-    keys = _keys(labels.columns, when)
-    if value:
-        return Values(tuple(value), agg or _agg(columns, value), "as you said", keys)
-    if agg in ("count", "any"):
-        return Values((), agg, "as you said", None)
     numbers = [
         column
         for column in columns.values()
         if column.kind == "number" and column.name not in (*labels.left_out, when.name)
     ]
+    keys, repeated = _keys(labels.columns, numbers, when)
+    if value:
+        return Values(tuple(value), agg or _agg(columns, value), "as you said", keys)
+    if agg in ("count", "any"):
+        return Values((), agg, "as you said", None)
     counts = [column.name for column in numbers if column.is_count]
     if counts:
         chosen = tuple(counts[:1])
         return Values(chosen, agg or "sum", f"{chosen[0]} says how often", keys)
     if keys is None or not numbers:
         return Values((), agg or "count", "rows are events", None)
-    chosen = _of_one_scale(numbers)
+    running = {c.name for c in numbers if _running_total(c, when, columns, keys)}
+    fresh = [column for column in numbers if column.name not in running]
+    chosen = _of_one_scale(fresh or numbers)
     told = " and ".join(keys) if keys else ""
     reason = f"one row for each {when.name}" + (f" and {told}" if told else "")
-    return Values(chosen, agg or _agg(columns, chosen), reason, keys)
+    best = _agg(columns, chosen)
+    if repeated >= 0.005:
+        best = "mean"
+        reason += f"; {repeated:.1%} of rows are there twice, which means leave as they are"
+    if not fresh:
+        best = "mean"
+        reason += "; running totals, so levels: their differences would be counts"
+        running = set()
+    out = dict.fromkeys(running, "a running total")
+    return Values(chosen, agg or best, reason, keys, out)
 
 
-def _keys(labels: Sequence[Column], when: When) -> tuple[str, ...] | None:
+def _running_total(
+    column: Column, when: When, columns: Mapping[str, Column], keys: Sequence[str]
+) -> bool:
+    """Whether whole numbers only grow from time to time, for each key, but for corrections."""
+    if not column.whole or len(column.present) < len(column.values):
+        return False
+    key = _joined([np.zeros(len(when.ticks), np.int64), *(columns[name].codes for name in keys)])
+    order = np.lexsort((when.ticks, key))
+    same = np.diff(key[order]) == 0
+    steps = np.diff(column.present[order])[same]
+    # Few steps of small numbers may all go up by chance.
+    return len(steps) >= 20 and bool((steps < 0).mean() <= 0.01 and (steps > 0).mean() >= 0.2)
+
+
+def _keys(
+    labels: Sequence[Column], numbers: Sequence[Column], when: When
+) -> tuple[tuple[str, ...] | None, float]:
     """Labels that, with the time, tell rows of measurements apart; None if rows are events.
 
     Rows are measurements where each time and key occurs once, and most combinations of them occur.
+    Rows that are there twice, with the same numbers, were delivered twice: their share comes
+    second.
     """
     if when.gaps:
-        return None
+        return None, 0.0
     times = np.unique(when.ticks, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    codes = {column.name: column.codes for column in labels[:8]}
+    repeated = 0.0
+    if any(not column.is_count for column in numbers):
+        whole = _joined([times, *codes.values(), *(column.codes for column in numbers)])
+        rows = np.sort(np.unique(whole, return_index=True)[1])
+        repeated = 1.0 - len(rows) / len(times)
+        times, codes = times[rows], {name: part[rows] for name, part in codes.items()}
     n_rows, n_times = len(times), int(times.max()) + 1
     if n_times > 0.99 * n_rows:
         regular = when.resolution and occupancy(when, when.resolution) >= 0.5
         # One row at a time beside labels is an event, unless a clock took it.
-        return () if regular and not (labels and not _by_the_clock(when)) else None
-    codes = {column.name: column.codes for column in labels[:8]}
+        return (() if regular and not (labels and not _by_the_clock(when)) else None), repeated
     for size in (1, 2, 3):
         for names in itertools.combinations(codes, size):
             key = _joined(codes[name] for name in names)
@@ -225,8 +263,8 @@ def _keys(labels: Sequence[Column], when: When) -> tuple[str, ...] | None:
             if n_rows < 0.5 * n_times * n_keys:
                 continue
             if len(np.unique(_joined([times, key]))) > 0.99 * n_rows:
-                return names
-    return None
+                return names, repeated
+    return None, repeated
 
 
 def _by_the_clock(when: When) -> bool:
@@ -265,7 +303,7 @@ def choose_modes(
     columns: Mapping[str, Column], when: When, labels: Labels, values: Values, bins: Bins
 ) -> Modes:
     """Which columns are modes, which of them share labels, and what else of the time is one."""
-    out = {**labels.left_out}
+    out = {**labels.left_out, **values.left_out}
     out |= {
         name: "a number, which could be --value" if not values.columns else "another number"
         for name, column in columns.items()

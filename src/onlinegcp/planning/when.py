@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from onlinegcp.errors import DataError
+from onlinegcp.events.absent import known
 from onlinegcp.events.spelling import layouts_of
 from onlinegcp.events.table_text import check_columns
 from onlinegcp.events.time_bins import TimeBins
@@ -41,6 +42,7 @@ _YEAR = re.compile(r"(1[5-9]|20)\d\d")
 ENOUGH_EVENTS = 50
 ENOUGH_SLICES = 40  # about 50
 MANY_SLICES = 1000
+_SECONDS = 1e8  # since 1970: larger numbers may have fractions and still be times
 _MOSTLY = 0.9  # of the bins have rows where events come at a steady pace
 
 
@@ -61,6 +63,8 @@ class When:
         Whether its numbers are no calendar times.
     gaps
         Whether some rows have no time, so that ticks do not stand beside rows.
+    years
+        Whether it holds bare years.
     """
 
     name: str
@@ -68,6 +72,7 @@ class When:
     reason: str
     plain: bool = False
     gaps: bool = False
+    years: bool = False
 
     @cached_property
     def resolution(self) -> str:
@@ -118,12 +123,15 @@ def choose_time(
         for column in columns.values():
             if column.numbers is not None and set(column.words) & names:
                 found = _as_time(column, "its numbers are times")
+                if found.years:
+                    _refuse_spread(found, columns)
                 if not found.plain:
                     return found
                 if _counts_on(column, 3):
                     return replace(found, reason="it counts on from row to row")
         for column in columns.values():
-            if column.ambiguous:  # and no numbers say the same
+            # And no numbers say the same.
+            if column.ambiguous or (column.problem and _mostly_times(column)):
                 raise DataError(column.problem)
     for column in columns.values():
         if column.numbers is not None and _counts_on(column, 10):
@@ -136,18 +144,60 @@ def choose_time(
         )
     sideways = [name for name in columns if _YEAR.fullmatch(name) or layouts_of(name)]
     if len(sideways) > 2:
+        kept = [name for name in columns if name not in sideways][:6]
         raise DataError(
             f"A column that says when is needed, but {sideways[0]!r}, {sideways[1]!r} and "
             f"{len(sideways) - 2:,} more are names of columns that are times themselves: the table "
             "lies on its side. Turn it first, so that each row has one time and one value: "
-            "unpivot in polars, melt in pandas."
+            f"unpivot in polars, or in pandas table.melt(id_vars={kept}, var_name='time')."
         )
     raise DataError(
         "A column that says when is needed, but none of "
         + ", ".join(map(repr, list(columns)[:20]))
-        + " holds times, years or a count that goes on. Name it with time=..., and how it is "
-        "written with time_format=... or time_unit=..."
+        + f" holds times, years or a count that goes on. {_nearly(columns)}Name it with time=..., "
+        "and how it is written with time_format=... or time_unit=..."
     )
+
+
+def _refuse_spread(year: When, columns: Mapping[str, Column]) -> None:
+    """Refuse years beside months, unless there are so many that months are better a mode."""
+    if len(np.unique(year.ticks)) >= ENOUGH_SLICES:
+        return
+    parts = [
+        next((c.name for c in columns.values() if word in c.words and c.name != year.name), None)
+        for word in ("month", "day")
+    ]
+    if parts[0] is None:
+        return
+    spread = [year.name, *(name for name in parts if name is not None)]
+    day = "" if parts[1] else ", 1"
+    raise DataError(
+        f"One column that says when is needed, but {' and '.join(map(repr, spread))} say it "
+        "together. Put them into one first, for example in polars with "
+        f"pl.date({', '.join(map(repr, spread))}{day}); or choose years with time={year.name!r}."
+    )
+
+
+def _mostly_times(column: Column) -> bool:
+    """Whether at least half of its texts are times, of one spelling or another."""
+    texts = known(column.values).drop_nulls().unique().head(200).to_list()
+    return sum(bool(layouts_of(text)) for text in texts) >= max(1, len(texts) / 2)
+
+
+def _nearly(columns: Mapping[str, Column]) -> str:
+    """What some column lacks to be a time."""
+    for column in columns.values():
+        if column.hours:
+            return (
+                f"{column.name!r} holds times of day without a day: put the day before them, as in "
+                "2024-01-31 08:15. "
+            )
+        if column.numbers is not None and not column.whole and _goes_on(column, 10):
+            return (
+                f"{column.name!r} goes on from row to row, but has fractions: round it to whole "
+                "numbers. "
+            )
+    return ""
 
 
 def _refuse_data_as_names(column: Column) -> None:
@@ -164,7 +214,10 @@ def _refuse_data_as_names(column: Column) -> None:
 
 def _as_time(column: Column, reason: str, *, insist: bool = False) -> When:
     if column.ticks is not None:
-        return When(column.name, column.ticks, reason, gaps=column.values.null_count() > 0)
+        lacking = column.values.null_count() / len(column.values)
+        if lacking >= 0.005:
+            reason += f"; the {lacking:.0%} of rows without it are dropped"
+        return When(column.name, column.ticks, reason, gaps=lacking > 0.0)
     if column.numbers is None:
         raise DataError(
             column.problem
@@ -172,13 +225,14 @@ def _as_time(column: Column, reason: str, *, insist: bool = False) -> When:
             "Name another one."
         )
     found = column.present
-    if column.whole and len(found):
+    if len(found) and (column.whole or found.min() >= _SECONDS):
         try:
             reader = TimeColumn(column.name)
             ticks, valid = reader.read(column.values.drop_nulls(), lambda row: f"row {row + 1:,}")
             if _plausible(ticks):
                 ticks = ticks if valid is None else ticks[valid]
-                return When(column.name, ticks, reason, gaps=len(ticks) < len(column.values))
+                gaps = len(ticks) < len(column.values)
+                return When(column.name, ticks, reason, gaps=gaps, years=reader.unit == "y")
         except DataError:
             pass  # too small for a calendar: it may count days from somewhere
     if insist and not column.whole:
@@ -206,8 +260,12 @@ def _plausible(ticks: Ticks) -> bool:
 
 def _counts_on(column: Column, least: int) -> bool:
     """Whether whole numbers never go back, and take on at least so many values."""
+    return column.whole and _goes_on(column, least)
+
+
+def _goes_on(column: Column, least: int) -> bool:
     found = column.present
-    if not column.whole or len(found) < len(column.values):
+    if len(found) < len(column.values):
         return False
     return len(np.unique(found)) >= least and bool((np.diff(found) >= 0).all())
 
@@ -262,7 +320,8 @@ def choose_bins(
     if when.plain:
         return _counter_bins(when, events, more)
     if when.ticks.min() == when.ticks.max():
-        return _bins(when, events, "1d", "a guess, as all rows have the same time", more)
+        guess = "1y" if when.years else "1d"
+        return _bins(when, events, guess, "a guess, as all rows have the same time", more)
     finest = when.resolution
     start = LADDER.index(finest) if finest else 0
     if measured:
@@ -273,7 +332,12 @@ def choose_bins(
                 return daily
         return _bins(when, events, finest, "one for each time of measurement", more)
     at = max(start, LADDER.index("1d"))
-    found = _bins(when, events, LADDER[at], "days, as they hold enough events", more)
+    own = (
+        "days, as they hold"
+        if LADDER[at] == "1d"
+        else "the column tells no shorter ones; they hold"
+    )
+    found = _bins(when, events, LADDER[at], f"{own} enough events", more)
     while found.n_events < ENOUGH_EVENTS and LADDER[at] != "1y" and at + 1 < len(LADDER):
         longer = _bins(
             when, events, LADDER[at + 1], f"so that a slice holds {ENOUGH_EVENTS} events", more

@@ -35,16 +35,21 @@ class SteadyNames:
 
     def keep(self, found: Sequence[Pattern], factors: Sequence[FloatArray]) -> list[Pattern]:
         """The patterns, under the names they had while they are the same."""
-        named = []
+        columns = {
+            p.component: tuple(factor[:, p.component].copy() for factor in factors) for p in found
+        }
+        self._kept = {
+            r: kept
+            for r, kept in self._kept.items()
+            if r in columns and _alike(kept[1], columns[r]) >= SAME
+        }
         for pattern in found:
-            columns = tuple(factor[:, pattern.component].copy() for factor in factors)
-            kept = self._kept.get(pattern.component)
-            if kept is None or _alike(kept[1], columns) < SAME:
-                self._kept[pattern.component] = pattern.headline, columns
-                named.append(pattern)
-            else:
-                named.append(dataclasses.replace(pattern, headline=kept[0]))
-        return named
+            r, name = pattern.component, pattern.headline
+            if r not in self._kept:
+                if name in {kept for kept, _ in self._kept.values()}:
+                    name = f"{name} ({r + 1})"  # it became what another one is called
+                self._kept[r] = name, columns[r]
+        return [dataclasses.replace(p, headline=self._kept[p.component][0]) for p in found]
 
 
 def _alike(before: Sequence[FloatArray], now: Sequence[FloatArray]) -> float:

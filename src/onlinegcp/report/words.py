@@ -18,9 +18,9 @@ from onlinegcp.drawing.profiles import (
     time_profile,
 )
 from onlinegcp.drawing.text import MONTHS, WEEKDAYS, and_list, parse_time, percent
+from onlinegcp.report.telling_apart import distance, lead, more_of, told_apart
 from onlinegcp.runlog import RunView
 from onlinegcp.runlog.names import read_names
-from onlinegcp.storage.printable import short
 
 # Characters a name may have before it is made of one label per mode.
 LONG = 48
@@ -89,10 +89,15 @@ def patterns(run: RunView | Digest) -> list[Pattern]:
 
 def called(found: Sequence[Pattern], names: Mapping[int, str]) -> list[Pattern]:
     """The patterns under the names people gave them, by number from 1."""
-    return [
-        replace(pattern, headline=names.get(pattern.component + 1, pattern.headline))
-        for pattern in found
-    ]
+    given = set(names.values())
+    named = []
+    for pattern in found:
+        number = pattern.component + 1
+        own = (
+            pattern.headline if pattern.headline not in given else f"{pattern.headline} ({number})"
+        )
+        named.append(replace(pattern, headline=names.get(number, own)))
+    return named
 
 
 def described(digest: Digest, modes: Sequence[ModeProfile]) -> list[Pattern]:
@@ -151,7 +156,7 @@ def in_words(
         r = int(r)
         others = [_others(mode.shares, share, r) for mode in modes]
         spoken = [_mode_words(mode, r, others[k], k in plain) for k, mode in enumerate(modes)]
-        far = [_distance(mode.shares[:, r], others[k]) for k, mode in enumerate(modes)]
+        far = [distance(mode.shares[:, r], others[k]) for k, mode in enumerate(modes)]
         told = [k for k in order if spoken[k].short]
         best = sorted(told, key=lambda k: -far[k])
         # What all have in common tells nobody apart.
@@ -172,30 +177,13 @@ def in_words(
             sentence += "; " + and_list(when)
         found.append(Pattern(r, float(share[r]), headline, sentence))
     spread = [pattern.component for pattern in found if not parts[pattern.component]]
-    if len(spread) < 2:
-        return found
-    # Several that are everywhere differ in where they are a little more.
-    more = {r: _capital(_slightly(modes, share, r)) for r in spread}
-    return [replace(p, headline=more.get(p.component) or p.headline) for p in found]
-
-
-def _slightly(modes: Sequence[ModeProfile], share: FloatArray, r: int) -> str:
-    """The two labels that a component has more of than the others, in the mode that tells most."""
-    others = [_others(mode.shares, share, r) for mode in modes]
-    far = [_distance(mode.shares[:, r], others[k]) for k, mode in enumerate(modes)]
-    k = int(np.argmax(far))
-    size = np.abs(modes[k].shares[:, r])
-    telling = size * np.log(np.maximum(size, 1e-12) / others[k])
-    best = [int(i) for i in np.argsort(-telling, kind="stable")[:2] if telling[i] > 0.0]
-    if modes[k].kind != "category":
-        best.sort()
-    names = [short(str(modes[k].labels[i]), 22) for i in best]
-    return f"more {_lead(modes[k])}{and_list(names)}" if names else ""
-
-
-def _lead(mode: ModeProfile) -> str:
-    """What stands before labels of a mode: nobody says weekday Monday."""
-    return {"hour": "at ", "weekday": "on ", "month": "in "}.get(mode.kind, f"{mode.name} ")
+    if len(spread) > 1:
+        # Several that are everywhere differ in where they are a little more.
+        usual = {r: [_others(mode.shares, share, r) for mode in modes] for r in spread}
+        more = {r: _capital(more_of(modes, r, usual[r])) for r in spread}
+        found = [replace(p, headline=more.get(p.component) or p.headline) for p in found]
+    names = told_apart({p.component: p.headline for p in found}, modes, lives)
+    return [replace(p, headline=names[p.component]) for p in found]
 
 
 def _others(shares: FloatArray, share: FloatArray, r: int) -> FloatArray:
@@ -206,13 +194,6 @@ def _others(shares: FloatArray, share: FloatArray, r: int) -> FloatArray:
     even = np.full(len(shares), 1.0 / max(len(shares), 1))
     total = rest.sum()
     return np.asarray(0.95 * rest / total + 0.05 * even if total > 0 else even)
-
-
-def _distance(column: FloatArray, others: FloatArray) -> float:
-    """How far a column is from where the others are: the information it adds, in nats."""
-    size = np.abs(column)
-    inside = size > 0
-    return float((size[inside] * np.log(size[inside] / others[inside])).sum())
 
 
 def calendar_words(calendar: TimeProfile, r: int) -> list[str]:
@@ -393,12 +374,12 @@ def _window(mode: ModeProfile, size: FloatArray) -> tuple[str, str]:
     inside = [(start + k) % n for k in range(length)]
     holding = [i for i in inside if size[i] >= 0.25 * size[inside].max()]
     first, last = mode.labels[start], mode.labels[inside[-1]]
-    lead = _lead(mode)
-    text = f"{lead}{first}" if length == 1 else f"{lead}{first}–{last}"
+    before = lead(mode)
+    text = f"{before}{first}" if length == 1 else f"{before}{first}–{last}"
     if length > 1 and mode.kind == "ordered":
-        text = f"{lead}{first} up to {last}"
+        text = f"{before}{first} up to {last}"
     if len(holding) < min(length, 4):  # Tuesdays and Fridays, and hardly anything between them
-        text = f"{lead}{and_list([mode.labels[i] for i in holding])}"
+        text = f"{before}{and_list([mode.labels[i] for i in holding])}"
     return text, f"{text} ({percent(size[inside].sum())})"
 
 

@@ -63,6 +63,12 @@ def write_name(folder: PathLike, number: int, name: str, rank: int) -> dict[int,
             f"the names of a run must be readable, but {path} is not: {error}. Remove it."
         ) from error
     names.pop(number, None)
+    if said and said in names.values():
+        other = next(n for n, taken in names.items() if taken == said)
+        raise DataError(
+            f"Names of patterns must differ, but {said!r} is the name of pattern {other}. Choose "
+            "another one, or take it away there with an empty name first."
+        )
     if said:
         names[number] = said
     _write(path, names)

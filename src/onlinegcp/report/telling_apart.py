@@ -1,0 +1,97 @@
+"""No two patterns under one name: those that would be called alike say where they differ."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from onlinegcp.drawing.profiles import FloatArray, ModeProfile
+from onlinegcp.drawing.text import and_list
+from onlinegcp.storage.printable import short
+
+_LABEL = 22  # characters of a label in a name
+
+
+def lead(mode: ModeProfile) -> str:
+    """What stands before labels of a mode: nobody says weekday Monday."""
+    return {"hour": "at ", "weekday": "on ", "month": "in "}.get(mode.kind, f"{mode.name} ")
+
+
+def distance(column: FloatArray, others: FloatArray) -> float:
+    """How far a column is from where the others are: the information it adds, in nats."""
+    size = np.abs(column)
+    inside = size > 0
+    return float((size[inside] * np.log(size[inside] / others[inside])).sum())
+
+
+def more_of(modes: Sequence[ModeProfile], r: int, others: Sequence[FloatArray]) -> str:
+    """The two labels a component has more of than others, in the mode that tells most.
+
+    Parameters
+    ----------
+    modes
+        Columns along each mode.
+    r
+        The component.
+    others
+        Where the others are along each mode; nowhere 0.
+    """
+    far = [distance(mode.shares[:, r], others[k]) for k, mode in enumerate(modes)]
+    k = int(np.argmax(far))
+    size = np.abs(modes[k].shares[:, r])
+    telling = size * np.log(np.maximum(size, 1e-12) / others[k])
+    # A second label is worth a word only if it tells a fair part of what the first one does.
+    least = max(1e-6, 0.25 * float(telling.max(initial=0.0)))
+    best = [int(i) for i in np.argsort(-telling, kind="stable")[:2] if telling[i] > least]
+    if modes[k].kind != "category":
+        best.sort()
+    names = [short(str(modes[k].labels[i]), _LABEL) for i in best]
+    return f"more {lead(modes[k])}{and_list(names)}" if names else ""
+
+
+def told_apart(
+    headlines: Mapping[int, str], modes: Sequence[ModeProfile], lives: Sequence[Sequence[str]]
+) -> dict[int, str]:
+    """Headlines of which no two are alike.
+
+    Parameters
+    ----------
+    headlines
+        By component, strongest first.
+    modes
+        Columns along each mode.
+    lives
+        Since when, or until when, each is there, in words.
+    """
+    found = dict(headlines)
+    for name in {name for name in headlines.values() if list(headlines.values()).count(name) > 1}:
+        twins = [r for r, other in headlines.items() if other == name]
+        for r in twins:
+            taken = {other for q, other in found.items() if q != r}
+            found[r] = next(said for said in _longer(name, r, twins, modes, lives)
+                            if said not in taken)  # fmt: skip
+    return found
+
+
+def _longer(
+    name: str,
+    r: int,
+    twins: Sequence[int],
+    modes: Sequence[ModeProfile],
+    lives: Sequence[Sequence[str]],
+) -> Iterator[str]:
+    """What a component may be called beside others of its name, the most telling first."""
+    rest = [q for q in twins if q != r]
+    others = []
+    for mode in modes:
+        usual = np.abs(mode.shares[:, rest]).mean(axis=1)
+        even = np.full(len(usual), 1.0 / max(len(usual), 1))
+        others.append(0.995 * usual / max(float(usual.sum()), 1e-300) + 0.005 * even)
+    if more := more_of(modes, r, others):
+        yield f"{name} · {more}"
+    for words in lives[r]:
+        yield f"{name} · {words}"
+    # The number that all commands and pages know it by; of a name given by hand, one behind it.
+    yield from (f"{name} ({number})" for number in itertools.chain([r + 1], itertools.count(1)))

@@ -1,0 +1,63 @@
+"""No two patterns share a name, whatever their columns are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onlinegcp.drawing.profiles import ModeProfile, guess_kind
+from onlinegcp.report.steady import SteadyNames
+from onlinegcp.report.words import Pattern, called, describe
+
+
+def modes(rng, rank, same):
+    """Columns of which many are alike, some equal, some empty."""
+    found = []
+    for name, n in (("hour", 24), ("station", 6), ("kind", 2)):
+        labels = [f"{k:02}" if name == "hour" else f"{name} {k}" for k in range(n)]
+        columns = rng.dirichlet(np.full(n, 0.2), same)[rng.integers(0, same, rank)].T
+        columns = columns + rng.choice([0.0, 1e-3, 0.05]) * rng.random((n, rank))
+        columns[:, rng.random(rank) < 0.1] = 0.0
+        sums = np.abs(columns).sum(axis=0)
+        found.append(
+            ModeProfile(
+                name, guess_kind(name, labels), tuple(labels), columns / np.where(sums, sums, 1)
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_two_patterns_share_a_name(seed):
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(2, 25))
+    found = describe(modes(rng, rank, int(rng.integers(1, 5))), rng.random((30, rank)), [None] * 30)
+    names = [pattern.headline for pattern in found]
+    assert len(set(names)) == rank, sorted(names)
+
+
+def test_what_tells_two_apart_is_said_before_they_are_numbered():
+    labels = ("north", "south", "east", "west", "middle")
+    columns = np.array(
+        [[0.9, 0.1, 0.0, 0.0, 0.0], [0.9, 0.0, 0.1, 0.0, 0.0], [0.9, 0.0, 0.1, 0, 0]]
+    )
+    mode = ModeProfile("gate", guess_kind("gate", labels), labels, columns.T)
+    active = np.outer(np.ones(30), [3.0, 2.0, 1.0])
+    names = [pattern.headline for pattern in describe([mode], active, [None] * 30)]
+    assert names[0] == "North · more gate south"
+    assert names[1] == "North · more gate east"
+    assert names[2] == "North (3)"
+
+
+def test_a_name_given_by_hand_is_not_that_of_another_pattern():
+    found = [Pattern(0, 0.6, "To A", "To A"), Pattern(1, 0.4, "To B", "To B")]
+    assert [p.headline for p in called(found, {1: "To B"})] == ["To B", "To B (2)"]
+
+
+def test_names_that_are_kept_while_a_page_is_watched_stay_apart():
+    names, flat = SteadyNames(), [np.array([[1.0, 0.0], [0.0, 1.0]])]
+    names.keep([Pattern(0, 0.6, "To A", "To A"), Pattern(1, 0.4, "To B", "To B")], flat)
+    turned = [np.array([[1.0, 1.0], [0.0, 0.0]])]  # the second became like the first
+    now = [Pattern(0, 0.6, "To A · early", ""), Pattern(1, 0.4, "To A", "")]
+    kept = [pattern.headline for pattern in names.keep(now, turned)]
+    assert len(set(kept)) == 2
