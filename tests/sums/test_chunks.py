@@ -40,12 +40,13 @@ def test_parts_are_the_chunks_themselves():
 def test_the_tree_adds_everything_and_pairs_neighbours(count):
     rng = np.random.default_rng(count)
     parts = rng.standard_normal((count, 4, 3))
-    np.testing.assert_allclose(add_tree(parts), parts.sum(axis=0), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(add_tree(parts.copy()), parts.sum(axis=0), rtol=1e-12, atol=1e-14)
     if count == 3:
-        assert add_tree(parts).tobytes() == ((parts[0] + parts[1]) + parts[2]).tobytes()
+        assert add_tree(parts.copy()).tobytes() == ((parts[0] + parts[1]) + parts[2]).tobytes()
     if count == 8:  # subtrees may be folded where they are, by anybody
-        halves = np.stack([add_tree(parts[:4]), add_tree(parts[4:])])
-        assert add_tree(parts).tobytes() == add_tree(halves).tobytes()
+        halves = np.stack([add_tree(parts[:4].copy()), add_tree(parts[4:].copy())])
+        assert add_tree(parts.copy()).tobytes() == add_tree(halves).tobytes()
+    assert add_tree(list(parts)).tobytes() == add_tree(parts).tobytes()
 
 
 def test_row_blocks_and_row_cuts_cover_every_row_once():

@@ -71,12 +71,19 @@ class Watched(Cluster):
         self.asked, self.kill_at = [], kill_at
 
     def _submit(self, task, *arguments):
-        self.asked.append(task.__name__)
-        if self.asked.count(self.kill_at) == 2 and task.__name__ == self.kill_at:
+        self._happens(task.__name__)
+        return super()._submit(task, *arguments)
+
+    def _add(self, sums, out):
+        self._happens("_add")
+        super()._add(sums, out)
+
+    def _happens(self, what):
+        self.asked.append(what)
+        if self.asked.count(self.kill_at) == 2 and what == self.kill_at:
             self.kill_at = None
             pids = self.client.run(os.getpid)
             os.kill(next(iter(pids.values())), signal.SIGKILL)
-        return super()._submit(task, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +114,14 @@ def test_of_long_modes_workers_get_the_rows_of_their_cells_only(name, client, fi
     monkeypatch.setattr(engine, "_sent_anew", lambda *given: sent.append(send(*given)) or sent[-1])
     found = learned(engine, name, count=2, slices=slices)
     same(learned(Local(1), name, count=2, slices=slices), found)
-    assert set(engine.asked) == {"_fold", "_spread"} if name == "poisson" else {"_fold"}
+    by_row = {"sums_of_share", "_first_of", "_others_of", "_add"}
+    assert set(engine.asked) == {"_fold"} | (by_row if name == "poisson" else set())
     assert max(size for _, size in sent) <= 8 * 4 * 3 * 80  # bytes of the padded rows of 80 cells
 
 
-@pytest.mark.parametrize("verb", ["_fold", "_spread"])
-def test_a_worker_killed_in_a_verb_changes_nothing(verb, client, fine):
-    engine = Watched(client, kill_at=verb)
+@pytest.mark.parametrize("moment", ["_fold", "sums_of_share", "_others_of", "_add"])
+def test_a_worker_killed_in_a_verb_changes_nothing(moment, client, fine):
+    engine = Watched(client, kill_at=moment)
     found = learned(engine, "poisson")
     assert engine.kill_at is None  # it was killed
     same(learned(Local(1), "poisson"), found)

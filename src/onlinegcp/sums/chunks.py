@@ -137,12 +137,20 @@ def row_cuts(starts: NDArray[np.int64], work: int) -> list[tuple[int, int]]:
 def add_tree(parts: Sequence[Any] | Array) -> Any:
     """Add arrays, or what lies along the first axis of one, in pairs, pairs of pairs, and so on.
 
+    One array is used up: its lines are added up where they are, all pairs at a time.
+
     Examples
     --------
-    >>> float(add_tree([1.0, 2.0, 3.0]))
-    6.0
+    >>> float(add_tree([1.0, 2.0, 3.0])), float(add_tree(np.array([1.0, 2.0, 3.0])))
+    (6.0, 6.0)
     """
-    parts = list(parts)  # one by one: pairs of long arrays would be fresh memory each time
+    if isinstance(parts, np.ndarray):
+        while len(parts) > 1:
+            even = len(parts) // 2 * 2
+            parts[0:even:2] += parts[1:even:2]
+            parts = parts[::2]
+        return parts[0]
+    parts = list(parts)
     while len(parts) > 1:
         pairs = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = pairs + parts[2 * len(pairs) :]

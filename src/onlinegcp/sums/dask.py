@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from onlinegcp.errors import BackendError
 from onlinegcp.sums.chunks import Chunks, RowChunks, add_tree
 from onlinegcp.sums.fingerprint import fingerprint
-from onlinegcp.sums.local import LEAST_ADDED, Local, Steps, cores, rows_of, spread_chunk
+from onlinegcp.sums.local import LEAST_ADDED, Local, Steps, cores
+from onlinegcp.sums.prefixes import ShareSums, first_sums, sums_of_share
 from onlinegcp.sums.shares import HasRows, Rows, Run, Share, deal, share
 
 Array = NDArray[Any]
@@ -39,6 +40,7 @@ PATIENCE = "20s"  # for the scheduler to answer
 _CLIENTS: dict[str, Any] = {}  # by address
 _NOTHING = object()
 _NUMBERS = count(1)
+_Place = tuple[int, Rows]  # where a mode begins, and rows of it
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,65 @@ class _Dealt:
         """The rows of a mode for which a piece has sums."""
         number, place = self.places[piece]
         return self.shares[number].met(place, mode)
+
+
+class _Asked:
+    """Row sums that a worker has been asked for, and is asked to send line by line of a grid.
+
+    Parameters
+    ----------
+    submit
+        Asks the cluster.
+    done
+        The sums of the share.
+    chunks, sums
+        The chunks it has, and what `first_sums` says of them.
+    columns
+        Chunks of a line.
+    """
+
+    def __init__(
+        self,
+        submit: Callable[..., Any],
+        done: Any,
+        chunks: list[int],
+        sums: list[list[int]],
+        columns: int,
+    ) -> None:
+        self.chunks = chunks
+        self.firsts: dict[int, tuple[int, int]] = {}  # chunk and mode of each sum
+        self._alone: dict[int, list[int]] = {}  # modes of each chunk
+        lines: dict[int, list[int]] = {}
+        for place, (chunk, numbers) in enumerate(zip(chunks, sums, strict=True)):
+            for mode, number in enumerate(numbers):
+                if number >= 0:
+                    self.firsts.setdefault(number, (chunk, mode))
+                else:
+                    self._alone.setdefault(chunk, []).append(mode)
+            if chunk in self._alone:
+                lines.setdefault(chunk - chunk % columns, []).append(place)
+        self._first = submit(_first_of, done)
+        self._lines = {
+            line: (submit(_others_of, done, places), places) for line, places in lines.items()
+        }
+
+    def take_first(self) -> tuple[list[Array], list[tuple[Array, ...]]]:
+        """Sums that were added up, and what else the chunks gave."""
+        found: tuple[list[Array], list[tuple[Array, ...]]] = self._first.result()
+        return found
+
+    def take_others(self, line: int) -> list[tuple[int, dict[int, Array]]]:
+        """Other sums by mode, for the chunks of a line that have some."""
+        if line not in self._lines:
+            return []
+        future, places = self._lines.pop(line)
+        chunks = [self.chunks[place] for place in places]
+        found = [
+            (chunk, dict(zip(self._alone[chunk], sums, strict=True)))
+            for chunk, sums in zip(chunks, future.result(), strict=True)
+        ]
+        future.release()
+        return found
 
 
 class Cluster(Local):
@@ -140,48 +201,62 @@ class Cluster(Local):
         offsets: NDArray[np.int64],
         small: tuple[Any, ...],
         out: Array,
+        *,
+        fresh: bool,
     ) -> Steps[list[tuple[Array, ...]]]:
         """Add the row sums of every chunk to `out`, in the order of chunks; give their rest."""
         yield from ()  # nothing is left to this process
         singles = [(c, c + 1) for c in range(chunks.count)]
-        found: list[tuple[Array, ...]] = []
+        wanted = out[offsets[modes[0]] : offsets[modes[-1] + 1]]
+        before = 0.0 if fresh else wanted.copy()
+        found: list[Any] = [None] * chunks.count
 
-        def ask() -> list[Any]:
+        def ask() -> list[_Asked]:
             dealt = self._dealt(chunks, singles)
-            given = self._given(dealt, small)
-            # What was added stays added: after a loss only the other chunks are asked for.
-            return [
-                self._submit(
-                    _spread, function, dealt.pieces[c], modes, out.shape[1],
-                    *given[c],
-                )
-                for c in range(len(found), chunks.count)
-            ]  # fmt: skip
+            owners = [number for number, _ in dealt.places]
+            # What is added to something else comes first nowhere.
+            sums = first_sums(chunks, modes, owners) if fresh else [[-1] * len(modes)] * len(owners)
+            given, asked = self._given(dealt, small), []
+            for number in range(len(dealt.shares)):
+                own = [c for c, owner in enumerate(owners) if owner == number]
+                pieces, numbers = [dealt.pieces[c] for c in own], [sums[c] for c in own]
+                more = (modes, out.shape[1], *given[own[0]])
+                done = self._submit(sums_of_share, function, pieces, numbers, *more)
+                asked.append(_Asked(self._submit, done, own, numbers, chunks.columns))
+            return asked
 
-        def take(futures: list[Any]) -> None:
+        def take(asked: list[_Asked]) -> None:
             dealt = self._dealt(chunks, singles)
-            for future in futures:
-                sums, rest = future.result()
-                met = [dealt.met(len(found), mode) for mode in modes]
-                self._add(sums, met, [int(offsets[mode]) for mode in modes], out)
-                found.append(rest)
-                future.release()
+
+            def place(chunk: int, mode: int) -> _Place:
+                return int(offsets[modes[mode]]), dealt.met(chunk, modes[mode])
+
+            wanted[...] = before
+            for one in asked:
+                first, rests = one.take_first()
+                self._add([(first[n], place(*at)) for n, at in one.firsts.items()], out)
+                for c, rest in zip(one.chunks, rests, strict=True):
+                    found[c] = rest
+            for line in range(0, chunks.count, chunks.columns):
+                others = [other for one in asked for other in one.take_others(line)]
+                for chunk, some in sorted(others, key=lambda other: other[0]):
+                    self._add([(part, place(chunk, mode)) for mode, part in some.items()], out)
 
         self._until_done(ask, take)
         return found
 
-    def _add(self, sums: Array, met: list[Rows], begins: list[int], out: Array) -> None:
-        """Add the sums of one chunk to the rows it meets, mode by mode."""
+    def _add(self, sums: list[tuple[Array, _Place]], out: Array) -> None:
+        """Add sums to the rows they belong to, no two of them to the same."""
         step = max(1, LEAST_ADDED // max(1, out.shape[1]))
-        pieces, start = list[tuple[Rows, int, int]](), 0
-        for rows, begin in zip(met, begins, strict=True):
-            cuts = range(0, len(rows), step)
-            pieces += [(rows[cut : cut + step], begin, start + cut) for cut in cuts]
-            start += len(rows)
+        pieces = [
+            (part, begin, rows, cut)
+            for part, (begin, rows) in sums
+            for cut in range(0, len(rows), step)
+        ]
 
         def work(piece: int) -> None:
-            rows, begin, at = pieces[piece]
-            part = sums[at : at + len(rows)]
+            part, begin, rows, cut = pieces[piece]
+            rows, part = rows[cut : cut + step], part[cut : cut + step]
             if isinstance(rows, range):
                 out[begin + rows.start : begin + rows.stop] += part
             else:
@@ -331,15 +406,12 @@ def _fold(function: Callable[..., tuple[Array, ...]], part: Chunks, *small: Any)
     return [add_tree(array) for array in function(part, *small)]
 
 
-def _spread(
-    function: Callable[..., tuple[Array, ...]],
-    part: RowChunks,
-    modes: range,
-    width: int,
-    *small: Any,
-) -> tuple[Array, tuple[Array, ...]]:
-    scratch = np.empty((rows_of(part, 0, modes), width))
-    return spread_chunk(function, part, 0, modes, scratch, small)[1:]
+def _first_of(share: ShareSums) -> tuple[list[Array], list[tuple[Array, ...]]]:
+    return share.first, share.rests
+
+
+def _others_of(share: ShareSums, places: list[int]) -> list[list[Array]]:
+    return [share.others[place] for place in places]
 
 
 def _arrays_of(value: Any) -> list[Array]:

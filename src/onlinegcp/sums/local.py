@@ -91,8 +91,13 @@ class Local:
         offsets: NDArray[np.int64],
         small: tuple[Any, ...],
         out: Array,
+        *,
+        fresh: bool,
     ) -> Steps[list[tuple[Array, ...]]]:
-        """Add the row sums of every chunk to `out`, in the order of chunks; give their rest."""
+        """Add the row sums of every chunk to `out`, in the order of chunks; give their rest.
+
+        With `fresh`, whatever was in the rows of these modes is gone.
+        """
         found: list[Any] = [None] * chunks.count
         longest = max(rows_of(chunks, c, modes) for c in range(chunks.count))
         together = 1
@@ -112,7 +117,8 @@ class Local:
                 found[c] = sums[piece][2]
 
             yield work, len(wave)
-            yield self._adding(chunks, wave, sums, modes, offsets, out)
+            clear = fresh and start == 0
+            yield self._adding(chunks, wave, sums, modes, offsets, out, clear=clear)
         return found
 
     def beside(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -135,6 +141,8 @@ class Local:
         modes: range,
         offsets: NDArray[np.int64],
         out: Array,
+        *,
+        clear: bool,
     ) -> Pieces:
         """Add row sums to those of all chunks before; rows are shared out, chunks have an order."""
         begins = offsets.tolist()
@@ -144,6 +152,8 @@ class Local:
         bounds = _cut(first, last, max(1, min(most, numbers // LEAST_ADDED)))
 
         def work(piece: int) -> None:
+            if clear:
+                out[bounds[piece] : bounds[piece + 1]] = 0.0
             for c, (places, target, _) in zip(wave, sums, strict=True):
                 for k in modes:
                     begin, (low, high) = begins[k], chunks.spans[c][k]

@@ -133,8 +133,9 @@ def deal(chunks: Chunks, runs: Sequence[Run], workers: int) -> list[list[int]]:
         for across in range(1, min(columns, workers) + 1)
         for down in [min(lines, workers // across)]
     ]
-    # As many as there are workers, if possible, and as nearly square as these can be.
-    down, across = max(blocks, key=lambda b: (b[0] * b[1], -max(b), b[0]))
+    # As many as there are workers, if possible, as nearly square as these can be, and rather cut
+    # along lines: a grid has fewer columns, whose sums cannot all be added up where they are.
+    down, across = max(blocks, key=lambda b: (b[0] * b[1], -max(b), b[1]))
     groups: list[list[int]] = [[] for _ in range(down * across)]
     for number in range(len(runs)):
         line, column = divmod(number, columns)

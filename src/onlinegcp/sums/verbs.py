@@ -106,12 +106,8 @@ def spread_steps(
         yield whole, 1
         return short[0]
 
-    def clear(low: int, high: int) -> None:
-        out[low:high] = 0.0
-
-    if fresh:
-        rows(clear, row_blocks(first, last), (last - first) * out.shape[1])
-    found = yield from engine().spread(function, chunks, modes, offsets, small, out)
+    passes = engine().spread(function, chunks, modes, offsets, small, out, fresh=fresh)
+    found = yield from passes
     return tuple(add_tree(arrays) for arrays in zip(*found, strict=True))
 
 

@@ -6,6 +6,7 @@ one. Results are short vectors, or one row (or small matrix) per row of the fact
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +44,9 @@ class FisherSums:
         arrays = (cells.index, cells.value, cells.weight)
         cuts = even_cuts(len(cells.value), factors.width)
         self._chunks = Chunks(arrays, cuts, listed=True)
-        self._listings: dict[int, tuple[ByRow, list[tuple[int, int]]]] = {}
+        # Where each cell is an affair of its own; the loss costs as much as the model value.
+        self._apart = Chunks(arrays, even_cuts(len(cells.value), 2 * factors.width), listed=True)
+        self._listings: dict[int, ByRow] = {}
 
     def tempered(self, share: float) -> FisherSums:
         """The same slice, each cell counting for a share of what it did."""
@@ -62,12 +65,10 @@ class FisherSums:
         n = len(self.cells.value)
         y, h = np.empty(n), np.empty(n)
 
-        def part(first: int, last: int) -> None:
-            cells = self._chunks.part(first, last)
-            here = slice(self._chunks.cuts[first], self._chunks.cuts[last])
+        def part(cells: Chunks, here: slice) -> None:
             y[here], h[here] = _slopes(cells, self.factors, weights, self.loss)
 
-        self._each_chunk(part)
+        self._each_apart(part)
         return y, h
 
     def weight_sums(self, weights: Array) -> tuple[Array, Array]:
@@ -81,28 +82,26 @@ class FisherSums:
         slopes, hessians = np.empty((n, width)), np.empty((n, width, depth))
         y, h = self.slopes(weights)
         data, offsets, index = self.factors.data, self.factors.offsets, self.cells.index
-        by_row, blocks = self._by_row(mode)
+        by_row, work = self._by_row(mode), width * (1 + depth // 2)  # of a triangle
 
         def block(first: int, last: int) -> None:
             rows = ByRow(by_row.order, by_row.starts[first : last + 1])
             here = (slopes[first:last], hessians[first:last])
             kernels.row_sums(data, offsets, index, weights, y, h, mode, rows, *here)
 
-        verbs.rows(block, blocks, len(y) * width * depth)
+        verbs.rows(block, row_cuts(by_row.starts, work), len(y) * work)
         return slopes, hessians
 
     def row_values(self, weights: Array, mode: int) -> Array:
         """Loss of the cells of every row of a mode."""
         f = np.empty(len(self.cells.value))
 
-        def part(first: int, last: int) -> None:
-            cells = self._chunks.part(first, last)
+        def part(cells: Chunks, here: slice) -> None:
             _, value, weight = cells.arrays
             m = _values(cells, self.factors, weights)
-            here = slice(self._chunks.cuts[first], self._chunks.cuts[last])
             f[here] = weight * self.loss.value(value, m)
 
-        self._each_chunk(part)
+        self._each_apart(part)
         return np.bincount(self.cells.index[:, mode], weights=f, minlength=self.factors.shape[mode])
 
     def along(self, weights: Array, change: Array) -> tuple[float, float]:
@@ -118,21 +117,24 @@ class FisherSums:
         )
         return float(squares) / float(below) if below > 0.0 else None
 
-    def _each_chunk(self, part: Any) -> None:
-        """Call for every chunk, where each cell is an affair of its own."""
-        numbers = range(self._chunks.count)
-        work = len(self.cells.value) * self.factors.width
-        verbs.rows(part, [(c, c + 1) for c in numbers], work)
+    def _each_apart(self, part: Callable[[Chunks, slice], None]) -> None:
+        """Call for cells each of which is an affair of its own, with where they lie."""
+        chunks = self._apart
 
-    def _by_row(self, mode: int) -> tuple[ByRow, list[tuple[int, int]]]:
+        def some(first: int, last: int) -> None:
+            part(chunks.part(first, last), slice(chunks.cuts[first], chunks.cuts[last]))
+
+        work = len(self.cells.value) * self.factors.width
+        verbs.rows(some, [(c, c + 1) for c in range(chunks.count)], work)
+
+    def _by_row(self, mode: int) -> ByRow:
         if mode not in self._listings:
             column, rows = self.cells.index[:, mode], self.factors.shape[mode]
             starts = np.zeros(rows + 1, dtype=np.int64)
             np.cumsum(np.bincount(column, minlength=rows), out=starts[1:])
             order = np.empty(len(column), dtype=np.int64)
             grid.sort_by_row(self.cells.index, mode, starts[:-1].copy(), order)
-            by_row = ByRow(order, starts)
-            self._listings[mode] = by_row, row_cuts(starts, self.factors.width)
+            self._listings[mode] = ByRow(order, starts)
         return self._listings[mode]
 
 

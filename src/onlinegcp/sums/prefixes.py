@@ -1,0 +1,134 @@
+"""Which row sums the holder of some chunks may add up before it sends them.
+
+Row sums are added in the order of chunks, whoever has these. So the first chunks that meet a row
+may be added up where they are, as long as no other holder's chunk comes in between: the sum is the
+same to the last bit, and is sent once instead of once per chunk. In a grid shared out by columns,
+that is all there is to the rows of its second mode, and the first holder's part of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinegcp.sums.chunks import RowChunks
+from onlinegcp.sums.local import rows_of, spread_chunk
+
+Array = NDArray[Any]
+
+
+@dataclass
+class _Met:
+    """Rows that chunks have met so far, whose these were, and the sum they are in (-1: none)."""
+
+    low: int
+    high: int
+    owner: int
+    sum: int
+
+
+def first_sums(chunks: RowChunks, modes: range, owners: Sequence[int]) -> list[list[int]]:
+    """For every chunk and mode, the owner's sum that it is part of; -1 where it is sent alone.
+
+    Parameters
+    ----------
+    chunks
+        The cells.
+    modes
+        The modes whose sums are wanted.
+    owners
+        Who has each chunk; sums are counted for each.
+
+    Examples
+    --------
+    Of two chunks with the same rows in mode 1, the second of another owner is on its own:
+
+    >>> ends = np.array([[3, 5], [6, 5]])
+    >>> chunks = RowChunks((), np.arange(3), np.array([[0, 0], [3, 0]]), ends)
+    >>> first_sums(chunks, range(2), [0, 1])
+    [[0, 1], [0, -1]]
+    >>> first_sums(chunks, range(2), [0, 0])
+    [[0, 2], [1, 2]]
+    """
+    found: list[list[int]] = [[] for _ in owners]
+    counts = dict.fromkeys(owners, 0)
+    for mode in modes:
+        known = list[_Met]()
+        for chunk, owner in enumerate(owners):
+            low, high = chunks.spans[chunk][mode]
+            met = [rows for rows in known if rows.low < high and low < rows.high]
+            here = _Met(low, high, owner, -1)
+            if not met:
+                here.sum = counts[owner]
+                counts[owner] += 1
+            elif len(met) == 1 and (met[0].low, met[0].high, met[0].owner) == (low, high, owner):
+                here.sum = met[0].sum
+            if here.sum < 0:
+                for rows in met:  # whatever comes now comes after this chunk
+                    rows.sum = -1
+            if here.sum < 0 or not met:
+                known.append(here)
+            found[chunk].append(here.sum)
+    return found
+
+
+@dataclass(frozen=True)
+class ShareSums:
+    """Row sums of the chunks that one has.
+
+    Attributes
+    ----------
+    first
+        Those that could be added up.
+    others
+        For every chunk those that could not, mode by mode.
+    rests
+        What else the chunks gave.
+    """
+
+    first: list[Array]
+    others: list[list[Array]]
+    rests: list[tuple[Array, ...]]
+
+
+def sums_of_share(
+    function: Callable[..., tuple[Array, ...]],
+    parts: Sequence[RowChunks],
+    sums: Sequence[Sequence[int]],
+    modes: range,
+    width: int,
+    *small: Any,
+) -> ShareSums:
+    """Row sums of some chunks, each of which is a part of its own, in their order.
+
+    Parameters
+    ----------
+    function, modes, small
+        As for `spread`.
+    parts
+        The chunks.
+    sums
+        What `first_sums` says of them.
+    width
+        Numbers per row.
+    """
+    scratch = np.empty((max(rows_of(part, 0, modes) for part in parts), width))
+    first, others, rests = dict[int, Array](), list[list[Array]](), []
+    for part, numbers in zip(parts, sums, strict=True):
+        places, target, rest = spread_chunk(function, part, 0, modes, scratch, small)
+        rests.append(rest)
+        others.append([])
+        for mode, number in zip(modes, numbers, strict=True):
+            low, high = part.spans[0][mode]
+            here = target[places[mode] + low : places[mode] + high]
+            if number < 0:
+                others[-1].append(here.copy())
+            elif number in first:
+                first[number] += here
+            else:
+                first[number] = here.copy()
+    return ShareSums([first[number] for number in range(len(first))], others, rests)
