@@ -8,16 +8,17 @@ import json
 import numpy as np
 import pytest
 
+from line_profiles import activations, describe, strengths, time_profile
 from onlinegcp import runlog
 from onlinegcp.digest import Digest, read_digest
 from onlinegcp.digest import digest as digests
 from onlinegcp.digest.batch import Batch
 from onlinegcp.digest.thinning import Thinned, point
-from onlinegcp.drawing.profiles import activations, mode_profiles, strengths, time_profile
+from onlinegcp.drawing.profiles import mode_profiles
 from onlinegcp.report.fit import mean_losses
 from onlinegcp.report.payload import build, build_steps
 from onlinegcp.report.steady import SteadyNames
-from onlinegcp.report.words import Pattern, describe, described
+from onlinegcp.report.words import Pattern, described
 from run_views import view
 
 N = 700
@@ -155,6 +156,25 @@ def test_a_name_stays_while_its_pattern_does():
     then = names.keep([Pattern(r, 0.5, f"other {r}", "") for r in range(2)], grown)
     assert [pattern.headline for pattern in first] == ["name 0", "name 1"]
     assert [pattern.headline for pattern in then] == ["name 0", "other 1"]
+
+
+def calendar(times, weights):
+    found = view(len(times), rank=1)
+    for step, time, weight in zip(found.steps, times, weights, strict=True):
+        step["time"], step["weights"] = time, [weight]
+    return Digest(found).calendar
+
+
+def test_calendars_need_dates_and_enough_of_them():
+    days = [str(np.datetime64("2013-01-07") + t) for t in range(20)]  # a Monday
+    assert calendar(range(20), [1.0] * 20).weekday is None
+    assert calendar(["2013-01-01"] * 20, [1.0] * 20).weekday is None
+    assert calendar(days, [1.0] * 20).weekday.shape == (7, 1)
+    assert calendar(days, [1.0] * 20).month is None
+    hourly = [f"2013-01-{1 + t // 24:02}T{t % 24:02}:00:00" for t in range(24 * 20)]
+    profile = calendar(hourly, [4.0 if t % 24 == 8 else 1.0 for t in range(24 * 20)])
+    assert profile.hour[:, 0].argmax() == 8
+    np.testing.assert_allclose(np.nanmean(profile.hour), 1)
 
 
 def test_words_come_from_the_digest_as_from_all_slices(run):

@@ -7,8 +7,8 @@ import datetime
 import numpy as np
 import pytest
 
-from onlinegcp.drawing.profiles import ModeProfile, guess_kind, time_profile
-from onlinegcp.report.words import describe
+from line_profiles import describe
+from onlinegcp.drawing.profiles import ModeProfile, guess_kind
 
 HOURS = tuple(f"{h:02}" for h in range(24))
 DEST = ("ATL", "BOS", "MIA", "ORD", "SFO")
@@ -188,19 +188,6 @@ def test_patterns_that_are_everywhere_are_told_apart_by_what_they_have_more_of()
     channels, waves = [f"c{k:02}" for k in range(40)], np.cos(np.arange(40) / 40 * 2 * np.pi)
     found = words([mode("channel", channels, 10 + waves, 10 - waves)])
     assert [p.headline for p in found] == ["More channel c00 and c01", "More channel c20 and c19"]
-
-
-def test_calendars_need_dates_and_enough_of_them():
-    active = np.ones((20, 1))
-    assert time_profile(list(range(20)), active).weekday is None
-    assert time_profile(["2013-01-01"] * 20, active).weekday is None
-    assert time_profile([str(d) for d in DAYS[:20]], active).weekday.shape == (7, 1)
-    assert time_profile([str(d) for d in DAYS[:20]], active).month is None
-    hourly = [f"2013-01-{1 + t // 24:02}T{t % 24:02}:00:00" for t in range(24 * 20)]
-    load = np.array([[4.0 if t % 24 == 8 else 1.0] for t in range(24 * 20)])
-    profile = time_profile(hourly, load)
-    assert profile.hour[:, 0].argmax() == 8
-    np.testing.assert_allclose(np.nanmean(profile.hour), 1)
 
 
 def test_numbers_are_names_when_they_come_from_data_and_places_when_nobody_named_the_rows():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from line_profiles import activations
 from onlinegcp import fit_many
-from onlinegcp.drawing.profiles import activations
 from onlinegcp.many.reading import all_steps, steps_of
 from onlinegcp.run import Run
 from onlinegcp.runlog import read_run

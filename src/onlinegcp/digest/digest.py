@@ -252,11 +252,10 @@ class Digest:
     def _slope(self) -> float:
         """What a model value of 1 means in data, where that is a multiple of it; 1 otherwise."""
         try:
-            mean = loss_of(self.view).mean(np.array([0.0, 1.0, 2.0]))
+            slope = loss_of(self.view).mean_slope
         except (DataError, TypeError, ValueError):  # a loss of the caller's
             return 1.0
-        straight = mean[0] == 0.0 and np.isclose(mean[2], 2.0 * mean[1])
-        return float(mean[1]) if straight else 1.0
+        return 1.0 if slope is None else slope
 
     def _profile(self, name: str) -> FloatArray:
         sums, count = self.weights.calendar[name]

@@ -10,7 +10,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.drawing.text import MONTHS, WEEKDAYS, parse_time, say_interval, shown_modes
+from onlinegcp.drawing.text import MONTHS, WEEKDAYS, parse_time, shown_modes
 from onlinegcp.runlog import RunView, Step, Vector
 
 Kind = Literal["category", "hour", "weekday", "month", "ordered"]
@@ -132,11 +132,6 @@ def scale(factors: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(np.prod(np.array(sizes), axis=0), dtype=np.float64)
 
 
-def activations(view: RunView) -> FloatArray:
-    """How much each component adds to each slice, (slices, rank)."""
-    return matrix(view.steps, "weights", view.rank) * scale(view.factors)
-
-
 def matrix(steps: Sequence[Step], name: Vector, rank: int) -> FloatArray:
     """A field with one number per component as a (slices, rank) array, NaN where there is none.
 
@@ -147,51 +142,6 @@ def matrix(steps: Sequence[Step], name: Vector, rank: int) -> FloatArray:
         given = () if name == "weights" and step.get("n_observed") == 0 else step.get(name) or ()
         row[: len(given)] = [np.nan if v is None else v for v in given[:rank]]
     return out
-
-
-def strengths(active: FloatArray) -> FloatArray:
-    """Share of each component in all slices together, (rank,); sums to 1 unless all are 0."""
-    if not active.size:
-        return np.zeros(active.shape[1])
-    size = np.nansum(np.abs(active), axis=0)
-    total = size.sum()
-    return np.asarray(size / total if total > 0 else size)
-
-
-def time_profile(times: Sequence[Any], active: FloatArray) -> TimeProfile:
-    """The calendar of the activations.
-
-    Parameters
-    ----------
-    times
-        Time of each slice.
-    active
-        From `activations`.
-    """
-    moments = [parse_time(time) for time in times]
-    interval = say_interval(times)
-    known = [m for m in moments if m is not None]
-    if len(known) < len(moments) or not known or interval in ("", "yearly"):
-        return TimeProfile()
-    days = (max(known) - min(known)).days
-    weekday = month = hour = None
-    if interval in ("hourly", "daily") and days >= 14:
-        weekday = _means([m.weekday() for m in known], active, 7)
-    if days >= 270:
-        month = _means([m.month - 1 for m in known], active, 12)
-    if interval == "hourly" and days >= 3:
-        hour = _means([m.hour for m in known], active, 24)
-    return TimeProfile(weekday, month, hour)
-
-
-def _means(group: Sequence[int], active: FloatArray, length: int) -> FloatArray:
-    """Mean per group over the mean of all, so that 1 is usual."""
-    codes, size = np.array(group), np.nan_to_num(np.abs(active))
-    count = np.bincount(codes, minlength=length).astype(float)
-    sums = np.stack([np.bincount(codes, column, length) for column in size.T], axis=1)
-    count[count == 0] = np.nan
-    mean = size.mean(axis=0)
-    return np.asarray(sums / count[:, None] / np.where(mean > 0, mean, np.nan))
 
 
 def _are_hours(labels: Sequence[str]) -> bool:

@@ -223,7 +223,7 @@ def forecast(
     least = 0.0 if loss.lower == 0.0 or all((a >= 0).all() for a in factors) else -np.inf
     mean = np.maximum(carried.mean, least)
     matrices = tuple(np.asarray(a, dtype=np.float64) for a in factors)
-    slope = _slope(loss)
+    slope = loss.mean_slope
     if slope is None:
         drawn = patterns_only(mean, len(matrices))
     else:
@@ -264,13 +264,6 @@ def _since_there_were_patterns(past: FloatArray) -> FloatArray:
     found = np.array(past, dtype=np.float64)
     found[:first] = np.nan
     return found
-
-
-def _slope(loss: Loss) -> float | None:
-    """What the data of a model value of one are, where they are multiples of it; else None."""
-    one, three = (float(loss.mean(np.array(m))) for m in (1.0, 3.0))
-    straight = float(loss.mean(np.array(0.0))) == 0.0 and np.isclose(three, 3.0 * one)
-    return one if straight else None
 
 
 def _totals(

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.sums.local import Local, jobs
 
-Integers = NDArray[np.int64]
 Array = NDArray[Any]
 
 U = np.uint64  # of places: Numba then asks nobody whether they are counted from the end

@@ -259,6 +259,12 @@ class Loss:
         return {"name": self.name, "parameters": dict(self.parameters)}
 
     @property
+    def mean_slope(self) -> float | None:
+        """What data a model value of one means, where they are multiples of it; None elsewhere."""
+        zero, one, three = (float(self.mean(np.array(m))) for m in (0.0, 1.0, 3.0))
+        return one if zero == 0.0 and np.isclose(three, 3.0 * one) else None
+
+    @property
     def unlisted_zeros_allowed(self) -> bool:
         """Whether x = 0 is in the domain, so that unlisted cells may mean zero."""
         return self.zero_shape is not None

@@ -13,7 +13,7 @@ from typing import Any
 
 from onlinegcp import runlog
 from onlinegcp.errors import StateError
-from onlinegcp.runlog.verifying import SOURCES
+from onlinegcp.runlog.sources import SOURCES
 from onlinegcp.storage.appending import unreadable
 from onlinegcp.storage.atomic import replacing
 from onlinegcp.storage.sealed import unseal

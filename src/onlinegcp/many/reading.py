@@ -16,8 +16,8 @@ from onlinegcp.many.files import SHARD_KIND, read_settings, shard_files, shard_n
 from onlinegcp.many.read_sources import read_sources
 from onlinegcp.many.shard_files import Account, parsed, shard_lines, shard_records
 from onlinegcp.runlog.files import PathLike
+from onlinegcp.runlog.sources import SOURCES
 from onlinegcp.runlog.told import score
-from onlinegcp.runlog.verifying import SOURCES
 from onlinegcp.storage.archive import read_archive
 from onlinegcp.storage.atomic import SHARDS, STREAMS
 

@@ -14,8 +14,6 @@ from onlinegcp.drawing.profiles import (
     ModeProfile,
     TimeProfile,
     mode_profiles,
-    strengths,
-    time_profile,
 )
 from onlinegcp.drawing.text import MONTHS, WEEKDAYS, and_list, parse_time, percent
 from onlinegcp.report.telling_apart import distance, lead, more_of, told_apart
@@ -107,24 +105,6 @@ def described(digest: Digest, modes: Sequence[ModeProfile]) -> list[Pattern]:
     times = [p.began for p in points]
     lives = [life_words(active[:, r], times) for r in range(digest.rank)]
     return in_words(modes, digest.shares, digest.calendar, lives)
-
-
-def describe(
-    modes: Sequence[ModeProfile], active: FloatArray, times: Sequence[Any]
-) -> list[Pattern]:
-    """Components in words, strongest first.
-
-    Parameters
-    ----------
-    modes
-        Their columns along each mode.
-    active
-        (slices, rank) what each adds to each slice.
-    times
-        Time of each slice.
-    """
-    lives = [life_words(column, times) for column in active.T]
-    return in_words(modes, strengths(active), time_profile(times, active), lives)
 
 
 def in_words(

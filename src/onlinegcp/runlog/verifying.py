@@ -19,10 +19,9 @@ from onlinegcp.runlog.files import (
 from onlinegcp.runlog.labels import LABELS
 from onlinegcp.runlog.reading import read_checkpoint, read_run_json
 from onlinegcp.runlog.shapes import check_step
+from onlinegcp.runlog.sources import SOURCES
 from onlinegcp.storage.archive import read_archive
 from onlinegcp.storage.sealed import fits, unseal
-
-SOURCES = "sources.jsonl"
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ Every file carries what it holds (`kind`) and a format version.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -123,10 +124,9 @@ def read_archive(
     arrays, record
     """
     source = Path(path)
-    try:
+    with _reading(source, kind):
         # Opened here, because np.load leaves a damaged file open when it is given a path.
-        file = opened(source, f"a saved {kind}")
-        with file:
+        with opened(source, f"a saved {kind}") as file:
             _expect_npz(file)
             check_zip(source, file)
             stored = np.load(file, allow_pickle=False)
@@ -138,24 +138,12 @@ def read_archive(
             arrays = parted(meta["block"], arrays[_BLOCK].tobytes())
         elif meta.get("arrays", sorted(arrays)) != sorted(arrays):
             raise ValueError("some of its arrays are not there")
-    except StateError:
-        raise
-    except DataError as error:  # it would unpack to more than it may
-        raise SuspectFile(str(error)) from error
-    except Exception as error:  # damaged bytes make the zip and array readers raise anything
-        raise DamagedFile(
-            f"a saved {kind} was needed, but {source} cannot be read as one: {error}. The file is "
-            f"damaged or was not written by onlinegcp; use an earlier copy."
-        ) from error
     if version > FORMAT_VERSION:
         raise StateError(
             f"this version of onlinegcp reads format {FORMAT_VERSION} and older, but {source} has "
             f"format {version}. Upgrade onlinegcp to read it."
         )
-    if found != kind:
-        raise StateError(
-            f"a saved {kind} was needed, but {source} holds a {found}. Give the path of a {kind}."
-        )
+    _check_kind(source, kind, found)
     return arrays, record
 
 
@@ -170,23 +158,36 @@ def _expect_npz(file: IO[bytes]) -> None:
 def read_record(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     """The record of a file written by `write_archive`, without reading its arrays."""
     source = Path(path)
-    try:
+    with _reading(source, kind):
         with opened(source, f"a saved {kind}") as file:
             _expect_npz(file)
             meta = json.loads(np.load(file, allow_pickle=False)[_META].tobytes())
         found, record = meta["kind"], dict(meta["record"])
+    _check_kind(source, kind, found)
+    return record
+
+
+@contextlib.contextmanager
+def _reading(source: Path, kind: str) -> Iterator[None]:
+    """In the block a file is read: damaged bytes make the zip and array readers raise anything."""
+    try:
+        yield
     except StateError:
         raise
-    except Exception as error:  # as above
+    except DataError as error:  # it would unpack to more than it may
+        raise SuspectFile(str(error)) from error
+    except Exception as error:
         raise DamagedFile(
             f"a saved {kind} was needed, but {source} cannot be read as one: {error}. The file is "
             f"damaged or was not written by onlinegcp; use an earlier copy."
         ) from error
+
+
+def _check_kind(source: Path, kind: str, found: Any) -> None:
     if found != kind:
         raise StateError(
             f"a saved {kind} was needed, but {source} holds a {found}. Give the path of a {kind}."
         )
-    return record
 
 
 def opened(path: Path, what: str) -> IO[bytes]:

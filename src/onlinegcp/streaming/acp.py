@@ -18,9 +18,9 @@ from onlinegcp.solvers.least_squares import error_slopes, gram, solve_normal, so
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, solved_record, write_record
+from onlinegcp.streaming.scoring import Stopwatch, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState
-from onlinegcp.streaming.walking import Walk
+from onlinegcp.streaming.walking import Walk, walked
 from onlinegcp.streaming.warm_start import WarmStart
 
 # Weight of the identity that both variants add to their systems, as in the authors' codes.
@@ -164,10 +164,7 @@ class ACP(StreamingModel):
         )  # fmt: skip
         arrays = {f"past{k}": one.copy() for k, one in enumerate(past)} if forget else {}
         found = ModelState(to_factors(columns, offsets), weights, mean, arrays)
-        if done < len(slices):
-            return Walk(found, None, held[:done])
-        watch.lap("solver")
-        return Walk(found, solved_record(slices[-1], number + done - 1, losses, watch, done), held)
+        return walked(found, held[:done], slices, number, losses, watch)
 
     def _learn(
         self, state: ModelState, x: Slice, number: int, seed: int

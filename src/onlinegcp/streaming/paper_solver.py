@@ -21,9 +21,9 @@ from onlinegcp.solvers.sgd.steps import KINDS as STEPS
 from onlinegcp.solvers.sgd.steps import Step, get_step
 from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.scoring import Stopwatch, write_record
+from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
 from onlinegcp.streaming.sgd import SGD
-from onlinegcp.streaming.state import FloatArray, ModelState, running_mean
+from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.warm_start import WarmStart
 
 MOMENTS = ("u", "v", "largest")

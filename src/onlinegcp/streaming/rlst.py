@@ -16,10 +16,10 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.rank_one import khatri_rao, power_sweep
 from onlinegcp.streaming.options import check_number, check_whole
-from onlinegcp.streaming.scoring import Account, Stopwatch, solved_record
+from onlinegcp.streaming.scoring import Account, Stopwatch
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.tracker import Tracker
-from onlinegcp.streaming.walking import Walk
+from onlinegcp.streaming.walking import Walk, walked
 from onlinegcp.streaming.warm_start import WarmStart
 
 FAINT = 1e-10  # share of the mean weight that such a repair adds
@@ -152,11 +152,7 @@ class RLST(Tracker):
         if found is None:
             return super()._walk(state, slices, number, seed)
         new, held, losses = found
-        if len(held) < len(slices):
-            return Walk(new, None, held)
-        watch.lap("solver")
-        last = number + len(slices) - 1
-        return Walk(new, solved_record(slices[-1], last, losses, watch, len(slices)), held)
+        return walked(new, held, slices, number, losses, watch)
 
     def _move(
         self, state: ModelState, batch: Sequence[Slice], before: FloatArray, account: Account

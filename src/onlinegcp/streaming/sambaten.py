@@ -158,6 +158,8 @@ class SamBaTen(Tracker):
         return state.moved(factors, rows, new.arrays, slices=new.slices)
 
     def _grown(self, state: ModelState, shape: tuple[int, ...]) -> ModelState:
+        if state.shape == shape:
+            return state
         longer = {f"energy{k}": n for k, n in enumerate(shape)}
         arrays = {name: _extended(a, longer.get(name, len(a))) for name, a in state.arrays.items()}
         slices = tuple(widen(x, shape) for x in state.slices)  # dense ones miss the new rows

@@ -82,29 +82,6 @@ def write_record(
     )
 
 
-def solved_record(
-    x: Slice, number: int, losses: tuple[float, float], watch: Stopwatch, slices: int = 1
-) -> StepRecord:
-    """The account of a slice that compiled code has learned and scored.
-
-    Parameters
-    ----------
-    x, number
-        The slice and its number.
-    losses
-        Its prequential and its local loss.
-    watch
-        Times, of all slices learned in the same call.
-    slices
-        How many there were.
-    """
-    return StepRecord(
-        number=number,
-        time=x.time,
-        nnz=x.nnz,
-        n_observed=x.n_observed,
-        norm_squared=x.norm_squared,
-        prequential=losses[0],
-        local=losses[1],
-        seconds={part: seconds / slices for part, seconds in watch.seconds.items()},
-    )
+def running_mean(mean: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean of past weights after one more (nine parts old, one new)."""
+    return np.asarray(0.9 * mean + 0.1 * new)

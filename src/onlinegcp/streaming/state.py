@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.layout import Blocks
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.objective import log_sum
+from onlinegcp.streaming.scoring import running_mean
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -145,11 +146,6 @@ class ModelState:
         """A solver's own state by name, to be read only."""
         found: dict[str, Any] = self.live.to_dict(own=False)  # it may fill half of the memory
         return found
-
-
-def running_mean(mean: FloatArray, new: FloatArray) -> FloatArray:
-    """The mean of past weights after one more (nine parts old, one new)."""
-    return np.asarray(0.9 * mean + 0.1 * new)
 
 
 def with_zeros(rows: FloatArray, n: int) -> FloatArray:

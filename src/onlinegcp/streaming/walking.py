@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.scoring import Stopwatch
 from onlinegcp.streaming.showing import PAST
 from onlinegcp.streaming.state import FloatArray, ModelState
 
@@ -34,6 +35,44 @@ class Walk(NamedTuple):
     state: ModelState
     record: StepRecord | None
     held: FloatArray
+
+
+def walked(
+    state: ModelState,
+    held: FloatArray,
+    slices: Sequence[Slice],
+    number: int,
+    losses: Sequence[float],
+    watch: Stopwatch,
+) -> Walk:
+    """What compiled code made of some slices, or of the first of them where it stopped early.
+
+    Parameters
+    ----------
+    state, held
+        The state after the last it learned, and what components held in those it learned.
+    slices, number
+        All that it was given, and the number of the first.
+    losses
+        Prequential and local loss of the last, where it learned that.
+    watch
+        Running since the call began.
+    """
+    done, x = len(held), slices[-1]
+    if done < len(slices):
+        return Walk(state, None, held)
+    watch.lap("solver")
+    record = StepRecord(
+        number=number + done - 1,
+        time=x.time,
+        nnz=x.nnz,
+        n_observed=x.n_observed,
+        norm_squared=x.norm_squared,
+        prequential=losses[0],
+        local=losses[1],
+        seconds={part: seconds / done for part, seconds in watch.seconds.items()},
+    )
+    return Walk(state, record, held)
 
 
 def within_reach(model: StreamingModel, slices: Sequence[Slice], first: int) -> Sequence[Slice]:

@@ -4,16 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto.tangent import TILE_PRODUCT, row_products, spread
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.layout import ALL_MODES
-
-Array = NDArray[Any]
 
 
 @kernel

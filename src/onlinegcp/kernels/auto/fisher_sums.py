@@ -8,15 +8,10 @@ so a user's loss in NumPy is served like a built-in one. `reference_row_sums` sa
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto.weights_newton import BLOCK, add_outer_products, khatri_rao_row
 from onlinegcp.kernels.jit import kernel
-
-Array = NDArray[Any]
 
 NO_MODE = -1  # to leave out of a product
 

@@ -9,17 +9,12 @@ learning of the forgetting needs. `reference_responsibilities` says it in NumPy.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto.weights_newton import khatri_rao_row
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.layout import ALL_MODES
 from onlinegcp.losses.formulas import EPS
-
-Array = NDArray[Any]
 
 
 @kernel

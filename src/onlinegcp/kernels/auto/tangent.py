@@ -9,15 +9,11 @@ matrix products small enough that BLAS stays on one thread; large ones from `com
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.layout import ALL_MODES
-
-Array = NDArray[Any]
 
 # OpenBLAS starts threads above m n k = 2^18, which would cost processor time and repeatability.
 TILE_PRODUCT = 1 << 18
