@@ -8,6 +8,7 @@ entries sorted by linear index without duplicates.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, final, get_args
@@ -293,6 +294,13 @@ def as_slice(obj: Any, *, time: Any = None) -> Slice:
         return _from_torch(obj, time)
     if _can(obj, "__array__"):
         return Slice.dense(obj, time=time)
+    if isinstance(obj, (str, os.PathLike)):
+        raise DataError(
+            f"A slice is made from numbers, but {type(obj).__qualname__} was found: "
+            f"{os.fspath(obj)!r}. A file of events is cut into slices by from_events of "
+            "onlinegcp.events, with time=..., every=... and modes=[...], or learned at once with "
+            "`onlinegcp fit`."
+        )
     found = f"a tuple of {len(obj)}" if isinstance(obj, tuple) else type(obj).__qualname__
     raise DataError(
         "A slice is made from a Slice, a NumPy array or list of numbers, a tuple (coords, values, "

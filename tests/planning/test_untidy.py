@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from onlinegcp.errors import DataError
+from onlinegcp.events import from_events
 from onlinegcp.planning import make_plan
 
 DAYS = [str(datetime.date(2024, 1, 1) + datetime.timedelta(days=k)) for k in range(60)]
@@ -146,3 +147,21 @@ def test_the_index_of_a_data_frame_is_no_column():
     plan = make_plan(table)
     assert plan.events["value"] == "v"
     assert "one without a name (numbers the rows)" in reasons(plan)["modes"]
+
+
+@pytest.mark.parametrize("wrong", ["1970-01-01", "2084-11-04"])
+def test_a_clock_that_was_reset_is_left_out_as_the_error_says(wrong):
+    table = measured(v=RNG.normal(size=len(GRID)))
+    odd = {name: [*column[:2], *column] for name, column in table.items()}
+    odd["date"][:2] = [wrong] * 2
+    limit = "2024-01-01" if wrong < "2000" else wrong
+    with pytest.raises(DataError, match=f"until='{limit}', or since='{limit}'"):
+        list(from_events(odd, time="date", every="1d", modes=["place"]))
+    plan = make_plan(odd, settings={"since" if wrong < "2000" else "until": limit})
+    whole = make_plan(table)
+    assert (plan.events, plan.model, plan.lines) == (whole.events, whole.model, whole.lines)
+
+
+def test_limits_that_leave_nothing_are_told():
+    with pytest.raises(DataError, match="none of the first 360 lies there"):
+        make_plan(measured(), settings={"since": "2030-01-01"})

@@ -405,3 +405,40 @@ def test_an_alarm_within_a_point_of_many_slices_is_explained_all_the_same(
             assert day in page.inner_text("#detail h3")
             assert page.locator("#detail tbody tr").count() >= 1
     assert problems == []
+
+
+def test_words_beside_lines_and_wide_forecasts_stay_within_their_chart(
+    browser, tmp_path, monkeypatch
+):
+    make_steps = fake_run.make_steps
+
+    def wild(*args, **options):
+        *rest, steps = make_steps(*args, **options)
+        rng = np.random.default_rng(0)
+        for t, step in enumerate(steps):
+            step["regime"] = "new" if t in (11, 13, 25) else ""
+            step["weights"] = step["weights"] * (rng.choice([0.01, 9.0]) if t > 40 else 1.0)
+        return (*rest, steps)
+
+    monkeypatch.setattr(fake_run, "make_steps", wild)
+    path = fake_run.write_run(tmp_path / "f.run", n_days=60, rank=2, n_iterations=2)
+    size = {"viewport": {"width": 390, "height": 800}}
+    with real_browser.open_page(browser, write_report(path).as_uri(), **size) as (page, problems):
+        said = page.locator("#overall svg text.halo")
+        boxes = [said.nth(k).bounding_box() for k in range(said.count())]
+        assert len(boxes) >= 2  # the warm start, and at least one change
+        for k, a in enumerate(boxes):
+            for b in boxes[k + 1 :]:
+                beside = a["x"] + a["width"] <= b["x"] or b["x"] + b["width"] <= a["x"]
+                below = a["y"] + a["height"] <= b["y"] or b["y"] + b["height"] <= a["y"]
+                assert beside or below, (a, b)
+        inside = page.evaluate(
+            """() => {
+              const svg = document.querySelector("#overall svg"),
+                band = svg.querySelector("path.forecast").previousElementSibling.getBBox(),
+                bottom = svg.viewBox.baseVal.height - 26;
+              return [band.height > 50, band.y >= 0, band.y + band.height <= bottom + 2];
+            }"""
+        )
+        assert inside == [True, True, True]
+        assert problems == []

@@ -59,6 +59,7 @@ def plan_of(
     if by is not None:
         source, stem = busiest(source, by, table.format)
         given["output"] = output or free_name(stem)
+    settings |= {"since": table.since, "until": table.until}
     return make_plan(source, given, format=table.format, settings=settings)
 
 

@@ -48,9 +48,13 @@ class Account:
         """Tell, once a source is at its end, of rows that were lost to learning."""
         log = logging.getLogger("onlinegcp")
         if self.late:
-            log.warning("%d rows came after their time bin was closed and were dropped", self.late)
+            log.warning(
+                "%s rows came after their time bin was closed and were dropped", f"{self.late:,}"
+            )
         if self.dropped:
-            log.warning("%d rows without a time, a key or a value were dropped", self.dropped)
+            log.warning(
+                "%s rows without a time, a key or a value were dropped", f"{self.dropped:,}"
+            )
 
     def since(self, before: Account) -> Account:
         """What has come to it since another account of the same rows.

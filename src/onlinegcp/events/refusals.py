@@ -31,6 +31,6 @@ def gap_error(where: str, before: Any, time: Any, n_between: int, most: int) -> 
     return DataError(
         f"Time may jump over at most {most:,} empty bins, but {where} belongs to {time}, "
         f"{n_between:,} bins after {before}. Is this time right? If not, leave it out with "
-        f"until=... or since=... If it is, use max_gap={n_between} to have that many empty slices, "
-        "or empty='skip' for none."
+        f"until='{time}', or since='{time}' if those before it are wrong. If it is, use "
+        f"max_gap={n_between} to have that many empty slices, or empty='skip' for none."
     )

@@ -342,8 +342,11 @@ def table_part(source: Any, name: str) -> Part:
             lambda: source.collect_schema().names(),
             lambda wanted: _slices(source, wanted),
         )
+    pandas = not isinstance(source, (pl.DataFrame, dict)) and hasattr(type(source), "iloc")
+    if pandas and _index_tells(source.index) and not {*source.index.names} & {*source.columns}:
+        source = source.reset_index()
     columns = [str(column) for column in getattr(source, "columns", [])]
-    if not isinstance(source, (pl.DataFrame, dict)) and hasattr(type(source), "iloc"):
+    if pandas:
         return Part(name, lambda: columns, lambda wanted: _rows(_from_pandas(source, wanted, name)))
     if isinstance(source, dict):
         source = {column: _as_polars_takes_it(values) for column, values in source.items()}
@@ -355,6 +358,11 @@ def table_part(source: Any, name: str) -> Part:
             f"{error}. Make a polars or pandas table of it."
         ) from error
     return Part(name, lambda: table.columns, lambda wanted: _rows(table.select(list(wanted))))
+
+
+def _index_tells(index: Any) -> bool:
+    """Whether an index of pandas is a column in all but name: it has one, or holds times."""
+    return any(name is not None for name in index.names) or getattr(index.dtype, "kind", "") == "M"
 
 
 def _rows(table: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -205,7 +205,9 @@ def forecast(
         or not isinstance(steps, int | np.integer)
         or not 1 <= steps <= 10_000
     ):
-        raise DataError(f"steps must be a whole number from 1 to 10,000, but is {steps!r}.")
+        raise DataError(
+            f"steps must be a whole number from 1 to 10,000, but is {steps!r}. Say how many slices."
+        )
     if not 0.0 < level < 1.0:
         raise DataError(f"level must lie between 0 and 1, but is {level!r}. Write 0.8 for 80 %.")
     if len(past) < _LEAST:

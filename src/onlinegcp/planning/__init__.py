@@ -24,7 +24,7 @@ from onlinegcp.losses import get_loss
 from onlinegcp.planning.losses import Measured, choose_loss, natural_bound
 from onlinegcp.planning.sample import Sample, read_sample
 from onlinegcp.planning.what import Modes, Values, choose_modes, choose_values, label_columns
-from onlinegcp.planning.when import Bins, When, choose_bins, choose_time
+from onlinegcp.planning.when import Bins, When, choose_bins, choose_time, rows_between
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.scaling import drowning_row, squared
 
@@ -117,7 +117,14 @@ def make_plan(
     extra = dict(settings or {})
     sample = read_sample(source, format=format)
     columns = sample.columns
-    when = choose_time(columns, asked.get("time"), _clock(asked, extra))
+    clock = _clock(asked, extra)
+    when = choose_time(columns, asked.get("time"), clock)
+    limits = extra.get("since"), extra.get("until")
+    if limits != (None, None):
+        inside = rows_between(when, columns[when.name], *limits, clock)
+        sample = sample.between(inside)
+        columns = sample.columns
+        when = choose_time(columns, asked.get("time"), clock)
     value = asked.get("value")
     wanted = () if value is None else (value,) if isinstance(value, str) else tuple(value)
     labels = label_columns(columns, when)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import numpy.typing as npt
 
 from onlinegcp.errors import DataError
 from onlinegcp.events.packed import is_packed
@@ -71,6 +74,16 @@ class Sample:
     def columns(self) -> dict[str, Column]:
         """Its columns by name."""
         return {name: column_of(self.frame[name]) for name in self.frame.columns}
+
+    def between(self, inside: npt.NDArray[np.bool_]) -> Sample:
+        """Those of its rows that are wanted, of a source of which as large a part is."""
+        if not inside.any():
+            raise DataError(
+                f"Rows between since and until are needed, but none of the first "
+                f"{self.frame.height:,} lies there. Give other limits, or say what to do with "
+                "time=..., every=... and modes=..."
+            )
+        return replace(self, frame=self.frame.filter(inside), n_rows=self.n_rows * inside.mean())
 
 
 def read_sample(source: Any, *, format: str | None = None, rows: int = ROWS) -> Sample:

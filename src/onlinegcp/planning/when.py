@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 
 from onlinegcp.errors import DataError
 from onlinegcp.events.absent import known
@@ -251,6 +252,21 @@ def _read_as_said(column: Column, clock: Mapping[str, Any]) -> When:
     plain = reader.kind == "number"
     ticks = ticks if valid is None else ticks[valid]
     return When(column.name, ticks, "as you said", plain=plain, gaps=valid is not None)
+
+
+def rows_between(
+    when: When, column: Column, since: Any, until: Any, clock: Mapping[str, Any]
+) -> npt.NDArray[np.bool_]:
+    """Which rows lie between two limits, as `from_events` has them; those without a time do."""
+    reader = TimeColumn(column.name, **{**clock, "plain": when.plain})
+    ticks, valid = reader.read(column.written, lambda row: f"row {row + 1:,}")
+    bins = TimeBins(1 if when.plain else "1y", reader)
+    inside = np.ones(len(ticks), dtype=bool)
+    if since is not None:
+        inside &= ticks >= bins.ticks(since, "since")
+    if until is not None:
+        inside &= ticks < bins.ticks(until, "until")
+    return inside if valid is None else inside | ~valid
 
 
 def _plausible(ticks: Ticks) -> bool:

@@ -150,7 +150,7 @@ def in_words(
         while spare and any(parts[r] == parts[q] for q in parts if q != r):
             parts[r] = [*parts[r], spare.pop(0)]
         long = [spoken[k].long for k in order if spoken[k].long]
-        when = calendar_words(calendar, r) + list(lives[r])
+        when = calendar_words(calendar, r, whole=not lives[r]) + list(lives[r])
         headline = _capital(" · ".join(parts[r])) or "A bit of everything"
         sentence = _capital(", ".join(long)) or "Spread evenly over every mode"
         if when:
@@ -176,8 +176,18 @@ def _others(shares: FloatArray, share: FloatArray, r: int) -> FloatArray:
     return np.asarray(0.95 * rest / total + 0.05 * even if total > 0 else even)
 
 
-def calendar_words(calendar: TimeProfile, r: int) -> list[str]:
-    """When in the day, week and year a component is strong."""
+def calendar_words(calendar: TimeProfile, r: int, *, whole: bool = True) -> list[str]:
+    """When in the day, week and year a component is strong.
+
+    Parameters
+    ----------
+    calendar
+        How strong each is.
+    r
+        The component.
+    whole
+        Whether it was there all the time: months of one that was not tell when it was there.
+    """
     words = []
     if calendar.hour is not None:
         hours = np.nan_to_num(calendar.hour[:, r]) / 24
@@ -186,7 +196,7 @@ def calendar_words(calendar: TimeProfile, r: int) -> list[str]:
             words.append("strongest in slices of the " + spoken[1].removeprefix("more in the "))
     if calendar.weekday is not None and (day := _weekday_words(calendar.weekday[:, r])):
         words.append(day)
-    if calendar.month is not None and (season := _season_words(calendar.month[:, r])):
+    if whole and calendar.month is not None and (season := _season_words(calendar.month[:, r])):
         words.append(season)
     return words
 

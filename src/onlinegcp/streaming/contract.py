@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import inspect
+from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from onlinegcp.errors import closest
 from onlinegcp.streaming.state import ModelState
 
 
@@ -19,6 +21,19 @@ class Contract(
     takes_missing: ClassVar[bool]
     changes_rank: bool
     rank: int
+
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Name the parameter that was meant, which Python does not."""
+        known = inspect.signature(cls.__init__).parameters if given else {}
+        wrong = next((name for name in given if name not in known), None)
+        if wrong is not None and all(p.kind != p.VAR_KEYWORD for p in known.values()):
+            names = [name for name in known if name != "self"]
+            raise TypeError(
+                f"{cls.__name__} takes no parameter {wrong!r}.{closest(wrong, names)} Choose one "
+                f"of {', '.join(names)}."
+            )
+        model: Self = super().__new__(cls)
+        return model
 
     def _ready(self) -> ModelState:
         raise NotImplementedError

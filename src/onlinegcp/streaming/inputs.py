@@ -47,6 +47,9 @@ def read_slices(
         `single` says that the caller passed exactly one slice, not a collection of them. `names`
         are those of `told` with what the data brought along.
     """
+    _refuse_events(x)
+    if told.table and isinstance(x, list) and not x:
+        raise DataError("at least one slice was needed, but the list is empty. Pass some.")
     if _is_matrix(x) or (told.table and _is_table(x)):
         if told.table or told.ndim == 1:
             return (
@@ -131,8 +134,34 @@ def refuse_whole_tensor(stream: Any, ndim: int | None = None) -> None:
         raise DataError(
             f"a stream of slices was needed, but got one array of shape {stream.shape}, which "
             f"does not say along which axis time runs. Pass iter(array) for the first, "
-            f"iter(np.moveaxis(array, -1, 0)) for the last, [array] if it is one slice."
+            f"iter(np.moveaxis(array, -1, 0)) for the last, [array] if it is one slice; a list of "
+            f"slices, list(array), can be cut into folds."
         )
+
+
+def _refuse_events(x: Any) -> None:
+    """Refuse a data frame with columns of times or text: its rows are events, not numbers."""
+    kind = type(x)
+    if not hasattr(kind, "columns") or not (hasattr(kind, "iloc") or hasattr(kind, "height")):
+        return
+    for name in x.columns:
+        column = x[name]
+        dtype = getattr(column, "dtype", None)
+        numeric = getattr(dtype, "is_numeric", None)
+        number = numeric() if callable(numeric) else getattr(dtype, "kind", "f") in "iufbc"
+        # Numbers in columns of objects are still numbers.
+        if not number and not _holds_numbers(column):
+            raise DataError(
+                f"a slice of numbers was needed, but column {name!r} of a table holds {dtype}. If "
+                "its rows are events or measurements, from_events(table, time=..., every='1d', "
+                "modes=[...]) of onlinegcp.events makes slices of them; if they are one slice, "
+                f"leave {name!r} out or make it the index."
+            )
+
+
+def _holds_numbers(column: Any) -> bool:
+    first = next((value for value in column if value is not None), None)
+    return isinstance(first, bool | int | float | np.number | np.bool_)
 
 
 def _ambiguous(x: Any) -> DataError:

@@ -121,7 +121,10 @@ export function renderTotals(holder, { height, ahead }) {
 }
 
 function paintForecast(group, X, Y, { x, total, low, high }) {
-  const path = (values) => values.map((v, i) => `${X(x[i]).toFixed(1)},${Y(v).toFixed(1)}`);
+  const [top, bottom] = Y.edges,
+    // An interval may be wider than all there was; it ends where the axis does.
+    inside = (v) => Math.max(top, Math.min(bottom, Y(v))),
+    path = (values) => values.map((v, i) => `${X(x[i]).toFixed(1)},${inside(v).toFixed(1)}`);
   group.append(
     draw("path", {
       d: `M${[...path(high), ...path(low).reverse()].join("L")}Z`,
@@ -137,11 +140,15 @@ function paintForecast(group, X, Y, { x, total, low, high }) {
 
 // When many patterns changed at once.
 function paintChanges(group, X, Y) {
+  const room = 110; // that the words take
+  let told = -Infinity;
   clock.rows.forEach((row, i) => {
     if (!row.regime) return;
     const [top, bottom] = Y.edges,
       x = X(clock.x[i]),
-      late = x > X(clock.range()[1]) - 110; // there is no room behind it
+      late = x > X(clock.range()[1]) - room, // there is none behind it
+      said = x - told > room + (late ? room : 0);
+    if (said) told = x;
     group.append(
       draw("line", {
         x1: x,
@@ -150,11 +157,14 @@ function paintChanges(group, X, Y) {
         y2: bottom,
         style: "stroke:var(--ink);stroke-dasharray:1 3",
       }),
+    );
+    if (!said) return;
+    group.append(
       draw(
         "text",
         {
           x: x + (late ? -4 : 4),
-          y: top + 12,
+          y: top + 33, // below what is said of the warm start
           "font-size": 11,
           class: "halo",
           "text-anchor": late ? "end" : "start",
