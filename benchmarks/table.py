@@ -40,6 +40,7 @@ HEADINGS = {
     "least_squares": "OnlineCP and CP-Stream, against pygenten's least-squares solvers",
     "cluster": "One process against two workers on the same machine",
     "cores": "Two threads against one, and one against before there were two",
+    "many_cores": "One thread to sixteen, on a machine with 16 cores",
 }
 
 

@@ -272,7 +272,7 @@ def _fits(loss, value):
 @pytest.mark.parametrize("apart", [0, 1 << 21])
 @pytest.mark.parametrize("name", ["stratified", "semi", "all"])
 def test_results_repeat_bit_for_bit_on_any_number_of_threads(monkeypatch, name, apart):
-    monkeypatch.setattr(cpu.sgd_threads, "LEAST_WORK", 0)
+    monkeypatch.setattr(cpu.sgd_threads, "WORK_EACH", 1)
     monkeypatch.setattr(cpu.sgd_threads, "MOST_APART", apart)
     x = sparse_slice((14, 15, 3))
     plan = plans(x)[name]
@@ -313,3 +313,9 @@ def test_a_diverging_solve_shows_nan_instead_of_hiding_it():
     assert np.isnan(engine.objective(0))
     engine.epoch(Moments.zeros(blocks, SGD), SGD, 1e-3, (0.9, 0.999, 1e-8), 0, 0, 1)
     assert np.isnan(blocks.data[0, 0])
+
+
+def test_an_iteration_gets_as_many_threads_as_its_work_is_worth():
+    crew_for, each = cpu.sgd_threads.crew_for, cpu.sgd_threads.WORK_EACH
+    assert [crew_for(16, work) for work in (0, 2 * each - 1, 2 * each, 40 * each)] == [1, 1, 2, 16]
+    assert crew_for(1, 40 * each) == 1

@@ -183,7 +183,7 @@ def results_of(n_jobs=1, seed=0, slice_number=0, kernels="cpu", **options):
 
 
 def test_solves_repeat_bit_for_bit_from_run_to_run_and_on_two_threads(monkeypatch):
-    monkeypatch.setattr(sgd_threads, "LEAST_WORK", 0)
+    monkeypatch.setattr(sgd_threads, "WORK_EACH", 1)
     sampler = Sampler("stratified", 30, 40)
     first = results_of(sampler=sampler)
     for other in (results_of(sampler=sampler), results_of(2, sampler=sampler)):

@@ -165,7 +165,9 @@ class SgdEngine:
     ) -> None:
         self.problem = problem
         blocks = problem.blocks
-        self._n_jobs, self._work = n_jobs, plan.count * blocks.width * blocks.ndim
+        per_row = blocks.width if problem.history is not None else 1  # multiply-adds, by column
+        self._n_jobs = n_jobs
+        self._work = blocks.width * (plan.count * blocks.ndim + len(blocks.data) * per_row)
         d, width, dtype = blocks.ndim, blocks.width, blocks.dtype
         self._cells, self._objective_cells = cells, objective_cells
         self._plan, self._objective_plan = _strata(plan), _strata(objective_plan)
@@ -222,9 +224,10 @@ class SgdEngine:
             moments.weights_largest.reshape(-1), head.scaled, head.gradient,
         )  # fmt: skip
         sampling = self._sampling(self._plan, self._cells)
-        if sgd_threads.pays(self._n_jobs, self._work):
+        crew = sgd_threads.crew_for(self._n_jobs, self._work)
+        if crew > 1:
             sgd_threads.run_threads(
-                self._n_jobs, *counters, sampling, modes, rule, past, moved, self._matrices
+                crew, *counters, sampling, modes, rule, past, moved, self._matrices
             )
         else:
             run_epoch(*counters, sampling, modes, rule, past, moved, self._matrices, self._samples)
