@@ -55,7 +55,8 @@ class Launches:
         self._side, self._drawing = Side(on), Side(on)
         self.at: dict[str, Any] = {}
         self.x: SampledSlice
-        self.units, self.gram_chunks = (0, 0, 0), 0
+        self.units: tuple[int, ...] = (0, 0, 0)
+        self.gram_chunks = 0
         self._per_group = -(-layout.width // GROUP)
         self._groups, self._edges = groups_of(layout.width), -(-layout.width // EDGE)
 
