@@ -13,7 +13,8 @@ from numba import cuda
 import kernel_twins
 from onlinegcp import Slice, get_loss
 from onlinegcp.kernels.cuda.cell_sums import CellSums
-from onlinegcp.kernels.cuda.sgd import draws, history, sorting
+from onlinegcp.kernels.cuda.sgd import draws, history, jobs, sorting
+from onlinegcp.kernels.cuda.sgd.tall import matrix_size, place_of
 from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.kernels.sgd.plan import FoldedHistory
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
@@ -44,27 +45,33 @@ def check_sorting():
     orders = [send(np.zeros(2 * room, np.int32)) for _ in range(2)]
     counts = send(np.zeros(2 * sort.tiles * sort.digits, np.int32))
     stream, grid = cuda.stream(), (sort.tiles, 2, 1)
-    common = (there, flat, table, 2, room)
+    common = (there, flat, table, 2, room, 0)
     for number in range(sort.passes):
         how = (orders[(number + 1) % 2], number, sort.bits, sort.tile, counts)
         sorting.counts_kernel()[grid, LANES, stream, sort.counts_bytes](*common, *how)
-        sorting.places_kernel()[2, LANES, stream, sort.counts_bytes](sort.tiles, sort.bits, counts)
+        sorting.places_kernel()[2, LANES, stream, sort.counts_bytes](
+            0, sort.tiles, sort.bits, counts
+        )
         sorting.sort_kernel()[grid, LANES, stream, sort.places_bytes](
             *common, *how, orders[number % 2]
         )
     order = orders[1].copy_to_host().reshape(2, room)[:, :n]
-    bounds, places = send(np.zeros(609, np.int32)), send(np.zeros(2 * room, np.int32))
-    others = send(np.zeros(2 * room, np.int32))
-    sorting.bounds_kernel(2)[(2, 2, 1), LANES, stream](
-        there, flat, table, room, orders[1], bounds, others, places
-    )
-    bounds, others = bounds.copy_to_host(), others.copy_to_host().reshape(2, room)
-    places = places.copy_to_host().reshape(2, room)
+    bounds, lists = send(np.zeros(609, np.int32)), send(np.zeros(4 * room, np.int32))
+    data, weights = RNG.random(room), RNG.random(room)
+    sorted_data = [send(np.zeros(2 * room)) for _ in range(2)]
+    sorting.bounds_kernel(2, True)[(2, 2, 1), LANES, stream](
+        there, flat, table, room, 0, orders[1], send(data), send(weights), bounds, lists,
+        *sorted_data
+    )  # fmt: skip
+    bounds, lists = bounds.copy_to_host(), lists.copy_to_host().reshape(2, 2, room)
+    sorted_data = [found.copy_to_host().reshape(2, room) for found in sorted_data]
     for k in range(2):
         expected = np.argsort(rows[k, :n], kind="stable")
         np.testing.assert_array_equal(order[k], expected)
-        np.testing.assert_array_equal(others[k, :n], rows[1 - k, expected])
-        np.testing.assert_array_equal(places[k, expected], np.arange(n))
+        np.testing.assert_array_equal(lists[k, 0, :n], rows[k, expected])
+        np.testing.assert_array_equal(lists[k, 1, :n], rows[1 - k, expected])
+        for found, given in zip(sorted_data, (data, weights), strict=True):
+            np.testing.assert_array_equal(found[k, :n], given[expected])
         starts = np.searchsorted(rows[k, expected], np.arange(offsets[k], offsets[k + 1] + 1))
         found = bounds[offsets[k] + k : offsets[k + 1] + k + 1]
         np.testing.assert_array_equal(found, starts)
@@ -79,15 +86,24 @@ def check_history():
     chunks = send(np.array([0, 3, 5, 9, 12], np.int64))
     bounds = send(np.array([0, 2, 3, 4], np.int64))
     square = width * width
-    parts, folded, totals = (send(np.zeros(n * square)) for n in (8, 6, 6))
+    size = matrix_size(width)
+    parts, totals, folded = send(np.zeros(8 * square)), send(np.zeros(6 * square)), None
     data, past = send(blocks.data.reshape(-1)), send(old.data.reshape(-1))
     stream = cuda.stream()
     history.grams_kernel(width, 4)[(4, 1), LANES, stream, 4096](data, past, chunks, parts)
-    for direct, where in ((False, bounds), (True, send(blocks.offsets))):
-        history.fold_kernel(3, direct)[1, LANES, stream, 4096](
-            width, where, parts, data, past, send(S.reshape(-1)), folded, totals
-        )
-        found = folded.copy_to_host().reshape(3, 2, width, width)[:, :, :RANK, :RANK]
+    S_there, offsets = send(S.reshape(-1)), send(blocks.offsets)
+    for direct in (False, True):
+        folded = send(np.zeros(6 * size))
+        if direct:
+            history.fold_rows_kernel(3)[(1, 1), LANES, stream, 4096](
+                width, offsets, data, past, S_there, folded, totals
+            )
+        else:
+            history.fold_kernel(3)[1, LANES, stream, 4096](
+                width, bounds, parts, S_there, folded, totals
+            )
+        rows, columns = np.indices((RANK, RANK))
+        found = folded.copy_to_host().reshape(3, 2, size)[:, :, place_of(rows, columns, 1)]
         new, before = blocks.views(), old.views()
         for k in range(3):
             B, C = S[:RANK, :RANK].copy(), -S[:RANK, :RANK]
@@ -96,7 +112,6 @@ def check_history():
                     B *= new[j].T @ new[j]
                     C = C * (before[j].T @ new[j])
             np.testing.assert_allclose(found[k], [B, C], rtol=1e-12)
-        folded = send(np.zeros(6 * square))
 
 
 def _solve(sampler, update, step, loss, **options):
@@ -120,6 +135,15 @@ def check_factors():
     past = RNG.random((4, RANK))
     tie = FoldedHistory(past.T @ past, old, np.array([0.3, 0.0, 0.1]))
     _solve(Sampler("stratified", 9, 11), ("factors",), "adam", "poisson", history=tie)
+
+
+def check_panels():
+    old = stack_factors([a * RNG.uniform(0.8, 1.2, a.shape) for a in FACTORS])
+    past, before = RNG.random((4, RANK)), jobs.LONG_MODE
+    tie = FoldedHistory(past.T @ past, old, np.array([0.3, 0.0, 0.1]))
+    jobs.LONG_MODE = 4  # two modes are long
+    _solve(Sampler("semi_stratified", 9, 11), ("factors",), "amsgrad", "poisson", history=tie)
+    jobs.LONG_MODE = before
 
 
 def check_weights():

@@ -32,7 +32,7 @@ from onlinegcp.kernels.cuda import (
 )
 from onlinegcp.kernels.cuda.formulas import formulas_of
 from onlinegcp.kernels.cuda.sgd import draws as sgd_draws
-from onlinegcp.kernels.cuda.sgd import history, panels, slopes, sorting
+from onlinegcp.kernels.cuda.sgd import history, panels, samples, slopes, sorting
 from onlinegcp.kernels.cuda.sgd import rows as sgd_rows
 from onlinegcp.kernels.sgd.plan import ADAGRAD, ADAM, AMSGRAD, SGD
 from onlinegcp.losses import CODES, get_loss
@@ -125,36 +125,43 @@ def kernels(lane, modes):
     yield own.bound_to(trial.formulas_kernel), (D, F8, F8, F8)
     yield own.bound_to(fisher_cells.pieces_kernel, lane, modes, True), pieces
     yield sgd_draws.draw_kernel(modes), (
-        I8, U8, I8, U8, F8, I8, I8, I8, I4, F8, I8, U8, F8, N, I4, F8, F8
+        I8, U8, I8, U8, F8, I8, I8, I8, I4, F8, I8, U8, F8, N, N, N, I4, F8, F8
     )  # fmt: skip
     yield sgd_draws.advance_kernel(), (N, I8)
     yield sgd_draws.list_kernel(modes), (I4, N, I8, N, N, I8, U8)
-    lists = (I8, I4, I8, N, N, I4)
+    lists = (I8, I4, I8, N, N, N, I4)
     yield sorting.counts_kernel(), (*lists, N, N, N, I4)
-    yield sorting.places_kernel(), (N, N, I4)
+    yield sorting.places_kernel(), (N, N, N, I4)
     yield sorting.sort_kernel(), (*lists, N, N, N, I4, I4)
-    yield sorting.bounds_kernel(modes), (I8, I4, I8, N, I4, I4, I4, I4)
+    for weighted in (True, False):
+        yield sorting.bounds_kernel(modes, weighted), (
+            I8, I4, I8, N, N, I4, F8, F8, I4, I4, F8, F8
+        )  # fmt: skip
     for code in (CODES["poisson"], CODES["bernoulli_odds"]):
-        sampled = (F8, N, F8, I8, D, N, N, I4, F8, F8, I4, B, F8, F8)
-        yield slopes.slopes_kernel(4 * lane, modes, code, code == 1), sampled
+        sampled = (F8, N, F8, I8, D, N, N, I4, F8, F8, F8)
+        yield slopes.weights_kernel(4 * lane, modes, code), sampled
         yield slopes.objective_kernel(4 * lane, modes, code), (*sampled[:6], I4, F8, F8, F8)
     yield history.grams_kernel(56, 32), (F8, F8, I8, F8)
-    for direct in (True, False):
-        yield history.fold_kernel(modes, direct), (N, I8, *([F8] * 6))
+    yield history.fold_kernel(modes), (N, I8, *([F8] * 4))
+    yield history.fold_rows_kernel(modes), (N, I8, *([F8] * 5))
     yield history.norms_kernel(), (F8, F8, N, I8, F8)
-    segments = (I4, I4, F8)
-    yield sgd_rows.gather_kernel(lane, modes), (F8, N, I8, N, N, N, *segments, N, F8)
+    sums = (D, N, N, I4, I4, F8, F8, I4)
+    stepping = (*([F8] * 5), N, F8, F8, F8, F8)
+    for pairs in (1, 4):
+        yield samples.gather_kernel(pairs, modes, 1), (
+            F8, N, I8, F8, I8, *sums, I8, I8, I8, F8
+        )  # fmt: skip
     for kind, folds in ((SGD, False), (ADAM, True), (ADAGRAD, False), (AMSGRAD, True)):
-        yield sgd_rows.move_kernel(lane, modes, kind, folds), (
-            F8, N, I8, F8, I8, N, N, N, *segments, I8, I8, *([F8] * 6), N, F8, F8, F8, F8
+        yield sgd_rows.tiles_kernel(modes, kind, folds), (
+            F8, N, I8, I8, N, I8, I8, I8, F8, *stepping
         )  # fmt: skip
-        yield panels.panels_kernel(56, modes, kind, folds), (
-            F8, I8, F8, I8, *([N] * 4), *segments, N, *([F8] * 5), D, N, F8, F8, F8, F8
-        )  # fmt: skip
+        panel = (F8, I8, F8, I8, *sums[:3], N, *sums[3:], I8, *stepping)
+        yield panels.panels_kernel(56, modes, kind, 1, folds), panel
         yield sgd_rows.weigh_kernel(kind), (N, N, N, F8, I8, N, *([F8] * 7))
+    yield panels.panels_kernel(128, modes, AMSGRAD, 1, True), panel
     yield sgd_rows.copy_kernel(), (F8, F8, N)
     yield cell_sums.rows_kernel(modes), (I4, N, I8, I4)
-    yield cell_sums.values_kernel(), (F8, N, N, I4, F8)
+    yield cell_sums.gather_kernel(lane, modes), (F8, N, I8, N, N, I4, I4, F8, N, F8)
     for logs in (True, False):
         yield cell_sums.quotients_kernel(4 * lane, modes, logs), (
             F8, N, N, F8, I4, I4, N, D, F8, F8

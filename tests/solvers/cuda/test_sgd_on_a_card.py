@@ -148,9 +148,19 @@ def test_panels_of_rows_give_what_the_cpu_gives(monkeypatch, shape, rank):
     tie = _history(factors, weights, anchors=np.full(len(shape), 0.1))
     settings = SgdSettings(rate=1e-3, epochs=2, iterations=20, ridge=0.1)
     options = {"update": ("factors",), "history": tie}
-    _same(*_both(x, factors, weights, "poisson", settings, **options))
-    monkeypatch.setattr(jobs, "PANEL_ROWS", 0)
-    _same(*_both(x, factors, weights, "poisson", settings, **options))
+    for rows in (jobs.LONG_MODE, 30, 0):  # no mode is long, some are, all are
+        monkeypatch.setattr(jobs, "LONG_MODE", rows)
+        _same(*_both(x, factors, weights, "poisson", settings, **options))
+
+
+def test_samples_drawn_a_few_iterations_at_a_time_are_the_same(monkeypatch):
+    from onlinegcp.kernels.cuda.sgd import jobs
+
+    x, factors, weights = _problem()
+    settings = SgdSettings(rate=1e-3, epochs=2, iterations=53, sampler=SAMPLERS["stratified"])
+    for iterations in (1, 7):
+        monkeypatch.setattr(jobs, "DRAWN_TOGETHER", 1024 * iterations)
+        _same(*_both(x, factors, weights, "poisson", settings, update=("factors",)))
 
 
 def test_rows_with_very_many_samples_give_what_the_cpu_gives():

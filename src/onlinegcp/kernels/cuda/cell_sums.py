@@ -14,21 +14,21 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import cuda, float64, int64
+from numba import cuda, float64, int32, int64
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.card import card
 from onlinegcp.kernels.cuda.cells import U
 from onlinegcp.kernels.cuda.groups import across_groups, group_sum
-from onlinegcp.kernels.cuda.lanes import GROUP, LANES, SIMULATED, THREADS, kernel
+from onlinegcp.kernels.cuda.lanes import GROUP, LANES, SIMULATED, THREADS, from_lane, kernel
 from onlinegcp.kernels.cuda.plan import MOST_PER_LANE
 from onlinegcp.kernels.cuda.sgd import draws, sorting
-from onlinegcp.kernels.cuda.sgd.rows import gather_kernel
 from onlinegcp.kernels.cuda.sgd.slopes import GROUPS
 from onlinegcp.kernels.layout import Blocks
 
 Array = NDArray[Any]
 PART, MOST_PARTS = 128, 1024  # cells of a row that a warp adds up, and warps of a row
+IN_FLIGHT, MOST_AT_ONCE = 16, 4  # numbers a lane asks for at once, and cells
 LOG_BLOCKS = 1024
 MOST_BLOCKS = 8192
 
@@ -53,18 +53,80 @@ def rows_kernel(modes: int) -> Any:
     return find_rows
 
 
+def at_once(per_lane: int, modes: int) -> int:
+    """Cells whose rows a warp waits for together."""
+    count = MOST_AT_ONCE
+    while count > 1 and count * per_lane * max(1, modes - 1) > IN_FLIGHT:
+        count //= 2
+    return count
+
+
 @cache
-def values_kernel() -> Any:
-    """Data in the order of a mode."""
+def gather_kernel(per_lane: int, modes: int) -> Any:
+    """Sums over the cells of a mode's rows, every row in `parts` parts, a warp each.
+
+    A cell adds its number of `ys` times the product of the other modes' rows. Numbers of the next
+    cells are asked for before those of the present ones are used.
+    """
+    together, others = at_once(per_lane, modes), modes - 1
+    numbers = max(1, together * per_lane * others)
 
     @kernel
-    def order_values(value, count, mode, places, ys):
-        s = cuda.grid(1)
-        while s < count:
-            ys[places[mode * count + s]] = value[s]
-            s += cuda.gridsize(1)
+    def gather(data, width, offsets, mode, room, sorted_rows, bounds, ys, parts, out):
+        # ys begins with the mode's numbers.
+        lane = cuda.threadIdx.x % LANES
+        unit = (cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x) // LANES
+        row, part = unit // parts, unit % parts
+        if row >= offsets[mode + 1] - offsets[mode]:
+            return
+        base = (mode * modes + 1) * room
+        segment = offsets[mode] + mode + row
+        low, n = bounds[segment], bounds[segment + 1] - bounds[segment]
+        p, end = low + n * part // parts, low + n * (part + 1) // parts
+        columns = cuda.local.array(per_lane, int64)
+        sums = cuda.local.array(per_lane, float64)
+        values = cuda.local.array(numbers, float64)
+        own = cuda.local.array(modes, int32)
+        later = cuda.local.array(modes, int32)
+        for c in range(per_lane):
+            columns[c] = min(lane + LANES * c, width - 1)
+            sums[c] = 0.0
+        mine = lane % together
+        at = max(min(p + mine, end - 1), 0)
+        y = ys[U(at)]
+        for o in range(others):
+            own[o] = sorted_rows[U(base + o * room + at)]
+        if p + mine >= end:
+            y = 0.0
+        while p < end:
+            ahead = p + together
+            at = max(min(ahead + mine, end - 1), 0)
+            y_later = ys[U(at)]
+            for o in range(others):
+                later[o] = sorted_rows[U(base + o * room + at)]
+            if ahead + mine >= end:
+                y_later = 0.0
+            for t in range(together):
+                for o in range(others):
+                    source = int64(from_lane(own[o], t)) * width
+                    for c in range(per_lane):
+                        values[(t * others + o) * per_lane + c] = data[U(source + columns[c])]
+            for t in range(together):
+                slope = from_lane(y, t)
+                for c in range(per_lane):
+                    z = slope
+                    for o in range(others):
+                        z *= values[(t * others + o) * per_lane + c]
+                    sums[c] += z
+            y = y_later
+            for o in range(others):
+                own[o] = later[o]
+            p = ahead
+        for c in range(per_lane):
+            if lane + LANES * c < width:
+                out[unit * width + lane + LANES * c] = sums[c]
 
-    return order_values
+    return gather
 
 
 @cache
@@ -72,8 +134,8 @@ def quotients_kernel(per_group: int, modes: int, logs: bool) -> Any:
     """x / max(m, epsilon) in the order of a mode; with `logs` sums of x log max(m, epsilon)."""
 
     @kernel
-    def quotients(data, width, count, value, rows, places, mode, epsilon, ys, parts):
-        # Eight lanes take a cell, as in `sgd.slopes`.
+    def quotients(data, width, count, value, rows, order, mode, epsilon, ys, parts):
+        # Eight lanes take a cell, as in `sgd.slopes`, in the mode's order.
         held = cuda.shared.array(0, float64)
         lane = cuda.threadIdx.x % LANES
         warp, here = cuda.threadIdx.x // LANES, cuda.blockDim.x // LANES
@@ -82,7 +144,8 @@ def quotients_kernel(per_group: int, modes: int, logs: bool) -> Any:
         total = 0.0
         first = (cuda.blockIdx.x * here + warp) * GROUPS
         while first < count:
-            s = min(first + lane // GROUP, count - 1)
+            place = min(first + lane // GROUP, count - 1)
+            s = order[U(mode * count + place)]
             for p in range(per_group):
                 z[p] = 1.0 if column + GROUP * p < width else 0.0
             for k in range(modes):
@@ -98,7 +161,7 @@ def quotients_kernel(per_group: int, modes: int, logs: bool) -> Any:
                 if logs:
                     total += value[s] * math.log(m)
                 else:
-                    ys[places[U(mode * count + s)]] = value[s] / m
+                    ys[place] = value[s] / m
             first += cuda.gridDim.x * here * GROUPS
         if logs:
             total = across_groups(total)
@@ -160,13 +223,8 @@ class CellSums:
             self._data = on.zeros(blocks.data.size)
             self._rows = on.zeros(n * d, np.int32)
             self._launch(rows_kernel(d), self.n, there, self.n, self._table, self._rows)
-            self._sort()
             self._ys, self._values = on.zeros(n), on.zeros(n * d)
-            for k in range(d):
-                self._launch(
-                    values_kernel(), self.n, self._value, self.n, k, self._places,
-                    self._values[k * n : (k + 1) * n],
-                )  # fmt: skip
+            self._sort()
             means = [self.n // max(1, length) for length in self.shape]
             self._parts = [max(1, min(MOST_PARTS, mean // PART)) for mean in means]
             sizes = [p * m * self.width for p, m in zip(self._parts, self.shape, strict=True)]
@@ -188,7 +246,7 @@ class CellSums:
         on.push(numbers, counted)
         orders = [on.zeros(n * d, np.int32) for _ in range(min(2, sort.passes))]
         counts = on.zeros(d * sort.tiles * sort.digits, np.int32)
-        common = (counted, self._rows, self._table, d, n)
+        common = (counted, self._rows, self._table, d, n, 0)
         grid = (sort.tiles, d, 1)
         for number in range(sort.passes):
             before, after = orders[(number + 1) % len(orders)], orders[number % 2]
@@ -197,19 +255,21 @@ class CellSums:
                 *common, *how
             )
             sorting.places_kernel()[d, sorting.SORTERS, on.stream, sort.counts_bytes](
-                sort.tiles, sort.bits, counts
+                0, sort.tiles, sort.bits, counts
             )
             sorting.sort_kernel()[grid, sorting.SORTERS, on.stream, sort.places_bytes](
                 *common, *how, after
             )
-        self._places = on.zeros(n * d, np.int32)
-        self._sorted_rows = on.zeros(n * d * (d - 1), np.int32)
+        self._order = orders[(sort.passes - 1) % 2]
+        self._sorted_rows = on.zeros(n * d * d, np.int32)
         self._bounds = on.zeros(sum(self.shape) + d, np.int32)
-        sorting.bounds_kernel(d)[(-(-(n + 1) // THREADS), d, 1), THREADS, on.stream](
-            counted, self._rows, self._table, n, orders[(sort.passes - 1) % 2], self._bounds,
-            self._sorted_rows, self._places,
+        nothing = on.zeros(1)
+        grid = (-(-(n + 1) // THREADS), d, 1)
+        sorting.bounds_kernel(d, False)[grid, THREADS, on.stream](
+            counted, self._rows, self._table, n, 0, self._order, self._value, nothing,
+            self._bounds, self._sorted_rows, self._values, nothing,
         )  # fmt: skip
-        on.wait()  # `orders` and `counts` go
+        on.wait()  # what is not kept goes
 
     # ---- what changes
 
@@ -248,7 +308,7 @@ class CellSums:
         quotients_kernel(per_group, len(self.shape), logs)[
             blocks, THREADS, self.card.stream, 8 * warps
         ](
-            self._data, self.width, self.n, self._value, self._rows, self._places, mode,
+            self._data, self.width, self.n, self._value, self._rows, self._order, mode,
             float(epsilon), self._ys, self._logs,
         )  # fmt: skip
         return blocks
@@ -258,8 +318,8 @@ class CellSums:
         per_lane, length = -(-width // LANES), self.shape[mode]
         blocks = -(-length * parts // (THREADS // LANES))
         gather_kernel(per_lane, len(self.shape))[blocks, THREADS, on.stream](
-            self._data, width, self._table, mode, self._room, 0, self._sorted_rows, self._bounds,
-            ys, parts, self._gathered,
+            self._data, width, self._table, mode, self._room, self._sorted_rows, self._bounds, ys,
+            parts, self._gathered,
         )  # fmt: skip
         out, size = self._gathered, length * width
         if parts > 1:

@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.card import Card, card
+from onlinegcp.kernels.cuda.mma import EDGE
 from onlinegcp.kernels.cuda.plan import Plan as Layout
 from onlinegcp.kernels.cuda.plan import size_class
 from onlinegcp.kernels.cuda.sgd import draws, rows
-from onlinegcp.kernels.cuda.sgd.jobs import BATCH, Job, job_for
-from onlinegcp.kernels.cuda.sgd.launches import OBJECTIVE_BLOCKS, SLOPE_BLOCKS, Launches
-from onlinegcp.kernels.cuda.sgd.panels import WIDE
+from onlinegcp.kernels.cuda.sgd.jobs import BATCH, Job, gram_cut, job_for
+from onlinegcp.kernels.cuda.sgd.launches import FEW_ROWS, OBJECTIVE_BLOCKS, SLOPE_BLOCKS, Launches
 from onlinegcp.kernels.cuda.sgd.slices import SampledSlice
-from onlinegcp.kernels.cuda.tape import Tape
+from onlinegcp.kernels.cuda.sgd.tall import matrix_size
+from onlinegcp.kernels.cuda.tape import Tape, copy_to_card
 from onlinegcp.kernels.layout import Blocks, pad_matrix
 from onlinegcp.kernels.sgd.plan import Plan, words_of_modes
 
@@ -28,6 +29,7 @@ Array = NDArray[Any]
 LAYOUTS = 4  # of models whose benches are kept
 TAPES = 32  # recordings kept
 MOST_STRATA = 8
+MODE_TABLES = ("mode units", "short tiles", "long tiles", "mode bases", "mode parts")
 MATRICES = ("data", "moved", "old", "u", "v", "largest")
 KEPT = {"data": "kept data", "u": "kept u", "v": "kept v", "largest": "kept largest"}
 VECTORS = ("weights", "moved weights", "weights_u", "weights_v", "weights_largest")
@@ -61,8 +63,13 @@ class Bench:
             self._shape = self._table(self.layout.shape)
             self._words = self._table(words_of_modes(self.layout.shape))
             self._launches = Launches(on, self.layout, self._shape, self._words)
+            self.at: dict[str, Any] = self._launches.at
+            # A buffer of its own: what lies beyond the edges of its matrices is and stays zero.
+            self.at["folded"] = on.zeros(2 * blocks.ndim * matrix_size(blocks.width))
+            firsts, bounds = gram_cut(self.layout.shape)
+            self.at["gram rows"], self.at["gram bounds"] = self._table(firsts), self._table(bounds)
+            self._launches.gram_chunks = len(firsts) - 1
         self.size = self.layout.rows * self.layout.width
-        self.at: dict[str, Any] = self._launches.at
         self._tapes: dict[Any, Tape] = {}
         self._numbers: dict[str, NDArray[np.int64]] = {}
         self._lengths: dict[str, int] = {}
@@ -92,17 +99,16 @@ class Bench:
             self._room(name, 1)
         square = layout.width**2
         self._room("S", square)
-        self._room("folded", 2 * layout.modes * square + WIDE)
         self._room("totals", 2 * layout.modes * square)
-        self._room("gram parts", 2 * layout.n_chunks)
+        self._room("gram parts", 1)
         self._room("norms", 2 * layout.n_chunks)
         self._room("anchors", layout.modes)
         self._room("how", rows.STEP_NUMBERS)
         self._room("rates", BATCH)
         self._room("weight parts", SLOPE_BLOCKS * layout.width)
         self._room("objective parts", OBJECTIVE_BLOCKS)
-        self._room("mode parts", layout.modes, np.int64)
-        self._room("mode bases", layout.modes, np.int64)
+        for name in MODE_TABLES:
+            self._room(name, layout.modes + 1, np.int64)
         self._room("gathered", 1)
         for name in ("gradient", "objective"):
             self._room(f"{name} numbers", draws.NUMBERS, np.int64)
@@ -134,10 +140,10 @@ class Bench:
         """Push the folded history, and the weights of ties to the old factors."""
         if S is not None:
             square = self.layout.width**2
-            self._room("gram parts", 2 * self.layout.n_chunks * square)
+            if self.layout.rows > FEW_ROWS:
+                self._room("gram parts", 2 * self._launches.gram_chunks * square)
             self.card.push(pad_matrix(S).reshape(-1), self.at["S"])
         self.card.push(anchors, self.at["anchors"])
-        self._launches.anchors = tuple(float(a) for a in anchors)
 
     def bring_rule(
         self,
@@ -207,41 +213,51 @@ class Bench:
         """The iterations of a plan, with room for them."""
         layout = self.layout
         job = job_for(plan, layout.shape, layout.width, **how)
-        samples = job.slots * job.room
+        samples = job.places * job.room
         self._room("rows", samples * layout.modes, np.int32)
         self._room("xs", samples)
         self._room("ws", samples)
-        self._room("ys", job.room * layout.modes)
-        for name in ("places", "sorted rows", "bounds"):
-            self._room(name, 1, np.int32)
         if job.modes:
             sort = job.sort
-            lists = job.slots * layout.modes
+            lists = job.places * layout.modes
             self._room("order 0", samples * layout.modes, np.int32)
             self._room("order 1", samples * layout.modes if sort.passes > 1 else 1, np.int32)
             self._room("counts", lists * sort.tiles * sort.digits, np.int32)
-            self._room("places", samples * layout.modes, np.int32)
-            others = layout.modes * (layout.modes - 1)
-            self._room("sorted rows", max(1, samples * others), np.int32)
-            self._room("bounds", job.slots * (layout.rows + layout.modes), np.int32)
-            sizes = [
-                max(0, p) * n * layout.width for p, n in zip(job.parts, layout.shape, strict=True)
-            ]
-            # Panels are made mode by mode, and each mode's parts begin at the front.
-            bases = [0] * len(sizes) if job.panels else np.cumsum([0, *sizes[:-1]])
-            self._room("gathered", max(1, max(sizes) if job.panels else sum(sizes)))
-            self.card.push(np.array(job.parts, np.int64), self.at["mode parts"])
-            self.card.push(np.array(bases, np.int64), self.at["mode bases"])
-            self._launches.bases = tuple(int(b) for b in bases)
+            self._room("sorted rows", samples * layout.modes**2, np.int32)
+            self._room("sorted xs", samples * layout.modes)
+            self._room("sorted ws", samples * layout.modes)
+            self._room("bounds", job.places * (layout.rows + layout.modes), np.int32)
+            self._cut_rows(job)
         return job
+
+    def _cut_rows(self, job: Job) -> None:
+        """Tables of the tiles of every mode, and of the parts in which short ones are gathered."""
+        layout = self.layout
+        tiles = np.array([-(-n // EDGE) for n in layout.shape])
+        parts = np.array(job.parts)
+        short, long = tiles * (parts > 0), tiles * (parts == 0)
+        units = short * parts
+        firsts = [np.concatenate([[0], np.cumsum(n)]) for n in (units, short, long)]
+        tables = (*firsts, firsts[0] * EDGE * layout.width, parts)
+        for name, table in zip(MODE_TABLES, tables, strict=True):
+            self.card.push(table.astype(np.int64), self.at[name])
+        self._room("gathered", max(1, int(units.sum()) * EDGE * layout.width))
+        self._launches.units = tuple(int(n[-1]) for n in firsts)
 
     def begin_epoch(self, first: int, rates: Array) -> None:
         """The next steps are iterations from `first` on, at these rates."""
         numbers = self._numbers["gradient"].copy()
         numbers[draws.FIRST] = first
         # Once per epoch: copies of ordinary memory wait for what is still running.
-        self.card.push(numbers, self.at["gradient numbers"])
-        self.card.push(rates, self._room("rates", len(rates)))
+        self._push_short(numbers, self.at["gradient numbers"])
+        self._push_short(rates, self._room("rates", len(rates)))
+
+    def _push_short(self, array: Array, buffer: Any) -> None:
+        """Copy a short array to a buffer: the driver itself, for Numba takes longer than it."""
+        if self.card.simulated:
+            self.card.push(array, buffer)
+        else:
+            copy_to_card(buffer, array, array.size, self.card.stream)
 
     def play(self, job: Job, count: int) -> None:
         """Take the next so many steps."""
@@ -249,8 +265,7 @@ class Bench:
         if job.fixed and self._fresh:
             self._tape(("draw", job), lambda: launches.draw_and_sort(job, 1)).play()
             self._fresh = False
-        key = ("batch", job, count, launches.anchors if job.panels else ())
-        self._tape(key, lambda: launches.batch(job, count)).play()
+        self._tape(("batch", job, count), lambda: launches.batch(job, count)).play()
 
     def draw_objective(self, plan: Plan) -> None:
         """Draw the sample on which all of a solve's objectives are estimated."""

@@ -127,18 +127,21 @@ def draw_kernel(modes: int) -> Any:
         bitmap,
         row_weights,
         room,  # samples there is room for per iteration
+        ahead,  # iterations from the one that is next to the first of these
+        slot,  # place of the first of these
         rows,  # (iterations * modes * room,) out
         xs,  # (iterations * room,) out
         ws,
     ):
         # Blocks along x are samples, along y iterations.
         s = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-        j = cuda.blockIdx.y
+        j = slot + cuda.blockIdx.y
         if s >= numbers[COUNT]:
             return
         key = keys[0]
         if numbers[FIRST] != NO_ITERATION:
-            key = _hash(key + _GOLDEN * (U(numbers[FIRST] + j) + _ONE))
+            iteration = numbers[FIRST] + ahead + cuda.blockIdx.y
+            key = _hash(key + _GOLDEN * (U(iteration) + _ONE))
         t = 0
         while t + 1 < numbers[STRATA] and strata[(t + 1) * FIELDS + 4] <= s:
             t += 1

@@ -1,7 +1,7 @@
 """Iterations of the paper's solver on the card, by the interface of `kernels.sgd.cpu.SgdEngine`.
 
-A batch of iterations is one recorded graph: the draws of all of them, their sorting, and then, for
-every iteration, slopes beside Gram matrices, and steps. Factors, moments and the copies to go back
+A batch of iterations is one recorded graph: draws and their sorting, and, for every iteration, sums
+over samples beside Gram matrices, and steps. Factors, moments and the copies to go back
 to stay on the card from `start` to `finish`; only sums come back after an epoch.
 """
 
@@ -134,9 +134,8 @@ class SgdEngine:
             bench.bring_key("gradient", key)
         numbers = np.arange(iterations) + (moments.taken + 1)
         bench.begin_epoch(first_iteration, _corrected(kind, rate, parameters, numbers))
-        most = BATCH if self._job.fixed else self._job.slots
-        for done in range(0, iterations, most):
-            bench.play(self._job, min(most, iterations - done))
+        for done in range(0, iterations, BATCH):
+            bench.play(self._job, min(BATCH, iterations - done))
         moments.taken += iterations
 
     def _new_job(self, kind: int) -> Job:

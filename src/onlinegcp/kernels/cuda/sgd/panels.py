@@ -1,8 +1,8 @@
-"""Steps of long modes: a block takes a panel of rows, whose history products share their operands.
+"""Steps of long modes: a warp takes a tile of rows, from their samples to their new numbers.
 
-What `rows.move` does with a block per row, for models with so many rows that reading the folded
-matrices once per row would cost more than all else. Half of a block's warps multiply the panel by
-B, the other half the old one by C: see `mma`.
+To the sums over samples it adds products of the rows with B and of the old ones with C (`tall`),
+and takes the rows through their step; gradients never leave the multiprocessor. No warp waits for
+another: while some multiply, others wait for memory, which is what these steps are about.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
@@ -12,159 +12,151 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from numba import cuda, float64, int64
+from numba import cuda, float64, int32
 
 from onlinegcp.kernels.cuda.cells import U
-from onlinegcp.kernels.cuda.lanes import LANES, from_lane, kernel
-from onlinegcp.kernels.cuda.mma import DEEP, EDGE, aside, multiply
-from onlinegcp.kernels.cuda.sgd.draws import DONE
-from onlinegcp.kernels.cuda.sgd.rows import LOWER, RIDGE, at_once, samples_function, stepped
-from onlinegcp.kernels.sgd.plan import ADAM, AMSGRAD, SGD
+from onlinegcp.kernels.cuda.groups import warp_barrier
+from onlinegcp.kernels.cuda.lanes import LANES, kernel
+from onlinegcp.kernels.cuda.mma import DEEP, EDGE
+from onlinegcp.kernels.cuda.sgd.draws import CORRECTED, DONE
+from onlinegcp.kernels.cuda.sgd.pairs import pair_of
+from onlinegcp.kernels.cuda.sgd.rows import (
+    BETA_1,
+    BETA_2,
+    EPSILON,
+    LOWER,
+    RIDGE,
+    moments_function,
+    pair_step,
+)
+from onlinegcp.kernels.cuda.sgd.samples import AT_ONCE, PAIRED, pairs_of, samples_function
+from onlinegcp.kernels.cuda.sgd.tall import TALL, groups_of, matrix_size, multiply_tall
 
-PANEL_THREADS, PANEL_REGISTERS = 256, 80
-WIDEST = 128  # columns for which every warp has at most one piece of the product
-FEW = 4  # samples of a long row that are waited for at once: it has few more
-HIGH, BROAD = 2, 4  # sums of a warp's piece of the product
-TALL, WIDE = HIGH * EDGE, BROAD * EDGE
-NUMBERS = TALL * WIDE // LANES
+WIDEST = 128  # columns for which the sums of a tile fit into a warp's registers
+PANEL_WARPS = 4
+PANEL_REGISTERS = 128
+TOGETHER = 1  # pairs of columns of either matrix that a warp waits for at once
+ROWS = 2  # whose steps a warp takes at once
+PER_PAIR = 8  # numbers of a step: two, and their moments
 
 
-def panel_rows(width: int) -> int:
-    """Rows of a panel."""
-    return 2 * TALL if width <= 2 * WIDE else TALL
-
-
-def panel_bytes(width: int) -> int:
-    """Shared memory of a block."""
-    return 8 * 2 * panel_rows(width) * aside(width)
+def panel_bytes(width: int, warps: int) -> int:
+    """Shared memory of a block: the gradients of its warps' tiles."""
+    return 8 * warps * EDGE * width
 
 
 @cache
-def panels_kernel(width: int, modes: int, kind: int, folds: bool) -> Any:
-    """One step of every row of a mode.
+def panels_kernel(width: int, modes: int, kind: int, code: int, folds: bool) -> Any:
+    """One step of every row of the long modes.
 
     Made for one width, so that places of numbers are known when it is compiled: finding them would
     take as many instructions as the products.
     """
-    per_lane, tall, pitch = -(-width // LANES), panel_rows(width), aside(width)
-    together = min(FEW, at_once(per_lane, modes))
-    add_samples = samples_function(per_lane, modes, together)
-    others, each = modes - 1, tall // (PANEL_THREADS // LANES)  # rows of a warp
-    own = each * per_lane
-    has_mean, has_second, has_top = kind in (ADAM, AMSGRAD), kind != SGD, kind == AMSGRAD
+    groups, steps, matrix = groups_of(width), -(-width // EDGE), matrix_size(width)
+    pairs = pairs_of(width)
+    own_numbers, products = 2 * pairs, 2 * pairs * AT_ONCE
+    held, given, now = 4 * groups, 2 * TOGETHER, ROWS * PER_PAIR
+    add_samples = samples_function(pairs, modes, code)
+    moments_of, step_pair = moments_function(kind), pair_step(kind)
 
-    def move_panels(
-        data, offsets, weights, numbers, mode, room, slot, turn, sorted_rows, bounds,
-        ys, parts, gathered, old, folded, how, rates, anchor, rank, u, v, largest, moved
+    def step_panels(
+        data, offsets, weights, numbers, parameter, room, slot, turn, sorted_rows, bounds, xs, ws,
+        order, tiles, old, folded, how, rates, anchors, rank, u, v, largest, moved
     ):  # fmt: skip
-        # parts: in how many a row's sums were gathered, from the start of `gathered` on, 0: not
-        # yet; ys begins with the mode's slopes.
-        held = cuda.shared.array(0, float64)
-        me, threads = cuda.threadIdx.x, cuda.blockDim.x
-        lane, warp, warps = me % LANES, me // LANES, threads // LANES
-        first = offsets[mode] + cuda.blockIdx.x * tall
-        last = min(first + tall, offsets[mode + 1])
-        side = tall * pitch
-        columns = cuda.local.array(per_lane, int64)
-        for c in range(per_lane):
-            columns[c] = min(lane + LANES * c, width - 1)
-        begin = first + warp * each
+        # A warp is a tile. tiles (modes + 1,): the first of every mode, and how many there are.
+        lane = cuda.threadIdx.x % LANES
+        number = (cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x) // LANES
+        if number >= tiles[modes]:
+            return
+        mode = 0
+        while number >= tiles[mode + 1]:
+            mode += 1
+        first = offsets[mode] + EDGE * (number - tiles[mode])
+        last = min(first + EDGE, offsets[mode + 1])
         segment = slot * (offsets[modes] + modes) + mode
-        edges = bounds[U(segment + min(begin + min(lane, each), last))]
+        p, end = bounds[U(segment + first)], bounds[U(segment + last)]
+        tile = cuda.shared.array(0, float64)
+        here = cuda.threadIdx.x // LANES * EDGE * width  # where the warp's own part begins
+        scale = cuda.local.array(own_numbers, float64)
+        row_sums = cuda.local.array(own_numbers, float64)
+        z = cuda.local.array(products, float64)
+        models = cuda.local.array(AT_ONCE, float64)
+        own = cuda.local.array(AT_ONCE, int32)
+        listed = cuda.local.array(modes, int32)
+        base = (slot * modes + mode) * room
+        add_samples(
+            data, width, weights, parameter, numbers[CORRECTED], room, base, base * modes,
+            sorted_rows, xs, ws, order, p, end, first, lane, scale, z, row_sums, models, own,
+            listed, tile, here, width
+        )  # fmt: skip
+        warp_barrier()
         if folds:
-            new = cuda.local.array(own, float64)
-            past = cuda.local.array(own, float64)
-            for q in range(each):
-                source = min(begin + q, last - 1) * width
-                for c in range(per_lane):
-                    new[q * per_lane + c] = data[U(source + columns[c])]
-                    past[q * per_lane + c] = old[U(source + columns[c])]
-            for q in range(each):
-                to = (warp * each + q) * pitch
-                for c in range(per_lane):
-                    held[U(to + columns[c])] = new[q * per_lane + c]
-                    held[U(side + to + columns[c])] = past[q * per_lane + c]
-            cuda.syncthreads()
-            half = warps // 2
-            which, piece = warp // half, warp % half
-            pieces = (width + WIDE - 1) // WIDE
-            up, left = piece // pieces * TALL, piece % pieces * WIDE
-            works = up < tall
-            product = cuda.local.array(NUMBERS, float64)
-            a = cuda.local.array(HIGH, float64)
-            for q in range(NUMBERS):
-                product[q] = 0.0
-            # What lies beyond the last column is read, there is room for it, and never used.
-            at = ((2 * mode + which) * width + lane % DEEP) * width + left + lane // DEEP
-            if works:  # the same for all lanes
-                panel = which * side + (up + lane // DEEP) * pitch + lane % DEEP
-                for q in range(0, width, DEEP):
-                    for x in range(HIGH):
-                        a[x] = held[U(panel + x * EDGE * pitch + q)]
-                    for y in range(BROAD):
-                        b = folded[U(at + y * EDGE + q * width)]
-                        for x in range(HIGH):
-                            to = (x * BROAD + y) * 2
-                            product[to], product[to + 1] = multiply(
-                                a[x], b, product[to], product[to + 1]
+            # Sums of a lane: two neighbours of a group of columns in two neighbouring rows.
+            sums = cuda.local.array(held, float64)
+            corner = here + 2 * (lane % DEEP) * width + lane // DEEP * 2
+            for j in range(groups):
+                at = corner + min(TALL * j, width - 2 - lane // DEEP * 2)
+                sums[4 * j], sums[4 * j + 2] = tile[U(at)], tile[U(at + 1)]
+                sums[4 * j + 1], sums[4 * j + 3] = tile[U(at + width)], tile[U(at + width + 1)]
+            new = cuda.local.array(given, float64)
+            past = cuda.local.array(given, float64)
+            source = min(first + lane // DEEP, last - 1) * width
+            place = 2 * mode * matrix + 2 * lane
+            for begin in range(0, steps, TOGETHER):
+                for t in range(TOGETHER):
+                    at = source + min(EDGE * (begin + t) + 2 * (lane % DEEP), width - 2)
+                    new[2 * t], new[2 * t + 1] = pair_of(data, at)
+                    past[2 * t], past[2 * t + 1] = pair_of(old, at)
+                for t in range(2 * TOGETHER):
+                    if 2 * begin + t < 2 * steps:  # the same for all lanes
+                        to = place + (2 * begin + t) * groups * LANES * 2
+                        # Sums take turns, so that none waits for itself.
+                        for j in range(groups):
+                            s = 4 * j
+                            a, b = pair_of(folded, to + j * LANES * 2)
+                            sums[s], sums[s + 1], sums[s + 2], sums[s + 3] = multiply_tall(
+                                a, b, new[t], sums[s], sums[s + 1], sums[s + 2], sums[s + 3]
                             )
-            cuda.syncthreads()
-            if works:
-                for x in range(HIGH):
-                    for y in range(BROAD):
-                        for z in range(2):
-                            column = left + y * EDGE + 2 * (lane % DEEP) + z
-                            if column < width:
-                                to = which * side + (up + x * EDGE + lane // DEEP) * pitch + column
-                                held[U(to)] = product[(x * BROAD + y) * 2 + z]
-            cuda.syncthreads()
-        base = (slot * modes + mode) * others * room
-        end = min(begin + each, last)
-        sums = cuda.local.array(per_lane, float64)
-        value = cuda.local.array(per_lane, float64)
-        mean = cuda.local.array(per_lane, float64)
-        second = cuda.local.array(per_lane, float64)
-        top = cuda.local.array(per_lane, float64)
-        rate = rates[numbers[DONE] + turn]
-        for i in range(begin, end):
-            p, stop = from_lane(edges, i - begin), from_lane(edges, i - begin + 1)
-            for c in range(per_lane):
-                e = i * width + columns[c]
-                sums[c] = 0.0
-                value[c] = data[U(e)]
-                mean[c] = u[U(e)] if has_mean else 0.0
-                second[c] = v[U(e)] if has_second else 0.0
-                top[c] = largest[U(e)] if has_top else 0.0
-            if parts > 0:
-                for part in range(parts):
-                    at_part = ((i - offsets[mode]) * parts + part) * width
-                    for c in range(per_lane):
-                        sums[c] += gathered[U(at_part + columns[c])]
-            else:
-                add_samples(
-                    data, width, columns, room, base, sorted_rows, ys, p, stop, together, lane, sums
-                )
-            for c in range(per_lane):
-                r = lane + LANES * c
-                if r < width:
-                    e = i * width + r
-                    g = sums[c] * weights[r] + how[RIDGE] * value[c]
-                    if folds:
-                        to = (i - first) * pitch + r
-                        g += held[U(to)] + held[U(side + to)]
-                    if anchor != 0.0:
-                        g += anchor * (value[c] - old[e])
-                    floor = how[LOWER] if r < rank else 0.0
-                    new, m, s, t = stepped(
-                        kind, value[c], g, rate, how, floor, mean[c], second[c], top[c]
-                    )
-                    moved[U(e)] = new
-                    if has_mean:
-                        u[U(e)] = m
-                    if has_second:
-                        v[U(e)] = s
-                    if has_top:
-                        largest[U(e)] = t
+                        for j in range(groups):
+                            s = 4 * j
+                            a, b = pair_of(folded, to + matrix + j * LANES * 2)
+                            sums[s], sums[s + 1], sums[s + 2], sums[s + 3] = multiply_tall(
+                                a, b, past[t], sums[s], sums[s + 1], sums[s + 2], sums[s + 3]
+                            )
+            warp_barrier()
+            for j in range(groups):
+                if TALL * j + lane // DEEP * 2 < width:
+                    at = corner + TALL * j
+                    tile[U(at)], tile[U(at + 1)] = sums[4 * j], sums[4 * j + 2]
+                    tile[U(at + width)], tile[U(at + width + 1)] = sums[4 * j + 1], sums[4 * j + 3]
+            warp_barrier()
+        rate, tie = rates[numbers[DONE] + turn], anchors[mode]
+        beta_1, beta_2, epsilon = how[BETA_1], how[BETA_2], how[EPSILON]
+        ridge, lower = how[RIDGE], how[LOWER]
+        number_of = cuda.local.array(now, float64)
+        for c in range(pairs):
+            column = PAIRED * c + 2 * lane
+            inside = min(column, width - 2)
+            for begin in range(0, EDGE, ROWS):
+                # What several steps need is asked for before the first of them is taken.
+                for t in range(ROWS):
+                    e = min(first + begin + t, last - 1) * width + inside
+                    q = PER_PAIR * t
+                    number_of[q], number_of[q + 1] = pair_of(data, e)
+                    (
+                        number_of[q + 2], number_of[q + 3], number_of[q + 4],
+                        number_of[q + 5], number_of[q + 6], number_of[q + 7],
+                    ) = moments_of(e, u, v, largest)  # fmt: skip
+                for t in range(ROWS):
+                    row, q = first + begin + t, PER_PAIR * t
+                    if column < width and row < last:
+                        at = here + (begin + t) * width + column
+                        step_pair(
+                            row * width + column, column, rank, number_of[q], number_of[q + 1],
+                            number_of[q + 2], number_of[q + 3], number_of[q + 4], number_of[q + 5],
+                            number_of[q + 6], number_of[q + 7], tile[U(at)], tile[U(at + 1)], old,
+                            tie, rate, beta_1, beta_2, epsilon, ridge, lower, u, v, largest, moved
+                        )  # fmt: skip
 
-    # Three blocks are under way at once: one multiplies while the others wait for memory.
-    return kernel(move_panels, max_registers=PANEL_REGISTERS)
+    # As many warps as their registers let be under way at once.
+    return kernel(step_panels, max_registers=PANEL_REGISTERS if groups <= DEEP else None)

@@ -1,11 +1,8 @@
-"""Gradients of rows, and their steps.
+"""Steps of single numbers, of the weights, and of tiles of rows whose gradients were gathered.
 
-A row's gradient is the sum over its samples, in the order `sorting` brought them into, plus the
-history's and the penalties'. All modes move at once, so that new rows are written beside the old.
-Rows with very many samples (short modes) are added up in parts first, by `gather`.
-
-What these kernels wait for is memory: numbers of the next samples are asked for before those of
-the present ones are used, and nothing that is read depends on a branch.
+A row's gradient is the sum over its samples (`samples`) plus the history's and the penalties'. All
+modes move at once, so that new rows are written beside the old. What long modes do in one go
+(`panels`) short ones do in two: their few rows have too many samples for a warp each.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
@@ -16,268 +13,186 @@ import math
 from functools import cache
 from typing import Any
 
-from numba import cuda, float64, int32, int64
+from numba import cuda, float64, int64
 
 from onlinegcp.kernels.cuda.cells import U
-from onlinegcp.kernels.cuda.lanes import LANES, device, from_lane, kernel
+from onlinegcp.kernels.cuda.lanes import LANES, device, kernel, over
+from onlinegcp.kernels.cuda.mma import DEEP, EDGE
 from onlinegcp.kernels.cuda.sgd.draws import DONE
+from onlinegcp.kernels.cuda.sgd.pairs import pair_of, pair_once, put_once, put_pair
+from onlinegcp.kernels.cuda.sgd.tall import TALL, matrix_numbers, multiply_tall
 from onlinegcp.kernels.sgd.plan import ADAGRAD, ADAM, AMSGRAD, SGD
 
-# How far loops are unrolled. An iteration's kernels run for microseconds, of which fetching
-# instructions takes a good part: what is written out once more costs more than it hides.
-IN_FLIGHT, MOST_AT_ONCE = 16, 4  # numbers a lane asks for at once, and samples
-UNROLLED = 2
+UNROLLED = 2  # parts that a thread waits for at once
+TILE_PAIRS = EDGE * EDGE  # of numbers that neighbour each other in a row
 # Places in the constants of a step.
 BETA_1, BETA_2, EPSILON, RIDGE, WEIGHT_RIDGE, LOWER = range(6)
 STEP_NUMBERS = 6
 
 
 @device
-def stepped(kind, a, g, rate, how, floor, mean, second, top):
+def stepped(kind, a, g, rate, beta_1, beta_2, epsilon, floor, mean, second, top):
     """What a number and its moments become by one step down its slope; see `kernels.sgd.step`."""
     if kind == SGD:
         a -= rate * g
     elif kind == ADAGRAD:
         second = second + g * g
-        a -= rate * (g / (math.sqrt(second) + how[EPSILON]))
+        a -= rate * (g * over(math.sqrt(second) + epsilon))
     else:
-        mean = how[BETA_1] * mean + (1.0 - how[BETA_1]) * g
-        second = how[BETA_2] * second + (1.0 - how[BETA_2]) * (g * g)
+        mean = beta_1 * mean + (1.0 - beta_1) * g
+        second = beta_2 * second + (1.0 - beta_2) * (g * g)
         top = max(top, second) if kind == AMSGRAD else second
-        a -= rate * (mean / (math.sqrt(top) + how[EPSILON]))
+        a -= rate * (mean * over(math.sqrt(top) + epsilon))
     if a < floor:
         a = floor
     return a, mean, second, top
 
 
-def at_once(per_lane: int, modes: int) -> int:
-    """Samples whose rows a warp waits for together."""
-    count = MOST_AT_ONCE
-    while count > 1 and count * per_lane * max(1, modes - 1) > IN_FLIGHT:
-        count //= 2
-    return count
-
-
 @cache
-def samples_function(per_lane: int, modes: int, together: int) -> Any:
-    """Adds slope times the product of the other modes' rows, over samples of a row, to `sums`."""
-    others = modes - 1
-    numbers = max(1, together * per_lane * others)
+def moments_function(kind: int) -> Any:
+    """The moments of two neighbours: means, seconds, largest; zeros where there are none."""
+    has_mean, has_second, has_top = kind in (ADAM, AMSGRAD), kind != SGD, kind == AMSGRAD
 
     @device
-    def add_samples(data, width, columns, room, base, sorted_rows, ys, p, end, step, lane, sums):
-        # base: where the mode's lists begin in `sorted_rows`; ys begins with the mode's slopes.
-        values = cuda.local.array(numbers, float64)
-        own = cuda.local.array(modes, int32)
-        later = cuda.local.array(modes, int32)
-        mine = lane % together
-        at = max(min(p + mine, end - 1), 0)
-        y = ys[U(at)]
-        for o in range(others):
-            own[o] = sorted_rows[U(base + o * room + at)]
-        if p + mine >= end:
-            y = 0.0
-        while p < end:
-            ahead = p + step
-            at = max(min(ahead + mine, end - 1), 0)
-            y_later = ys[U(at)]
-            for o in range(others):
-                later[o] = sorted_rows[U(base + o * room + at)]
-            if ahead + mine >= end:
-                y_later = 0.0
-            for t in range(together):
-                for o in range(others):
-                    row = int64(from_lane(own[o], t)) * width
-                    for c in range(per_lane):
-                        values[(t * others + o) * per_lane + c] = data[U(row + columns[c])]
-            for t in range(together):
-                slope = from_lane(y, t)
-                for c in range(per_lane):
-                    z = slope
-                    for o in range(others):
-                        z *= values[(t * others + o) * per_lane + c]
-                    sums[c] += z
-            y = y_later
-            for o in range(others):
-                own[o] = later[o]
-            p = ahead
-
-    return add_samples
-
-
-@cache
-def gather_kernel(per_lane: int, modes: int) -> Any:
-    """Sums over the samples of a mode's rows, every row in `parts` parts, a warp each."""
-    together = at_once(per_lane, modes)
-    add_samples = samples_function(per_lane, modes, together)
-    others = modes - 1
-
-    @kernel
-    def gather(data, width, offsets, mode, room, slot, sorted_rows, bounds, ys, parts, out):
-        # ys begins with the mode's slopes.
-        lane = cuda.threadIdx.x % LANES
-        unit = (cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x) // LANES
-        row, part = unit // parts, unit % parts
-        if row >= offsets[mode + 1] - offsets[mode]:
-            return
-        base = (slot * modes + mode) * others * room
-        segment = slot * (offsets[modes] + modes) + offsets[mode] + mode + row
-        low, n = bounds[segment], bounds[segment + 1] - bounds[segment]
-        p, end = low + n * part // parts, low + n * (part + 1) // parts
-        columns = cuda.local.array(per_lane, int64)
-        sums = cuda.local.array(per_lane, float64)
-        for c in range(per_lane):
-            columns[c] = min(lane + LANES * c, width - 1)
-            sums[c] = 0.0
-        add_samples(data, width, columns, room, base, sorted_rows, ys, p, end, together, lane, sums)
-        for c in range(per_lane):
-            if lane + LANES * c < width:
-                out[unit * width + lane + LANES * c] = sums[c]
-
-    return gather
-
-
-@cache
-def move_kernel(per_lane: int, modes: int, kind: int, folds: bool) -> Any:
-    """One step of every row: a block takes a row, its warps share out samples and columns.
-
-    With a history one half of the warps multiplies by the folded matrices meanwhile.
-    """
-    together = at_once(per_lane, modes)
-    add_samples = samples_function(per_lane, modes, together)
-    others = modes - 1
-    has_mean, has_second, has_top = kind in (ADAM, AMSGRAD), kind != SGD, kind == AMSGRAD
-    folded_numbers = UNROLLED * per_lane
-
-    @kernel
-    def move(
-        data,
-        width,
-        offsets,
-        weights,
-        numbers,
-        room,
-        slot,  # of the samples
-        turn,  # number of the step
-        sorted_rows,
-        bounds,
-        ys,  # (modes * room,)
-        parts,  # (modes,) parts in which a mode's sums were gathered; 0: not yet, -1: does not move
-        bases,  # (modes,) where they begin
-        gathered,
-        old,
-        folded,  # (modes, 2, width, width)
-        how,  # constants of a step
-        rates,
-        anchors,  # (modes,)
-        rank,
-        u,
-        v,
-        largest,
-        moved,  # out: like data
-    ):
-        held = cuda.shared.array(0, float64)
-        me, threads = cuda.threadIdx.x, cuda.blockDim.x
-        lane, warp, warps = me % LANES, me // LANES, threads // LANES
-        i = cuda.blockIdx.x
-        mode = 0
-        while i >= offsets[mode + 1]:
-            mode += 1
-        count = parts[mode]
-        if count < 0:
-            return
-        e = i * width + min(me, width - 1)
-        a, mean, second, top = data[e], 0.0, 0.0, 0.0
+    def moments_of(e, u, v, largest):
+        mean, mean_b, second, second_b, top, top_b = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         if has_mean:
-            mean = u[e]
+            mean, mean_b = pair_once(u, e)
         if has_second:
-            second = v[e]
+            second, second_b = pair_once(v, e)
         if has_top:
-            top = largest[e]
-        rate, ridge = rates[numbers[DONE] + turn], how[RIDGE]
-        lower, tie = how[LOWER], anchors[mode]
-        half = warps // 2 if folds and warps > 1 else warps
-        columns = cuda.local.array(per_lane, int64)
-        sums = cuda.local.array(per_lane, float64)
-        for c in range(per_lane):
-            columns[c] = min(lane + LANES * c, width - 1)
-            sums[c] = 0.0
-        if warp < half:
-            if count > 0:
-                first = bases[mode] + (i - offsets[mode]) * count * width
-                q = int64(warp)
-                while q < count:  # a range with a step would divide
-                    for t in range(UNROLLED):
-                        part = min(q + t * half, count - 1)
-                        for c in range(per_lane):
-                            found = gathered[U(first + part * width + columns[c])]
-                            sums[c] += found if q + t * half < count else 0.0
-                    q += UNROLLED * half
-            else:
-                segment = slot * (offsets[modes] + modes) + i + mode
-                base = (slot * modes + mode) * others * room
-                begin, end = bounds[segment] + warp * together, bounds[segment + 1]
-                add_samples(
-                    data, width, columns, room, base, sorted_rows, ys[mode * room :], begin, end,
-                    half * together, lane, sums
-                )  # fmt: skip
-            for c in range(per_lane):
-                sums[c] *= weights[columns[c]]
-        if folds and warp >= warps - half:
-            square = width * width
-            B = cuda.local.array(folded_numbers, float64)
-            C = cuda.local.array(folded_numbers, float64)
-            x = cuda.local.array(UNROLLED, float64)
-            z = cuda.local.array(UNROLLED, float64)
-            q = int64(warp - (warps - half))
-            while q < rank:
-                for t in range(UNROLLED):
-                    r = min(q + t * half, rank - 1)
-                    x[t] = data[U(i * width + r)]
-                    z[t] = old[U(i * width + r)]
-                    at = 2 * mode * square + r * width
-                    for c in range(per_lane):
-                        B[t * per_lane + c] = folded[U(at + columns[c])]
-                        C[t * per_lane + c] = folded[U(at + square + columns[c])]
-                for t in range(UNROLLED):
-                    here = 1.0 if q + t * half < rank else 0.0
-                    for c in range(per_lane):
-                        found = x[t] * B[t * per_lane + c] + z[t] * C[t * per_lane + c]
-                        sums[c] += here * found
-                q += UNROLLED * half
-        for c in range(per_lane):
-            if lane + LANES * c < width:
-                held[warp * width + lane + LANES * c] = sums[c]
-        cuda.syncthreads()
-        r = me
-        while r < width:
-            e = i * width + r
-            if r != me:
-                a = data[e]
-                if has_mean:
-                    mean = u[e]
-                if has_second:
-                    second = v[e]
-                if has_top:
-                    top = largest[e]
-            g = 0.0
-            for w in range(warps):
-                g += held[w * width + r]
-            g += ridge * a
-            if tie != 0.0:
-                g += tie * (a - old[e])
-            floor = lower if r < rank else 0.0
-            a, mean, second, top = stepped(kind, a, g, rate, how, floor, mean, second, top)
-            moved[e] = a
-            if has_mean:
-                u[e] = mean
-            if has_second:
-                v[e] = second
-            if has_top:
-                largest[e] = top
-            r += threads
+            top, top_b = pair_once(largest, e)
+        return mean, mean_b, second, second_b, top, top_b
 
-    return move
+    return moments_of
+
+
+@cache
+def pair_step(kind: int) -> Any:
+    """A step of two neighbours of a row, of which the gradient is known but for the penalties."""
+    has_mean, has_second, has_top = kind in (ADAM, AMSGRAD), kind != SGD, kind == AMSGRAD
+
+    @device
+    def step_pair(
+        e, column, rank, a, b, mean, mean_b, second, second_b, top, top_b, g, h, old, tie, rate,
+        beta_1, beta_2, epsilon, ridge, lower, u, v, largest, moved
+    ):  # fmt: skip
+        g += ridge * a
+        h += ridge * b
+        if tie != 0.0:
+            c, d = pair_of(old, e)
+            g += tie * (a - c)
+            h += tie * (b - d)
+        floor = lower if column < rank else 0.0
+        a, mean, second, top = stepped(
+            kind, a, g, rate, beta_1, beta_2, epsilon, floor, mean, second, top
+        )
+        floor = lower if column + 1 < rank else 0.0
+        b, mean_b, second_b, top_b = stepped(
+            kind, b, h, rate, beta_1, beta_2, epsilon, floor, mean_b, second_b, top_b
+        )
+        put_pair(moved, e, a, b)
+        if has_mean:
+            put_once(u, e, mean, mean_b)
+        if has_second:
+            put_once(v, e, second, second_b)
+        if has_top:
+            put_once(largest, e, top, top_b)
+
+    return step_pair
+
+
+@cache
+def tiles_kernel(modes: int, kind: int, folds: bool) -> Any:
+    """One step of the rows of short modes: a block takes EDGE rows and TALL columns.
+
+    Its warps share out the parts in which `samples.gather` left the sums, and the rows of the
+    folded matrices, which lie as `tall.place_of` says.
+    """
+    moments_of, step_pair = moments_function(kind), pair_step(kind)
+
+    @kernel
+    def step_tiles(
+        data, width, offsets, numbers, turn, parts, tiles, bases, gathered, old, folded, how, rates,
+        anchors, rank, u, v, largest, moved
+    ):  # fmt: skip
+        # Blocks along x are tiles, along y groups of columns. tiles (modes + 1,): the first of
+        # every mode, and how many there are; the others as in `gather`.
+        held = cuda.shared.array(0, float64)
+        me, lane, warp = cuda.threadIdx.x, cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
+        warps, groups = cuda.blockDim.x // LANES, cuda.gridDim.y
+        mode = 0
+        while cuda.blockIdx.x >= tiles[mode + 1]:
+            mode += 1
+        number = cuda.blockIdx.x - tiles[mode]
+        first, end = offsets[mode] + EDGE * number, offsets[mode + 1]
+        # A thread takes two neighbours of a row through the step; what it needs comes meanwhile.
+        column = TALL * cuda.blockIdx.y + 2 * (me % EDGE)
+        e = min(first + me // EDGE, end - 1) * width + min(column, width - 2)
+        x, y = pair_of(data, e)
+        mean, mean_b, second, second_b, top, top_b = moments_of(e, u, v, largest)
+        count = parts[mode]
+        across = TALL * cuda.blockIdx.y + lane // DEEP * 2
+        at = bases[mode] + (number * count * EDGE + 2 * (lane % DEEP)) * width
+        at += min(across, width - 2)
+        a, b, c, d = 0.0, 0.0, 0.0, 0.0
+        part = int64(warp)
+        while part < count:  # a range with a step would divide
+            for t in range(UNROLLED):
+                q = part + t * warps
+                source = at + min(q, count - 1) * EDGE * width
+                here = 1.0 if q < count else 0.0
+                g, h = pair_of(gathered, source)
+                a += here * g
+                c += here * h
+                g, h = pair_of(gathered, source + width)
+                b += here * g
+                d += here * h
+            part += UNROLLED * warps
+        if folds:
+            matrix = matrix_numbers(width)
+            source = min(first + lane // DEEP, end - 1) * width
+            place = 2 * mode * matrix + (cuda.blockIdx.y * LANES + lane) * 2
+            step = int64(warp)
+            while step < (width + EDGE - 1) // EDGE:
+                from_column = source + min(EDGE * step + 2 * (lane % DEEP), width - 2)
+                to = place + 2 * step * groups * LANES * 2
+                g, h = pair_of(data, from_column)
+                k, l = pair_of(old, from_column)
+                upper, lower = pair_of(folded, to)
+                a, b, c, d = multiply_tall(upper, lower, g, a, b, c, d)
+                upper, lower = pair_of(folded, to + groups * LANES * 2)
+                a, b, c, d = multiply_tall(upper, lower, h, a, b, c, d)
+                upper, lower = pair_of(folded, to + matrix)
+                a, b, c, d = multiply_tall(upper, lower, k, a, b, c, d)
+                upper, lower = pair_of(folded, to + matrix + groups * LANES * 2)
+                a, b, c, d = multiply_tall(upper, lower, l, a, b, c, d)
+                step += warps
+        # held (warps, EDGE, TALL)
+        place = 2 * warp * TILE_PAIRS + 2 * (lane % DEEP) * TALL + lane // DEEP * 2
+        held[place], held[place + 1] = a, c
+        held[place + TALL], held[place + TALL + 1] = b, d
+        cuda.syncthreads()
+        pair = me
+        while pair < TILE_PAIRS:
+            row = first + pair // EDGE
+            if row < end and column < width:
+                if pair != me:  # there are fewer threads than pairs
+                    e = row * width + column
+                    x, y = pair_of(data, e)
+                    mean, mean_b, second, second_b, top, top_b = moments_of(e, u, v, largest)
+                g, h = 0.0, 0.0
+                for q in range(warps):
+                    g += held[2 * (q * TILE_PAIRS + pair)]
+                    h += held[2 * (q * TILE_PAIRS + pair) + 1]
+                step_pair(
+                    e, column, rank, x, y, mean, mean_b, second, second_b, top, top_b, g, h, old,
+                    anchors[mode], rates[numbers[DONE] + turn], how[BETA_1], how[BETA_2],
+                    how[EPSILON], how[RIDGE], how[LOWER], u, v, largest, moved
+                )  # fmt: skip
+            pair += cuda.blockDim.x
+
+    return step_tiles
 
 
 @cache
@@ -316,7 +231,17 @@ def weigh_kernel(kind: int) -> Any:
             g += how[WEIGHT_RIDGE] * a
             floor = how[LOWER] if r < rank else 0.0
             a, mean, second, top = stepped(
-                kind, a, g, rates[numbers[DONE] + turn], how, floor, mean, second, top
+                kind,
+                a,
+                g,
+                rates[numbers[DONE] + turn],
+                how[BETA_1],
+                how[BETA_2],
+                how[EPSILON],
+                floor,
+                mean,
+                second,
+                top,
             )
             moved[r] = a
             if has_mean:

@@ -1,4 +1,4 @@
-"""Passes over a sample: slopes of the loss, the gradient of the weights, the objective.
+"""Passes over a sample: the gradient of the weights, the objective.
 
 Eight lanes take a sample, so that a warp has four under way; lane l of a group has the columns l,
 l + 8, ... Sums over the samples of a block leave as one row of `parts`.
@@ -23,16 +23,11 @@ GROUPS = LANES // GROUP  # of a warp
 
 
 @cache
-def slopes_kernel(per_group: int, modes: int, code: int, weighs: bool) -> Any:
-    """Slopes weight * f'(x, m) of a sample; with `weighs` also the weights' gradient, by block.
-
-    Every mode gets them in its own order: ys[mode * room + places of the sample].
-    """
+def weights_kernel(per_group: int, modes: int, code: int) -> Any:
+    """The weights' gradient of a sample: sums of weight * f'(x, m) times products of rows."""
 
     @kernel
-    def slopes(
-        data, width, weights, numbers, parameter, room, slot, rows, xs, ws, places, sorts, ys, parts
-    ):
+    def weights_gradient(data, width, weights, numbers, parameter, room, slot, rows, xs, ws, parts):
         held = cuda.shared.array(0, float64)
         lane = cuda.threadIdx.x % LANES
         warp, here = cuda.threadIdx.x // LANES, cuda.blockDim.x // LANES
@@ -65,22 +60,18 @@ def slopes_kernel(per_group: int, modes: int, code: int, weighs: bool) -> Any:
                 y -= deriv_of(code, parameter, 0.0, m)
             y *= w
             if first + lane // GROUP < n:
-                if sorts and column < modes:
-                    ys[column * room + places[U(base + column * room + s)]] = y
-                if weighs:
-                    for p in range(per_group):
-                        sums[p] += y * z[p]
+                for p in range(per_group):
+                    sums[p] += y * z[p]
             first += cuda.gridDim.x * here * GROUPS
-        if weighs:
-            for p in range(per_group):
-                total = across_groups(sums[p])
-                if lane < GROUP and column + GROUP * p < width:
-                    held[warp * width + column + GROUP * p] = total
-            cuda.syncthreads()
-            to = cuda.blockIdx.x * width
-            block_sums(held, width, parts, to, cuda.threadIdx.x, cuda.blockDim.x)
+        for p in range(per_group):
+            total = across_groups(sums[p])
+            if lane < GROUP and column + GROUP * p < width:
+                held[warp * width + column + GROUP * p] = total
+        cuda.syncthreads()
+        to = cuda.blockIdx.x * width
+        block_sums(held, width, parts, to, cuda.threadIdx.x, cuda.blockDim.x)
 
-    return slopes
+    return weights_gradient
 
 
 @cache

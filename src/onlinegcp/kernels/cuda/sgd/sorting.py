@@ -64,12 +64,16 @@ def counts_kernel() -> Any:
     """How often each digit occurs in each tile."""
 
     @kernel
-    def count_digits(numbers, rows, offsets, modes, room, order, number, bits, tile, counts):
-        # Blocks: tiles, modes, iterations. order: where the pass before left the samples.
+    def count_digits(
+        numbers, rows, offsets, modes, room, slot, order, number, bits, tile, counts
+    ):  # fmt: skip
+        # Blocks: tiles, modes, iterations, whose places begin with `slot`. order: where the pass
+        # before left the samples.
         held = cuda.shared.array(0, int32)
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
         mode = cuda.blockIdx.y
-        base = (cuda.blockIdx.z * modes + mode) * room
+        which = (slot + cuda.blockIdx.z) * modes + mode
+        base = which * room
         digits = 1 << bits
         q = me
         while q < digits:
@@ -85,7 +89,7 @@ def counts_kernel() -> Any:
             cuda.atomic.add(held, digit, 1)
             p += threads
         cuda.syncthreads()
-        to = ((cuda.blockIdx.z * modes + mode) * cuda.gridDim.x + cuda.blockIdx.x) * digits
+        to = (which * cuda.gridDim.x + cuda.blockIdx.x) * digits
         q = me
         while q < digits:
             counts[to + q] = held[q]
@@ -99,11 +103,12 @@ def places_kernel() -> Any:
     """First place of every digit of every tile, from the counts; one block per list."""
 
     @kernel
-    def sum_digits(tiles, bits, counts):
+    def sum_digits(first, tiles, bits, counts):
+        # first: number of the first list.
         held = cuda.shared.array(0, int32)
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
         digits = 1 << bits
-        base = cuda.blockIdx.x * tiles * digits
+        base = (first + cuda.blockIdx.x) * tiles * digits
         # A thread takes neighbouring digits.
         each = (digits + threads - 1) // threads
         total = 0
@@ -135,13 +140,14 @@ def sort_kernel() -> Any:
 
     @kernel
     def put_in_order(
-        numbers, rows, offsets, modes, room, order, number, bits, tile, places, sorted_order
+        numbers, rows, offsets, modes, room, slot, order, number, bits, tile, places, sorted_order
     ):
         held = cuda.shared.array(0, int32)  # (warps, digits)
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
         lane, warp, warps = me % LANES, me // LANES, threads // LANES
         mode = cuda.blockIdx.y
-        base = (cuda.blockIdx.z * modes + mode) * room
+        which = (slot + cuda.blockIdx.z) * modes + mode
+        base = which * room
         digits = 1 << bits
         shift, offset = bits * number, offsets[mode]
         q = me
@@ -160,7 +166,7 @@ def sort_kernel() -> Any:
             cuda.atomic.add(held, warp * digits + digit, 1)
             p += LANES
         cuda.syncthreads()
-        first = ((cuda.blockIdx.z * modes + mode) * cuda.gridDim.x + cuda.blockIdx.x) * digits
+        first = (which * cuda.gridDim.x + cuda.blockIdx.x) * digits
         q = me
         while q < digits:
             place = places[first + q]
@@ -193,37 +199,41 @@ def sort_kernel() -> Any:
 
 
 @cache
-def bounds_kernel(modes: int) -> Any:
+def bounds_kernel(modes: int, weighted: bool) -> Any:
     """What the order of a mode is good for.
 
     Where the samples of each row begin: bounds[(rows in all + modes) * iteration + first row of the
-    mode + mode + row]. Rows of the other modes in that order, the next mode's first: sorted_rows
-    [((iteration * modes + mode) * (modes - 1) + other) * room + place]. And every sample's place.
+    mode + mode + row]. Rows of all modes in that order, the mode's own first, then those of the
+    next: sorted_rows[((iteration * modes + mode) * modes + which) * room + place]. Data and, where
+    they are `weighted`, weights: sorted_xs[(iteration * modes + mode) * room + place].
     """
 
     @kernel
-    def use_order(numbers, rows, offsets, room, order, bounds, sorted_rows, places):
-        # Blocks: places, modes, iterations.
+    def use_order(
+        numbers, rows, offsets, room, slot, order, xs, ws, bounds, sorted_rows, sorted_xs, sorted_ws
+    ):
+        # Blocks: places, modes, iterations, whose places begin with `slot`.
         p = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
         n = numbers[COUNT]
         if p > n:
             return
-        mode = cuda.blockIdx.y
-        first = cuda.blockIdx.z * modes * room
+        mode, iteration = cuda.blockIdx.y, slot + cuda.blockIdx.z
+        first = iteration * modes * room
         base = first + mode * room
-        to = cuda.blockIdx.z * (offsets[modes] + modes) + offsets[mode] + mode
+        to = iteration * (offsets[modes] + modes) + offsets[mode] + mode
         before = rows[base + order[base + p - 1]] - offsets[mode] if p > 0 else -1
         here = offsets[mode + 1] - offsets[mode]
         if p < n:
             s = order[base + p]
             here = rows[base + s] - offsets[mode]
-            places[base + s] = p
-            for o in range(modes - 1):
-                other = mode + 1 + o
+            sorted_xs[base + p] = xs[iteration * room + s]
+            if weighted:
+                sorted_ws[base + p] = ws[iteration * room + s]
+            for o in range(modes):
+                other = mode + o
                 if other >= modes:
                     other -= modes
-                at = (cuda.blockIdx.z * modes + mode) * (modes - 1) + o
-                sorted_rows[at * room + p] = rows[first + other * room + s]
+                sorted_rows[(base * modes + o * room) + p] = rows[first + other * room + s]
         for row in range(before + 1, here + 1):
             bounds[to + row] = p
 
