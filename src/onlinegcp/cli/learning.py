@@ -136,7 +136,7 @@ def _alarm_line(message: dict[str, Any]) -> str:
         return f"ALARM ({message['severity']}) {message['sentence']}"
     noun = "slice" if message["slices"] == 1 else "slices"
     # Nobody should take the end of an alarm for the end of an outage.
-    hint = " (what lasts so long counts as usual)" if message["lasted"] else ""
+    hint = " (or it counts as usual by now)" if message["lasted"] else ""
     return f"Alarm over after {message['slices']} {noun}{hint}. {message['sentence']}"
 
 
