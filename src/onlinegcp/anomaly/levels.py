@@ -124,9 +124,11 @@ class Levels:
         self.n_slices += 1
 
     def start_season(self, period: int) -> None:
-        """Begin to learn a season that has been found."""
+        """Begin to learn a season that has been found, from a shorter one that it consists of."""
+        before, self.season = self.season, np.zeros((len(RATES), len(self), period))
+        if period % self.period == 0:
+            self.season += np.tile(before, (1, 1, period // self.period))
         self.period, self.phases = period, np.zeros(period)
-        self.season = np.zeros((len(RATES), len(self), period))
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and numbers it goes on from."""

@@ -116,7 +116,8 @@ def say_row(row: Record) -> str:
     seen, expected = row["observed"], row["expected"]
     if row.get("new"):
         return f"{_name(row)} is new ({number(seen)})"
-    return f"{_name(row)} {_change(seen, expected)} ({_usual(seen, row['low'], row['high'])})"
+    said = "the others suggest" if row.get("follows") else "usually"
+    return f"{_name(row)} {_change(seen, expected)} ({_usual(seen, row['low'], row['high'], said)})"
 
 
 def _name(row: Record) -> str:
@@ -223,12 +224,12 @@ def _signed(change: float) -> str:
     return f"{100 * change:+,.{0 if abs(change) >= 0.005 or not change else 2}f} %"
 
 
-def _usual(seen: float, low: float, high: float) -> str:
+def _usual(seen: float, low: float, high: float, said: str = "usually") -> str:
     if abs(low) >= 10.0 and low < high and round(low) == round(high):
         # A measurement that hardly ever moves: with the digits that tell the ends apart.
         places = 1 + max(0, -math.floor(math.log10(high - low)))
-        return f"{seen:,.{places}f}, usually {low:,.{places}f} to {high:,.{places}f}"
-    return f"{number(seen)}, usually {_range(low, high, seen)}"
+        return f"{seen:,.{places}f}, {said} {low:,.{places}f} to {high:,.{places}f}"
+    return f"{number(seen)}, {said} {_range(low, high, seen)}"
 
 
 def _range(low: float, high: float, seen: float) -> str:
