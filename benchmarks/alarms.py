@@ -302,11 +302,11 @@ def _moving(quick: bool) -> Iterator[Row]:
     factors = [rng.dirichlet(np.full(n, 0.7), 6).T for n in (20, 15)]
     found: dict[str, list[bool]] = {"loss": [], "triple": []}
     tracker, quiet = AnomalyTracker(1), []
-    for t in range(300 if quick else 1500):
+    for t in range(500 if quick else 3000):
         weights = rng.gamma(5.0, 2000.0 / 6.0 / 5.0, 6)
         x = Slice.dense(rng.poisson(KTensor(weights, factors).full()).astype(float))
         places = [(k, int(i)) for k in range(2) for i in np.flatnonzero(_row_sums(x, k) >= 60)]
-        if t >= 100 and t % 4 == 0:
+        if t >= 100 and t % 8 == 0:
             for kind, odd, _ in _plants(x, *places[rng.integers(len(places))], rng):
                 if kind in found:
                     found[kind].append(score_slice(None, odd, history=tracker).flagged)

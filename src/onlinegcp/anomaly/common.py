@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -86,7 +87,7 @@ class CommonMoves:
         left, surprise = np.empty((2, len(heavy))), compared[2]
         found, alone = (_grown(part, self.lengths, lengths) for part in (self.found, self.alone))
         without_common(found, self.scale, alone, PRIOR, surprise, heavy, ODD, left)
-        return Alone(surprise, heavy, left, tuple(np.cumsum([0, *lengths]).tolist()))
+        return Alone(surprise, heavy, left, tuple(accumulate(lengths, initial=0)))
 
     @property
     def ready(self) -> bool:
@@ -95,7 +96,7 @@ class CommonMoves:
 
     def learn(self, seen: Alone) -> None:
         """Remember a judged slice."""
-        lengths = np.diff(seen.starts).tolist()
+        lengths = [end - start for start, end in pairwise(seen.starts)]
         begun = bool(self.lengths)
         keep = 1.0 - 1.0 / min(MEMORY, self.n_slices + 1.5)
         self.sums, self.found, self.alone = (
@@ -132,10 +133,10 @@ class CommonMoves:
 
 
 def _grown(
-    part: FloatArray, before: Sequence[int], now: Sequence[int], *, copy: bool = False
+    part: FloatArray, before: list[int], now: list[int], *, copy: bool = False
 ) -> FloatArray:
     """Columns of rows, with zeros for those that have come to a mode since."""
-    if list(before) == list(now):
+    if before == now:
         return part.copy() if copy else part
     wider = np.zeros((len(part), sum(now)))
     old = new = 0

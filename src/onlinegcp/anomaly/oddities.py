@@ -12,10 +12,12 @@ from onlinegcp.anomaly.common import Alone
 from onlinegcp.anomaly.pairs import IntArray, mixtures
 from onlinegcp.anomaly.shares import Judged, highest_criticism
 from onlinegcp.anomaly.tails import largest_of, scipy_special
+from onlinegcp.kernels.shares import extremes
 
 # A statistic is the largest of so many normal values, or only its 75 and 95 % points are known.
 Theory: TypeAlias = int | tuple[float, float]
 
+JUDGED = 0.1  # expected events of a row, or pair, that counts among those of which one is odd
 MANY = (1.3, 1.8)  # 75 and 95 % points of the root of higher criticism
 
 
@@ -48,11 +50,14 @@ def statistics_of(
         if not seen.ready or not len(surprise):
             continue
         new = float(newcomers.surprise[k]) if newcomers.ready else 0.0
-        heavy = forecast > 0.1 if counted else np.isfinite(seen.deviation)
-        n = int(np.count_nonzero(heavy))
-        found[f"up {k}"] = max(float(surprise.max()), new, 0.0), n + 1
-        found[f"down {k}"] = max(float(-surprise.min()), 0.0), n
-        many.append(surprise[forecast > 0.5 if counted else heavy])
+        largest, smallest, n = extremes(seen.compared, JUDGED)
+        heavy = forecast > 0.5
+        if not counted:
+            heavy = np.isfinite(seen.deviation)
+            n = int(np.count_nonzero(heavy))
+        found[f"up {k}"] = max(largest, new, 0.0), n + 1
+        found[f"down {k}"] = max(-smallest, 0.0), n
+        many.append(surprise[heavy])
     everything = np.concatenate(many) if many else np.zeros(0)
     if len(everything) >= 4:
         p = 2.0 * scipy_special().ndtr(-np.abs(everything))
@@ -67,9 +72,8 @@ def statistics_of(
         found["mixture"] = max(float(z.max()) for z in mixed), largest_of(n)
     ready = [seen for _, seen in pairs if seen.ready and len(seen.observed)]
     if ready:
-        n = max(1, sum(int(np.count_nonzero(seen.forecast > 0.1)) for seen in ready))
-        up = max(float(seen.surprise.max()) for seen in ready)
-        down = max(float(-seen.surprise.min()) for seen in ready)
-        found["pairs up"] = max(up, 0.0), largest_of(n)
-        found["pairs down"] = max(down, 0.0), largest_of(n)
+        ups, lows, numbers = zip(*(extremes(seen.compared, JUDGED) for seen in ready), strict=True)
+        theory = largest_of(max(1, sum(numbers)))
+        found["pairs up"] = max(*ups, 0.0), theory
+        found["pairs down"] = max(-min(lows), 0.0), theory
     return found

@@ -60,7 +60,7 @@ def describe(
     head = f"{when}{what}"
     if anomaly.get("volume_odd") and expected is not None:
         head += f", {_than(total, expected, bool(noun))}"
-    elif anomaly.get("family") and anomaly.get("total_usual", True):
+    elif anomaly.get("family") and anomaly.get("total_usual", True) and not _rest_is_off(anomaly):
         head += ", as usual"
     if not anomaly.get("flagged"):
         return _printable(f"{head}.")
@@ -73,6 +73,15 @@ def describe(
     rest = "" if diffuse or untold else _rest(anomaly, bool(noun))
     said = "; ".join(part for part in (*parts, diffuse, rest) if part)
     return _printable(f"{head}. {_capital(said)}." if said else f"{head}.")
+
+
+def _rest_is_off(anomaly: Record) -> bool:
+    """Whether all but the rows that are named is said to be off: no slice is as usual then."""
+    return (
+        bool(anomaly.get("flagged"))
+        and any(anomaly["modes"])
+        and not anomaly.get("rest_usual", True)
+    )
 
 
 def _n_rows(anomaly: Record) -> int:
