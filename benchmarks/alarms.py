@@ -47,6 +47,7 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
         "flights": lambda quick: _planted("flights", flight_days(), quick),
         "chicago": lambda quick: _planted("chicago", chicago_days(800 if quick else 2000), quick),
         "simulated": _simulated,
+        "moving": _moving,
         "cost": _cost,
     }
     for name, case in cases.items():
@@ -217,7 +218,7 @@ def _planted(name: str, data: tuple[list[Slice], list[list[str]]], quick: bool) 
         for t, x in enumerate(slices)
         if t >= 60
         for k in range(x.ndim)
-        for i in np.flatnonzero(np.bincount(x.index[:, k], x.value) >= 60)
+        for i in np.flatnonzero(_row_sums(x, k) >= 60)
     ]
     chosen: dict[int, list[tuple[int, int]]] = {}
     for n in rng.choice(len(places), 30 if quick else 100, replace=False):
@@ -293,6 +294,33 @@ def _counts(mean: np.ndarray, variance: float, rng: np.random.Generator) -> np.n
         tries = (mean / (1.0 - variance) + rng.random(mean.shape)).astype(int)
         return rng.binomial(tries, 1.0 - variance).astype(float)
     return rng.poisson(mean).astype(float)
+
+
+def _moving(quick: bool) -> Iterator[Row]:
+    """Failures among rows that follow patterns of which each comes and goes."""
+    rng = np.random.default_rng(0)
+    factors = [rng.dirichlet(np.full(n, 0.7), 6).T for n in (20, 15)]
+    found: dict[str, list[bool]] = {"loss": [], "triple": []}
+    tracker, quiet = AnomalyTracker(1), []
+    for t in range(500 if quick else 3000):
+        weights = rng.gamma(5.0, 2000.0 / 6.0 / 5.0, 6)
+        x = Slice.dense(rng.poisson(KTensor(weights, factors).full()).astype(float))
+        places = [(k, int(i)) for k in range(2) for i in np.flatnonzero(_row_sums(x, k) >= 60)]
+        if t >= 100 and t % 8 == 0:
+            for kind, odd, _ in _plants(x, *places[rng.integers(len(places))], rng):
+                if kind in found:
+                    found[kind].append(score_slice(None, odd, history=tracker).flagged)
+        verdict = tracker.judge(x, counted=True)
+        quiet.append(verdict.log_p)
+        tracker.learn(verdict)
+    for kind, flags in found.items():
+        yield row(f"moving patterns/{kind}", float(np.mean(flags)), "share", "", f"of {len(flags)}")
+    share = float(np.mean(np.array(quiet[WARM:]) < math.log(LEVEL)))
+    yield from rates("moving patterns", share, len(quiet) - WARM)
+
+
+def _row_sums(x: Slice, k: int) -> np.ndarray:
+    return np.bincount(x.index[:, k], x.value)
 
 
 def _cost(quick: bool) -> Iterator[Row]:

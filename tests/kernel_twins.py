@@ -134,6 +134,20 @@ def listed_sums(
     return float(value @ np.log(m)), rows.T @ (value / m), rows.T @ curved
 
 
+def judge_levels(values, ahead, errors, spread, seen, least, noise):
+    """Forecast, deviation and surprise of series, and the sum of their values."""
+    more = len(values) - len(seen)
+    forecast = ahead[np.argmin(errors, axis=0), np.arange(len(seen))]
+    deviation = np.maximum(1.2533 * spread[0] / np.maximum(spread[1], 1e-12), noise)
+    deviation = np.where(spread[1] < 2.0, np.inf, deviation)
+    young = np.concatenate([seen < least, np.ones(more, dtype=bool)])
+    forecast = np.nan_to_num(np.concatenate([forecast, values[len(seen) :]]))
+    deviation = np.concatenate([deviation, np.full(more, np.inf)])
+    error = np.where(np.isnan(values) | young, 0.0, values - forecast)
+    surprise = error / np.maximum(deviation, 1e-12 * (1.0 + np.abs(forecast)))
+    return np.stack([forecast, deviation, surprise]), np.nansum(values)
+
+
 def learn_levels(
     values, compared, ahead, rates, trends, least, keep, early, cycle, place, kind, part,
     level, trend, errors, spread, streak, seen,

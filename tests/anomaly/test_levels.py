@@ -69,3 +69,17 @@ def test_constant_totals_are_not_alarmed_by_one_event():
     for _ in range(50):
         levels.learn(levels.judge(np.array([2.0 * np.sqrt(100.0)])))
     assert abs(levels.judge(np.array([2.0 * np.sqrt(101.0)])).surprise[0]) < 1.0
+
+
+def test_a_longer_season_goes_on_from_a_shorter_one():
+    levels = Levels(7)
+    for t in range(70):
+        values = np.array([100.0 + 30.0 * (t % 7 == 5)])
+        levels.learn(levels.judge(values))
+    ahead = [levels.judge(np.array([0.0])).forecast[0]]
+    levels.start_season(14)
+    assert levels.judge(np.array([0.0])).forecast[0] == ahead[0]
+    for t in range(70, 76):
+        seen = levels.judge(np.array([100.0 + 30.0 * (t % 7 == 5)]))
+        assert abs(seen.forecast[0] - seen.observed[0]) < 5.0
+        levels.learn(seen)

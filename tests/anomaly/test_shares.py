@@ -59,3 +59,24 @@ def test_rows_of_an_earlier_version_go_on():
     seen = resumed.judge(np.full(6, 50.0))
     assert np.abs(seen.surprise).max() < 3.0
     resumed.learn(seen)
+
+
+@pytest.mark.parametrize(("longer", "kept"), [(168, True), (52, False)])
+def test_hours_of_a_day_tell_those_of_a_week_when_that_is_found(longer, kept):
+    rng, shares = np.random.default_rng(0), RowShares(24)
+    hours = 1.0 + 0.9 * np.cos(2.0 * np.pi * (np.arange(24)[:, None] / 24.0 + np.arange(4) / 4.0))
+
+    def errors(first, last):
+        found = []
+        for t in range(first, last):
+            seen = shares.judge(rng.poisson(100.0 * hours[t % 24]).astype(float))
+            found.append((seen.observed - seen.forecast) ** 2 / np.maximum(seen.forecast, 1.0))
+            shares.learn(seen)
+        return float(np.mean(found))
+
+    errors(0, 24 * 10)
+    before = errors(24 * 10, 24 * 14)
+    shares.start_season(longer)
+    after = errors(24 * 14, 24 * 15)
+    assert (after < 1.3 * before) == kept
+    assert shares.season.shape == (longer, 2, 4)

@@ -48,8 +48,12 @@ def test_a_slice_that_is_not_flagged_says_no_more_than_its_total():
 def test_new_labels_multiples_and_the_rest():
     assert say_row(row("b16", 546.0, 0.1, new=True)) == "b16 is new (546)"
     assert say_row(row("b16", 900.0, 100.0)) == "b16 x 9 (900, usually 90 to 110)"
+    assert say_row({**row("b16", 50.0, 100.0), "follows": True}) == (
+        "b16 -50 % (50, the others suggest 90 to 110)"
+    )
     said = say(modes=[[row("JFK", 287.0, 330.0)], []], rest_usual=False, rest_change=-0.29)
     assert said.endswith("; the rest -29 %.")
+    assert "as usual" not in said  # no slice is whose rest is off
 
 
 def test_there_is_no_rest_where_no_row_is_named():

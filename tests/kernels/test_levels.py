@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 import kernel_twins as twins
-from onlinegcp.kernels.levels import NOTHING, SEASON, SPECIAL_DAY, Cycle, Series, learn_levels
+from onlinegcp.kernels.levels import (
+    NOTHING,
+    SEASON,
+    SPECIAL_DAY,
+    Cycle,
+    Series,
+    judge_levels,
+    learn_levels,
+)
 
 
 @pytest.mark.parametrize("kind", [NOTHING, SEASON, SPECIAL_DAY])
@@ -29,3 +37,22 @@ def test_series_learn_the_bits_of_numpy(kind, seed):
     learn_levels(*given, Cycle(cycle, 2, kind, 3.7), Series(*state))
     for found, wanted in zip([cycle, *state], expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_series_are_judged_with_the_bits_of_numpy(seed):
+    rng = np.random.default_rng(seed)
+    experts, n, more = 4, 23, seed % 3
+    values = rng.normal(size=n + more) * 10.0 ** rng.integers(-3, 4, n + more)
+    values[rng.random(n + more) < 0.2] = np.nan
+    ahead = rng.normal(size=(experts, n))
+    ahead[:, 5] = np.nan
+    errors = rng.integers(0, 3, (experts, n)).astype(float)  # often the same: the first counts
+    spread = np.stack([rng.exponential(size=n), rng.uniform(0.0, 6.0, n)])
+    spread[0, 7] = 0.0  # never moved
+    seen, noise = rng.integers(0, 20, n).astype(float), np.where(rng.random(n) < 0.5, 0.5, 0.0)
+    out = np.empty((3, n + more))
+    total = judge_levels(values, ahead, errors, spread, seen, 4, noise, out)
+    expected, whole = twins.judge_levels(values, ahead, errors, spread, seen, 4, noise)
+    np.testing.assert_array_equal(out, expected)
+    assert total == pytest.approx(whole, rel=1e-12)

@@ -103,3 +103,11 @@ def test_what_is_odd_is_held_until_it_stays():
     loud = learned(80, 0.5, weight=0.1)
     assert loud[shares.EXPOSURE] == pytest.approx(900.0 + 10.0)
     assert loud[shares.SQUARES] == 50.0
+
+
+def test_extremes_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    out = np.stack([rng.exponential(size=40), np.ones(40), rng.normal(size=40)])
+    largest, smallest, number = shares.extremes(out, 0.5)
+    assert (largest, smallest) == (out[2].max(), out[2].min())
+    assert number == np.count_nonzero(out[0] > 0.5)

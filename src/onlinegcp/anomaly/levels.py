@@ -20,6 +20,7 @@ from onlinegcp.kernels.levels import (
     SPECIAL_DAY,
     Cycle,
     Series,
+    judge_levels,
     learn_levels,
 )
 from onlinegcp.kernels.shares import SURPRISE
@@ -66,21 +67,20 @@ class Levels:
 
     def judge(self, values: FloatArray, *, special: int = 0) -> Judged:
         """Compare values with their forecasts; NaN are not judged, and nothing is changed."""
-        n_known, n = len(self), len(values)
-        ahead = self._ahead(special)
-        best = np.argmin(self.errors, axis=0)
-        forecast, deviation = ahead[best, np.arange(n_known)], self._deviation()
-        young = self.seen < LEAST
-        if n > n_known:
-            forecast = np.concatenate([forecast, values[n_known:]])
-            deviation = np.concatenate([deviation, np.full(n - n_known, np.inf)])
-            young = np.concatenate([young, np.ones(n - n_known, dtype=bool)])
-        forecast = np.where(np.isnan(forecast), 0.0, forecast)
-        error = np.where(np.isnan(values) | young, 0.0, values - forecast)
-        surprise = error / np.maximum(deviation, 1e-12 * (1.0 + np.abs(forecast)))
-        ready = self.n_slices >= LEAST
-        compared = np.stack([forecast, deviation, surprise])
-        return Judged(values, compared, float(np.nansum(values)), n_known, ready)
+        compared = np.empty((3, len(values)))
+        least = np.zeros(len(self))
+        least[[place for place in (self.TOTAL, self.REST) if place < len(self)]] = self.noise
+        total = judge_levels(
+            values,
+            self._ahead(special),
+            self.errors,
+            self.spread,
+            self.seen,
+            LEAST,
+            least,
+            compared,
+        )
+        return Judged(values, compared, total, len(self), self.n_slices >= LEAST)
 
     def judge_late(self, seen: Judged, place: int, value: float) -> None:
         """Judge one more value of a slice that was judged without it."""
@@ -124,9 +124,11 @@ class Levels:
         self.n_slices += 1
 
     def start_season(self, period: int) -> None:
-        """Begin to learn a season that has been found."""
+        """Begin to learn a season that has been found, from a shorter one that it consists of."""
+        before, self.season = self.season, np.zeros((len(RATES), len(self), period))
+        if period % self.period == 0:
+            self.season += np.tile(before, (1, 1, period // self.period))
         self.period, self.phases = period, np.zeros(period)
-        self.season = np.zeros((len(RATES), len(self), period))
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and numbers it goes on from."""
@@ -150,14 +152,6 @@ class Levels:
         if special and self.n_slices >= max(14, 2 * self.period):
             ahead = ahead + self.special[:, :, special - 1]
         return np.asarray(ahead)
-
-    def _deviation(self) -> FloatArray:
-        """From mean absolute errors; wide as long as there are few."""
-        total, weight = self.spread
-        mean = 1.2533 * total / np.maximum(weight, 1e-12)
-        totals = [place for place in (self.TOTAL, self.REST) if place < len(mean)]
-        mean[totals] = np.maximum(mean[totals], self.noise)
-        return np.asarray(np.where(weight < 2.0, np.inf, mean))
 
     def _grow(self, values: FloatArray) -> None:
         more = len(values) - len(self)

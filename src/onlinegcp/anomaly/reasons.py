@@ -22,6 +22,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = Sequence[Sequence[str]]
 
 LEAST_SURPRISE = 2.0  # standard deviations below which nothing is worth a word
+ALONE = "alone up"  # family that is there where rows are known to follow others
 TOP_MANY = 3  # rows named where many are a little off
 
 
@@ -103,25 +104,38 @@ def odd_rows(
 ) -> tuple[IntArray, FloatArray]:
     """Rows that would be odd as the only ones of their mode, oddest first, and their log p.
 
-    A slice that is flagged for a row names it, although what is odd by itself may be less so.
+    A row is odd for itself, or for not moving as those do that it usually follows. A slice that is
+    flagged for a row names it, although what is odd by itself may be less so.
     """
     n = max(1, int((seen.forecast > 0.1).sum())) if history.counted else len(seen.surprise)
-    rows, chances = [], []
+    looks = [(f"up {k}", f"down {k}", seen.surprise, n)]
+    if verdict.alone is not None and ALONE in verdict.families:
+        left, asked = verdict.alone.of_mode(k)[1], int(np.count_nonzero(verdict.alone.heavy))
+        looks.append((ALONE, "alone down", left, asked))
     cause = verdict.family if verdict.log_p < limit else ""
-    for i in _oddest(seen):
-        surprise = float(seen.surprise[i])
-        family = f"up {k}" if surprise > 0.0 else f"down {k}"
-        log_p = history.log_p_of(family, abs(surprise), n)
-        reason = family == cause and abs(surprise) >= verdict.statistics[family]
-        if log_p < limit or reason:
-            rows.append(i)
-            chances.append(log_p)
-    return np.array(rows, dtype=np.int64), np.array(chances)
+    found: dict[int, float] = {}
+    for up, down, surprises, n in looks:
+        for i in _oddest(surprises):
+            surprise = float(surprises[i])
+            family = up if surprise > 0.0 else down
+            log_p = history.log_p_of(family, abs(surprise), n)
+            reason = family == cause and abs(surprise) >= verdict.statistics[family]
+            if log_p < limit or reason:
+                found[i] = min(log_p, found.get(i, 0.0))
+    rows = sorted(found, key=found.__getitem__)
+    return np.array(rows, dtype=np.int64), np.array([found[i] for i in rows])
 
 
-def _oddest(seen: Judged) -> list[int]:
+def alone_of(verdict: Verdict, k: int, i: int) -> FloatArray | None:
+    """What a row shows without those that it follows, where it follows any."""
+    if verdict.alone is None or ALONE not in verdict.families:
+        return None
+    return verdict.alone.of_mode(k)[:, i]
+
+
+def _oddest(surprises: FloatArray) -> list[int]:
     """Rows worth a look, the most surprising first."""
-    size = np.abs(seen.surprise)
+    size = np.abs(surprises)
     rows = np.flatnonzero(size >= LEAST_SURPRISE)
     return [int(i) for i in rows[np.argsort(-size[rows], kind="stable")]]
 
@@ -181,7 +195,7 @@ def odd_pairs(
                 or (flagged and cause == "mixture" and z[i] >= largest)
             ]  # fmt: skip
             mixed |= np.isin(rows, blamed)
-        for i in _oddest(seen)[: 4 * top]:
+        for i in _oddest(seen.surprise)[: 4 * top]:
             surprise = float(seen.surprise[i])
             family = "pairs up" if surprise > 0.0 else "pairs down"
             log_p = history.log_p_of(family, abs(surprise), n)
@@ -192,30 +206,49 @@ def odd_pairs(
                     label_of(labels, k, places[k]) if k in places else "" for k in range(n_modes)
                 ]
                 record = told_row(seen, i, "", log_p, history, ordinary)
-                del record["label"]
+                del record["label"], record["follows"]
                 index = [places.get(k) for k in range(n_modes)]
                 found.append({"index": index, "labels": names, **record})
     return tuple(sorted(found, key=lambda cell: cell["p"])[: 2 * top])
 
 
 def told_row(
-    seen: Judged, i: int, label: str, log_p: float, history: AnomalyTracker, ordinary: float
+    seen: Judged,
+    i: int,
+    label: str,
+    log_p: float,
+    history: AnomalyTracker,
+    ordinary: float,
+    alone: FloatArray | None = None,
 ) -> dict[str, Any]:
-    """A row as it is told, against an ordinary slice."""
-    expected, width = float(seen.forecast[i]), USUAL * float(seen.deviation[i])
-    surprise = abs(float(seen.surprise[i]))
+    """A row as it is told, against an ordinary slice.
+
+    One that is where it often is, but not where the rows are that it follows (`alone`, its column
+    of `Alone.left`), is told against what these say in this slice.
+    """
+    expected, deviation = float(seen.forecast[i]), float(seen.deviation[i])
+    surprise, observed = float(seen.surprise[i]), float(seen.observed[i])
+    follows = False
+    if alone is not None and abs(surprise) < LEAST_SURPRISE <= abs(alone[1]):
+        said = expected + deviation * (surprise - float(alone[0]))
+        follows = (observed < said) == (alone[1] < 0.0) and (said > 0.0 or not history.counted)
+        if follows:
+            expected, deviation = said, deviation * float(alone[0] / alone[1])
+            surprise, ordinary = float(alone[1]), 1.0
+    width, surprise = USUAL * deviation, abs(surprise)
     if surprise >= LEAST_SURPRISE:  # the range is that by which it was found to be odd
-        width = min(width, USUAL / surprise * abs(float(seen.observed[i]) - expected))
+        width = min(width, USUAL / surprise * abs(observed - expected))
     low = max(expected - width, 0.0) if history.counted else expected - width
     scale = history.unit * ordinary if history.counted else 1.0
     return {
         "label": label,
-        "observed": float(seen.observed[i]) * history.unit,
+        "observed": observed * history.unit,
         "expected": expected * scale,
         "low": low * scale,
         "high": (expected + width) * scale,
         "p": math.exp(max(log_p, LOWEST_LOG)),
         "new": i >= seen.n_known,
+        "follows": follows,
     }
 
 

@@ -14,6 +14,7 @@ from onlinegcp.anomaly.levels import Levels
 from onlinegcp.anomaly.pairs import IntArray
 from onlinegcp.anomaly.reasons import (
     Labels,
+    alone_of,
     label_of,
     largest_rows,
     odd_pairs,
@@ -60,7 +61,8 @@ class Anomaly:
         The total, its forecast and usual range.
     modes
         For each mode its significant rows, oddest first: label, observed, expected, low, high, p,
-        and whether it is new.
+        whether it is new, and whether expected, low and high are what the rows that it follows say
+        in this slice (`follows`), instead of what it usually is.
     more_rows
         Significant rows beyond those that `modes` has.
     cells
@@ -298,7 +300,15 @@ def _told(
     if told:
         rows = tuple(
             tuple(
-                told_row(seen, i, label_of(labels, k, i), log_p, history, scales[k])
+                told_row(
+                    seen,
+                    i,
+                    label_of(labels, k, i),
+                    log_p,
+                    history,
+                    scales[k],
+                    alone_of(verdict, k, i),
+                )
                 for i, log_p in zip(*(part[:top].tolist() for part in found), strict=True)
             )
             for k, (seen, found) in enumerate(zip(verdict.rows, odd, strict=True))

@@ -39,6 +39,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 MEMORY = 20.0  # slices a share is the average of
 SEASONS = 12.0  # slices of the same phase its season is the average of
+INHERITED = 2.0  # slices that a shorter season counts for in each phase of a longer one
 SPREAD_MEMORY = 60.0  # slices its spread is the average of
 LOUDEST = 3.0  # times the usual total that a slice may count for
 SPECIAL = 2  # kinds of special days beside ordinary ones
@@ -258,8 +259,14 @@ class RowShares:
         self.n_slices += 1
 
     def start_season(self, period: int) -> None:
-        """Begin to learn a season that has been found."""
-        self.period, self.season = period, np.zeros((period, 2, len(self)))
+        """Begin to learn a season that has been found, from a shorter one that it consists of."""
+        before, self.season = self.season, np.zeros((period, 2, len(self)))
+        if len(before) and period % self.period == 0:  # hours of a day tell those of a week
+            slices = min(SEASONS, self.n_slices // self.period + 0.5)  # that are in its sums
+            self.season += np.tile(
+                before * min(1.0, INHERITED / slices), (period // self.period, 1, 1)
+            )
+        self.period = period
 
     def keep(self, rows: NDArray[np.int64]) -> None:
         """Forget all rows but these, in this order."""

@@ -19,8 +19,10 @@ from typing import Any, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.anomaly.common import Alone, CommonMoves
 from onlinegcp.anomaly.levels import Levels, range_of_counts
-from onlinegcp.anomaly.pairs import HeavyPairs, IntArray, mixtures
+from onlinegcp.anomaly.oddities import Theory, statistics_of
+from onlinegcp.anomaly.pairs import HeavyPairs, IntArray
 from onlinegcp.anomaly.season import (
     CANDIDATES,
     CYCLES,
@@ -35,7 +37,6 @@ from onlinegcp.anomaly.shares import (
     Judged,
     RowShares,
     any_odd,
-    highest_criticism,
     total_without_odd,
 )
 from onlinegcp.anomaly.tails import (
@@ -47,7 +48,6 @@ from onlinegcp.anomaly.tails import (
     largest_of,
     log_tail,
     log_tail_of_largest,
-    scipy_special,
     settled,
     smallest_of,
 )
@@ -55,15 +55,11 @@ from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
-# A statistic is the largest of so many normal values, or only its 75 and 95 % points are known.
-Theory: TypeAlias = int | tuple[float, float]
-
 LEAST, LONGEST_START = 10, 60  # slices before anything is flagged, at least and at most
 WATCHED = 16  # heaviest rows of each mode in which a period is looked for
 MOST_SEASONS = 1 << 22  # numbers that the seasons of a mode may take
 COUNTING = 0.5  # least standard deviation of a total's root: half that of Poisson
 REAL = math.log(1e-5)  # p-value of a slice below which it tells nothing of how rare chance is
-MANY = (1.3, 1.8)  # 75 and 95 % points of the root of higher criticism
 
 
 @dataclass(frozen=True)
@@ -74,12 +70,14 @@ class Verdict:
     ----------
     log_p, family
         Of the slice, and the statistic that was oddest: "volume", "up 0", "down 2", "pairs up",
-        "pairs down", "mixture", "many", "misfit"; empty while there is no past.
+        "pairs down", "alone up", "alone down", "mixture", "many", "misfit"; empty while there is no
+        past.
     families
         Log-probability of each statistic.
-    whole, rows, newcomers, pairs
+    whole, rows, newcomers, pairs, alone
         How each compares with its forecast: of `whole` the total and the misfit, of `newcomers`
-        the events in new rows by mode.
+        the events in new rows by mode, of `alone` rows without what they have in common; None as
+        long as rows are not judged.
     weights
         Usual weights of the model, this slice included; empty where there is no model.
     """
@@ -91,6 +89,7 @@ class Verdict:
     rows: list[Judged]
     newcomers: Judged
     pairs: list[tuple[IntArray, Judged]]
+    alone: Alone | None
     weights: FloatArray
     special: int
     moment: datetime.datetime | None
@@ -156,6 +155,7 @@ class AnomalyTracker:
         self.weights = np.zeros(0)
         self.rows: list[RowShares | Levels] = []
         self.newcomers = RowShares()
+        self.common = CommonMoves()
         self.pairs: list[HeavyPairs] = []
         self.past: dict[str, Past] = {}
         self.tails: dict[str, FloatArray] = {}
@@ -209,7 +209,15 @@ class AnomalyTracker:
         for part in self.pairs:
             total = total_without_odd(totals, odd, ahead, of=(part.first, part.second))
             pairs.append(part.judge(x, self.unit, special=special, total=total))
-        found = self._statistics(whole, rows, newcomers, pairs) if observed else {}
+        alone = None
+        if observed and all(seen.ready for seen in rows):
+            alone = self.common.judge(rows, counted=bool(self.counted))
+        shown = alone if self.common.ready else None
+        found = (
+            statistics_of(whole, rows, newcomers, pairs, shown, counted=bool(self.counted))
+            if observed
+            else {}
+        )
         plain = {name: self._plain(name, value, theory) for name, (value, theory) in found.items()}
         families = {name: self._settled(name, log_p) for name, log_p in plain.items()}
         statistics = {name: value for name, (value, _) in found.items()}
@@ -223,7 +231,7 @@ class AnomalyTracker:
         ready = observed and self.n_slices >= self._least()
         kept = np.zeros(0) if weights is None else weights
         return Verdict(
-            log_p if ready else 0.0, family, families, whole, rows, newcomers, pairs, kept,
+            log_p if ready else 0.0, family, families, whole, rows, newcomers, pairs, alone, kept,
             special, moment, x.shape, observed, statistics, ready, plain,
         )  # fmt: skip
 
@@ -239,7 +247,7 @@ class AnomalyTracker:
         n
             Rows in the family.
         """
-        of_rows = family.startswith(("up", "down"))
+        of_rows = family.startswith(("up", "down", "alone"))
         return self._settled(family, self._plain(family, value, n if of_rows else largest_of(n)))
 
     def learn(self, verdict: Verdict, *, flagged: bool = False) -> None:
@@ -259,6 +267,8 @@ class AnomalyTracker:
         self.weights = verdict.weights
         for part, seen in zip(self.rows, verdict.rows, strict=True):
             part.learn(seen, special=special)
+        if verdict.alone is not None:
+            self.common.learn(verdict.alone)
         if self.counted and verdict.rows[0].ready:  # in the first slices every row is new
             self.newcomers.learn(verdict.newcomers)
         for pairs, (keys, seen) in zip(self.pairs, verdict.pairs, strict=True):
@@ -325,6 +335,8 @@ class AnomalyTracker:
                 made.pairs.append(HeavyPairs.from_state(held, part))
             elif kind == "newcomers":
                 made.newcomers = RowShares.from_state(held, part)
+            elif kind == "common":
+                made.common = CommonMoves.from_state(held, part)
             else:
                 of_counts = bool(made.counted)
                 made.rows.append((RowShares if of_counts else Levels).from_state(held, part))
@@ -343,9 +355,10 @@ class AnomalyTracker:
         """Another one that goes on from here by itself."""
         return self.from_state(*self.state())
 
-    def _parts(self) -> dict[str, Levels | RowShares | HeavyPairs]:
+    def _parts(self) -> dict[str, Levels | RowShares | HeavyPairs | CommonMoves]:
         return {
             "whole": self.whole,
+            "common": self.common,
             **{f"rows {k}": part for k, part in enumerate(self.rows)},
             "newcomers": self.newcomers,
             **{f"pairs {n}": part for n, part in enumerate(self.pairs)},
@@ -417,47 +430,6 @@ class AnomalyTracker:
         if self._is_holiday(moment.date()):
             return HOLIDAY
         return FIRST_OF_MONTH if self.daily and moment.day == 1 else 0
-
-    def _statistics(
-        self,
-        whole: Judged,
-        rows: list[Judged],
-        newcomers: Judged,
-        pairs: list[tuple[IntArray, Judged]],
-    ) -> dict[str, tuple[float, Theory]]:
-        """Each kind of oddity, with what it would be like if all were right."""
-        found: dict[str, tuple[float, Theory]] = {}
-        if math.isfinite(whole.deviation[0]):
-            found["volume"] = abs(float(whole.surprise[0])), 2
-        if math.isfinite(whole.deviation[1]) and not math.isnan(whole.observed[1]):
-            found["misfit"] = max(float(whole.surprise[1]), 0.0), 1
-        many = []
-        for k, seen in enumerate(rows):
-            surprise, forecast = seen.surprise, seen.forecast
-            if not seen.ready or not len(surprise):
-                continue
-            new = float(newcomers.surprise[k]) if newcomers.ready else 0.0
-            heavy = forecast > 0.1 if self.counted else np.isfinite(seen.deviation)
-            n = int(np.count_nonzero(heavy))
-            found[f"up {k}"] = max(float(surprise.max()), new, 0.0), n + 1
-            found[f"down {k}"] = max(float(-surprise.min()), 0.0), n
-            many.append(surprise[forecast > 0.5 if self.counted else heavy])
-        everything = np.concatenate(many) if many else np.zeros(0)
-        if len(everything) >= 4:
-            p = 2.0 * scipy_special().ndtr(-np.abs(everything))
-            found["many"] = math.sqrt(highest_criticism(p)), MANY
-        mixed = [z for found_pairs in pairs for z in mixtures(*found_pairs)]
-        if mixed:
-            n = sum(int(np.count_nonzero(z)) for z in mixed)
-            found["mixture"] = max(float(z.max()) for z in mixed), largest_of(n)
-        ready = [seen for _, seen in pairs if seen.ready and len(seen.observed)]
-        if ready:
-            n = max(1, sum(int(np.count_nonzero(seen.forecast > 0.1)) for seen in ready))
-            up = max(float(seen.surprise.max()) for seen in ready)
-            down = max(float(-seen.surprise.min()) for seen in ready)
-            found["pairs up"] = max(up, 0.0), largest_of(n)
-            found["pairs down"] = max(down, 0.0), largest_of(n)
-        return found
 
     def _look_for_period(self, verdict: Verdict) -> None:
         """Remember the total and a few rows, and see now and then whether they repeat."""

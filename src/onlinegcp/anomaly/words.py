@@ -60,7 +60,7 @@ def describe(
     head = f"{when}{what}"
     if anomaly.get("volume_odd") and expected is not None:
         head += f", {_than(total, expected, bool(noun))}"
-    elif anomaly.get("family") and anomaly.get("total_usual", True):
+    elif anomaly.get("family") and anomaly.get("total_usual", True) and not _rest_is_off(anomaly):
         head += ", as usual"
     if not anomaly.get("flagged"):
         return _printable(f"{head}.")
@@ -73,6 +73,15 @@ def describe(
     rest = "" if diffuse or untold else _rest(anomaly, bool(noun))
     said = "; ".join(part for part in (*parts, diffuse, rest) if part)
     return _printable(f"{head}. {_capital(said)}." if said else f"{head}.")
+
+
+def _rest_is_off(anomaly: Record) -> bool:
+    """Whether all but the rows that are named is said to be off: no slice is as usual then."""
+    return (
+        bool(anomaly.get("flagged"))
+        and any(anomaly["modes"])
+        and not anomaly.get("rest_usual", True)
+    )
 
 
 def _n_rows(anomaly: Record) -> int:
@@ -116,7 +125,8 @@ def say_row(row: Record) -> str:
     seen, expected = row["observed"], row["expected"]
     if row.get("new"):
         return f"{_name(row)} is new ({number(seen)})"
-    return f"{_name(row)} {_change(seen, expected)} ({_usual(seen, row['low'], row['high'])})"
+    said = "the others suggest" if row.get("follows") else "usually"
+    return f"{_name(row)} {_change(seen, expected)} ({_usual(seen, row['low'], row['high'], said)})"
 
 
 def _name(row: Record) -> str:
@@ -224,12 +234,12 @@ def _signed(change: float) -> str:
     return f"{100 * change:+,.{0 if abs(change) >= 0.005 or not change else 2}f} %"
 
 
-def _usual(seen: float, low: float, high: float) -> str:
+def _usual(seen: float, low: float, high: float, said: str = "usually") -> str:
     if abs(low) >= 10.0 and low < high and round(low) == round(high):
         # A measurement that hardly ever moves: with the digits that tell the ends apart.
         places = 1 + max(0, -math.floor(math.log10(high - low)))
-        return f"{seen:,.{places}f}, usually {low:,.{places}f} to {high:,.{places}f}"
-    return f"{number(seen)}, usually {_range(low, high, seen)}"
+        return f"{seen:,.{places}f}, {said} {low:,.{places}f} to {high:,.{places}f}"
+    return f"{number(seen)}, {said} {_range(low, high, seen)}"
 
 
 def _range(low: float, high: float, seen: float) -> str:

@@ -18,6 +18,8 @@ from onlinegcp.kernels.shares import DEVIATION, FORECAST, SURPRISE
 DAMPING = 0.9
 ERRORS = 0.95  # of the errors so far, in the choice among experts
 ODD, PATIENCE = 4.0, 3
+FROM_ABSOLUTE = 1.2533  # standard deviation of normal values over the mean of their absolute values
+FEWEST_ERRORS = 2.0  # below which a spread is not known
 NOTHING, SEASON, SPECIAL_DAY = range(3)
 
 
@@ -39,6 +41,33 @@ class Cycle(NamedTuple):
     place: int  # in the last of these
     kind: int
     part: float  # of an error: of a season's a share, of a special day's a divisor
+
+
+@kernel(fastmath=False)
+def judge_levels(values, ahead, errors, spread, seen, least, noise, out):
+    # Forecast by the expert with the smallest errors, standard deviation from mean absolute errors,
+    # and the error in these, of every series; `noise` is the least deviation. Returns the sum of
+    # the values that are there.
+    total = 0.0
+    for i in range(values.shape[0]):
+        known = not np.isnan(values[i])
+        total += values[i] if known else 0.0
+        forecast, deviation, judged = values[i], np.inf, False
+        if i < seen.shape[0]:
+            best = 0
+            for e in range(1, ahead.shape[0]):
+                if errors[e, i] < errors[best, i]:
+                    best = e
+            forecast, judged = ahead[best, i], known and seen[i] >= least
+            if spread[1, i] >= FEWEST_ERRORS:
+                mean = FROM_ABSOLUTE * spread[0, i] / np.maximum(spread[1, i], 1e-12)
+                deviation = np.maximum(mean, noise[i])
+        forecast = 0.0 if np.isnan(forecast) else forecast
+        error = values[i] - forecast if judged else 0.0
+        out[FORECAST, i] = forecast
+        out[DEVIATION, i] = deviation
+        out[SURPRISE, i] = error / np.maximum(deviation, 1e-12 * (1.0 + abs(forecast)))
+    return total
 
 
 @kernel(fastmath=False)

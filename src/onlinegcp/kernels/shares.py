@@ -96,6 +96,18 @@ def compare_rows(rows, pool, share, sums, total, out):
         out[SURPRISE, i] = -root if below else root
 
 
+@kernel(fastmath=False)
+def extremes(out, least):
+    # Largest and smallest surprise of at least one row, and how many are expected to hold more than
+    # `least`.
+    largest, smallest, number = out[SURPRISE, 0], out[SURPRISE, 0], 0
+    for i in range(out.shape[1]):
+        largest = max(largest, out[SURPRISE, i])
+        smallest = min(smallest, out[SURPRISE, i])
+        number += out[FORECAST, i] > least
+    return largest, smallest, number
+
+
 @kernel
 def total_of_usual_rows(share, sums, out, n_known, before):
     # The total that the rows which are as usual tell, or `before` where they are too few.

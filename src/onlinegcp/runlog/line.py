@@ -27,6 +27,7 @@ class Row(TypedDict):
     high: float
     p: float
     new: bool
+    follows: bool
 
 
 class Cell(TypedDict):
