@@ -243,3 +243,24 @@ def test_a_place_that_is_closed_at_both_ends_leaves_the_rest_as_usual(seed):
     kept = rates.sum() * (1.0 - share[place]) ** 2
     chance = 3.0 / np.sqrt(kept)
     assert abs(found.rest_change - (x.total / kept - 1.0)) < chance, found.sentence
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_row_that_fell_less_than_all_others_is_not_what_happened(seed):
+    """All fall by four tenths but one, by a tenth: odd for that, but no part of the fall."""
+    rng = np.random.default_rng([seed, 12])
+    share = rng.dirichlet(np.full(8, 20.0))
+    rates, place = 6000.0 * np.outer(share, share), int(np.argmax(share))
+    labels = [[f"{mode}{i}" for i in range(8)] for mode in "ab"]
+    tracker = AnomalyTracker(1)
+    for _ in range(60):
+        tracker.learn(tracker.judge(Slice.dense(rng.poisson(rates).astype(float)), counted=True))
+    fallen = 0.6 * rates
+    fallen[place] = 0.9 * rates[place]
+    x = Slice.dense(rng.poisson(fallen).astype(float))
+    found = score_slice(None, x, labels, history=tracker, modes=MODES)
+    assert found.flagged
+    assert place in found.odd_rows[0], "it is odd"
+    (told,) = (row for row in found.modes[0] if row["label"] == f"a{place}")
+    assert told["milder"]
+    assert f"a{place} " not in found.sentence

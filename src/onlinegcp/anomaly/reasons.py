@@ -206,7 +206,7 @@ def odd_pairs(
                     label_of(labels, k, places[k]) if k in places else "" for k in range(n_modes)
                 ]
                 record = told_row(seen, i, "", log_p, history, ordinary)
-                del record["label"], record["follows"]
+                del record["label"], record["follows"], record["milder"]
                 index = [places.get(k) for k in range(n_modes)]
                 found.append({"index": index, "labels": names, **record})
     return tuple(sorted(found, key=lambda cell: cell["p"])[: 2 * top])
@@ -239,7 +239,8 @@ def told_row(
     if surprise >= LEAST_SURPRISE:  # the range is that by which it was found to be odd
         width = min(width, USUAL / surprise * abs(observed - expected))
     low = max(expected - width, 0.0) if history.counted else expected - width
-    scale = history.unit * ordinary if history.counted else 1.0
+    ordinary = ordinary if history.counted else 1.0
+    scale = history.unit * ordinary  # the unit of what is not counted is one
     return {
         "label": label,
         "observed": observed * history.unit,
@@ -249,6 +250,8 @@ def told_row(
         "p": math.exp(max(log_p, LOWEST_LOG)),
         "new": i >= seen.n_known,
         "follows": follows,
+        # Odd the other way than it moved: the slice as a whole moved further.
+        "milder": (observed - expected) * (observed - ordinary * expected) < 0.0,
     }
 
 

@@ -110,7 +110,10 @@ def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
 
 
 def _beyond(row: Record) -> bool:
-    return bool(row.get("new")) or not row["low"] <= row["observed"] <= row["high"]
+    """Whether a row is part of what happened, and not one that moved less than the slice did."""
+    if row.get("new"):
+        return True
+    return not row.get("milder") and not row["low"] <= row["observed"] <= row["high"]
 
 
 def say_row(row: Record) -> str:

@@ -28,6 +28,7 @@ class Row(TypedDict):
     p: float
     new: bool
     follows: bool
+    milder: bool
 
 
 class Cell(TypedDict):
