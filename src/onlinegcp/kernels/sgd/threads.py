@@ -44,7 +44,7 @@ from onlinegcp.kernels.simd import fill, lanes_of, load, store
 from onlinegcp.sums.local import Local
 
 # Multiply-adds of an iteration that are worth a thread: 0.15 ms, in which it waits four times for
-# the others. With less, sixteen threads are no faster than four and take the time of ten.
+# the others. With less, sixteen threads are no faster than four and take three times the time.
 WORK_EACH = 750_000
 MOST_APART = 1 << 21  # numbers of a gradient of which each thread has one
 PAIR = 16  # numbers in two cache lines
