@@ -169,6 +169,10 @@ def kernels(lane, modes):
     yield cell_sums.add_row_parts_kernel(), (F8, N, N, N, F8)
 
 
+# Kernels that are never part of such a recording.
+ALONE = tuple(f"onlinegcp.kernels.cuda.{name}" for name in ("sgd.", "trial", "cell_sums"))
+
+
 class NoCard:
     """What stands for a card while functions that kernels call are compiled."""
 
@@ -185,4 +189,7 @@ if __name__ == "__main__":
         name = f"{kernel.py_func.__name__}-{number}"
         assert ".entry" in ptx or ".func" in ptx, name
         assert "__local_depot" not in ptx, f"{name} keeps numbers in memory instead of registers"
+        # Recordings of the default solver let kernels take their places early.
+        waits = "griddepcontrol.wait" in ptx or kernel.py_func.__module__.startswith(ALONE)
+        assert waits, f"{name} must call `after_others` first"
         print(name, flush=True)

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from auto_steps import learn
+from onlinegcp.kernels.auto import fisher_sums
 from onlinegcp.kernels.layout import pad_vector, stack_factors
-from onlinegcp.losses import get_loss
+from onlinegcp.losses import OddsForm, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import components, seeds
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.auto.cells import listed_cells
+from onlinegcp.solvers.auto.cells import cells_of, listed_cells
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
 
 
@@ -38,6 +39,29 @@ def test_the_seed_is_the_leading_singular_pair_of_the_residual(by_slopes):
     assert abs(columns[0] @ u[:, 0]) == pytest.approx(1.0, abs=1e-6)
     assert abs(columns[1] @ v[0]) == pytest.approx(1.0, abs=1e-6)
     assert size == pytest.approx(s[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_a_new_pattern_of_counts_is_that_of_plain_numpy_to_the_bit(linear):
+    rng, shape = np.random.default_rng(3), (9, 7, 5)
+    factors = stack_factors([rng.random((n, 2)) for n in shape])
+    x = Slice.dense(rng.poisson(2.0, shape))
+    weights, form, cells = pad_vector(np.array([0.5, 1.5])), OddsForm(linear=linear), cells_of(x)
+    columns, weight = seeds.seed_counts(factors, cells, form, weights)
+    m = np.empty(len(cells.value))
+    fisher_sums.model_values(factors.data, factors.offsets, cells.index, weights, m)
+    share = np.maximum(cells.value - m, 0.0) if linear else cells.value / (1.0 + m)
+    for step in range(seeds.STEPS + 1):
+        expected = [
+            np.bincount(cells.index[:, k], weights=share, minlength=n) / share.sum()
+            for k, n in enumerate(shape)
+        ]
+        if step < seeds.STEPS:
+            own = share.sum() * seeds.at_cells(expected, cells.index)
+            share = cells.value * own / (m + own + 1e-300)
+    for ours, theirs in zip(columns, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert weight == share.sum()
 
 
 def test_where_nothing_is_left_there_is_no_seed():

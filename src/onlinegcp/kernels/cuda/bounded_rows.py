@@ -25,6 +25,7 @@ from onlinegcp.kernels.cuda.lanes import (
     lane_max,
 )
 from onlinegcp.kernels.cuda.newton import ACROSS, solve_held
+from onlinegcp.kernels.cuda.overlap import after_others
 
 BOUNDERS = LANES if SIMULATED else 128  # threads of a block
 MOST_BLOCKS = 4096
@@ -94,6 +95,7 @@ def bounded_rows_kernel(per_lane: int, in_shared: bool) -> Any:
         new_sensitivity,
         scratch,  # (blocks * (rank + 1)^2,) where shared memory has no room
     ):
+        after_others()
         short = cuda.shared.array(0, float64)
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
         lane, warp = me % LANES, me // LANES
@@ -244,6 +246,7 @@ def restore_kernel(per_lane: int) -> Any:
     @kernel
     def restore(lengths, lost, old, width, chunks, modes_of, data, slope):
         # lengths, lost (modes * width,): a column of zeros could never come back.
+        after_others()
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = cuda.blockIdx.x
         base = modes_of[chunk] * width

@@ -41,11 +41,12 @@ class Box:
             kinds = {name: np.int64 if name in whole else np.float64 for name in places}
             return {name: array[at].view(kinds[name]) for name, at in places.items()}
 
-        self._ours, self._theirs = cut(self._here), cut(self._there)
+        self._ours: dict[str, Array] = cut(self._here)
+        self._theirs = cut(self._there)
         self._cuts: dict[tuple[str, int, int], Any] = {}
 
     def __getitem__(self, name: str) -> Array:
-        return np.asarray(self._ours[name])
+        return self._ours[name]
 
     def card(self, name: str, first: int = 0, end: int | None = None) -> Any:
         """The vector on the card, or a part of it; cut once, for cutting takes Numba long."""

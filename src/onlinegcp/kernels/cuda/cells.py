@@ -38,6 +38,7 @@ from onlinegcp.kernels.cuda.mma import (
     square_row,
     triangle_row,
 )
+from onlinegcp.kernels.cuda.overlap import after_others
 from onlinegcp.losses.formulas import EPS
 
 U = np.uint64
@@ -57,6 +58,7 @@ def pick_kernel(modes: int) -> Any:
 
     @kernel
     def pick(index, value, count, picked, values):  # count (2,): cells looked at, and `every`
+        after_others()
         n, every = count[0], count[1]
         q = cuda.grid(1)
         while q < n:
@@ -89,6 +91,7 @@ def sums_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
         control,
         parts,  # (blocks * (width + 1),) out
     ):
+        after_others()
         if control[STOPPED] != 0:
             return
         if exact > 0:
@@ -186,6 +189,7 @@ def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
         pitch,  # how far these rows lie apart
         parts,  # (blocks * (width + 1 + width^2),) out: as there, then the matrix
     ):
+        after_others()
         if control[STOPPED] != 0:
             return
         if exact > 0:

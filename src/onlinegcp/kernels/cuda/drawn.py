@@ -13,7 +13,7 @@ from onlinegcp.kernels.cuda.boxes import Box
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, THREADS
 from onlinegcp.kernels.cuda.matrices import Place
-from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
+from onlinegcp.kernels.cuda.parts import add_parts_kernel, adders_for
 from onlinegcp.kernels.cuda.plan import MOST_BLOCKS, WARPS, Plan
 from onlinegcp.kernels.cuda.poisson import PoissonStep
 from onlinegcp.kernels.cuda.questions import Form
@@ -73,8 +73,8 @@ class DrawnSums(PoissonStep):
         rows.column_sums_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
             at.factors, plan.width, plan.chunks, 0, chunk_sums
         )
-        grid = (-(-plan.width // LANES), plan.modes)
-        add_parts_kernel()[grid, ADDERS, stream, 8 * ADDERS](
+        grid, adders = (-(-plan.width // LANES), plan.modes), adders_for(plan.most_chunks)
+        add_parts_kernel()[grid, adders, stream, 8 * adders](
             chunk_sums, plan.width, plan.bounds, self._never, -1, self._board.card("column_sums")
         )
 

@@ -16,6 +16,7 @@ import numpy as np
 from numba import cuda, float64, int64
 
 from onlinegcp.kernels.cuda.lanes import LANES, device, kernel, lane_sum
+from onlinegcp.kernels.cuda.overlap import after_others
 from onlinegcp.kernels.random import GOLDEN, mix64, unit
 
 _hash = device(mix64)
@@ -32,6 +33,7 @@ def cumulate_kernel() -> Any:
     @kernel
     def cumulate(data, width, chunks, modes_of, bounds, sums, out):
         # sums (chunks * width,): column sums of the chunks. A thread takes a column of a chunk.
+        after_others()
         r = cuda.threadIdx.x
         chunk = cuda.blockIdx.x
         while r < width:
@@ -68,6 +70,7 @@ def draw_kernel() -> Any:
     @kernel
     def draw(cumulative, width, offsets, modes, rank, draws, key, cells):  # key (1,) uint64
         # One block per component and mode.
+        after_others()
         r, k = cuda.blockIdx.x, cuda.blockIdx.y
         low, high = offsets[k], offsets[k + 1]
         top = cumulative[(high - 1) * width + r]
@@ -99,6 +102,7 @@ def chance_kernel(per_lane: int, modes: int) -> Any:
     @kernel
     def chances(data, width, cells, draws, weights, chance, parts):
         # Blocks along x are components, along y share out a component's draws.
+        after_others()
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         here = cuda.blockDim.x // LANES
@@ -142,6 +146,7 @@ def means_kernel() -> Any:
     @kernel
     def means(rank, width, modes, without, draws, shares, sums, parts, out):
         # shares: blocks a component's draws were shared out among. out (2 * width,). One block.
+        after_others()
         r = cuda.threadIdx.x
         while r < rank:
             pull, logs = 0.0, 0.0
@@ -166,6 +171,7 @@ def row_chances_kernel(per_lane: int, modes: int) -> Any:
     @kernel
     def row_chances(data, width, offsets, cells, draws, rank, weights, sums, mode, factor, rate):
         # One block per row and component, padding included. sums (modes * width,).
+        after_others()
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         here = cuda.blockDim.x // LANES
@@ -210,6 +216,7 @@ def scatter_kernel() -> Any:
 
     @kernel
     def scatter(cells, modes, draws, rank, mode, width, chance, found, count):
+        after_others()
         j = cuda.grid(1)
         while j < rank * draws:
             at = cells[j * modes + mode] * width + j // draws
@@ -230,6 +237,7 @@ def lend_kernel() -> Any:
         found, count, rate
     ):  # fmt: skip
         # means (width,): mean chances times the column sums of all modes but this one.
+        after_others()
         i = cuda.grid(1) + first * width
         while i < last * width:
             r = i % width
@@ -258,6 +266,7 @@ def collect_kernel() -> Any:
     @kernel
     def collect(rank, width, base, weights, drawn, push):
         # drawn (2 * width,): means of 1 / (1 + m) and of log(1 + m) / m, times column sums.
+        after_others()
         r = cuda.threadIdx.x
         while r < width:
             push[r] = base * drawn[r] if r < rank else 0.0

@@ -29,6 +29,7 @@ from onlinegcp.kernels.cuda.lanes import (
     lane_sums,
     over,
 )
+from onlinegcp.kernels.cuda.overlap import after_others
 
 HEADROOM = float(2**61)
 FEW = 8  # cells a warp takes at a time where a row's are added up
@@ -69,6 +70,7 @@ def tangent_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
         control,
         parts,  # (blocks * (width + 1),) out
     ):
+        after_others()
         if control[STOPPED] != 0:
             return
         held = cuda.shared.array(0, float64)
@@ -161,6 +163,7 @@ def rates_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
         copies,
         fixed,
     ):
+        after_others()
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
         here = cuda.blockDim.x // LANES
@@ -233,6 +236,7 @@ def grid_rates_kernel(per_lane: int, modes: int) -> Any:
     @kernel
     def grid_rates(data, width, offsets, first_row, weights, linear, base, parts):
         # parts (blocks along x * blocks along y * width,), of the rows from first_row on.
+        after_others()
         held = cuda.shared.array(0, float64)
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
@@ -308,6 +312,7 @@ def bound_kernel() -> Any:
 
     @kernel
     def bounds_of(weights, width, largest, scale):  # largest (1,). One block.
+        after_others()
         r = cuda.threadIdx.x
         while r < width:
             bound = weights[r] * largest[0]
@@ -323,6 +328,7 @@ def along_kernel(per_lane: int) -> Any:
 
     @kernel
     def along(first_matrix, second_matrix, width, chunks, parts):
+        after_others()
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = cuda.blockIdx.x

@@ -27,6 +27,7 @@ from onlinegcp.kernels.cuda.lanes import (
     lane_sum,
     lane_sums,
 )
+from onlinegcp.kernels.cuda.overlap import after_others
 
 TALLIES = 3  # value, squared slopes, curvature
 
@@ -39,6 +40,7 @@ def tally_kernel(per_lane: int, modes: int, code: int) -> Any:
     def tally(
         data, width, offsets, index, value, weight, count, share, batch, weights, p_loss, parts
     ):  # share (1,): what each cell counts for
+        after_others()
         held = cuda.shared.array(0, float64)
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
@@ -105,6 +107,7 @@ def change_kernel(per_lane: int, modes: int, code: int) -> Any:
         data, change, width, offsets, index, value, weight, count, share, batch, weights, p_loss,
         parts
     ):  # fmt: skip
+        after_others()
         held = cuda.shared.array(0, float64)
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
@@ -195,6 +198,7 @@ def pieces_kernel(per_lane: int, modes: int, full: bool, code: int) -> Any:
         groups,
         parts,  # (pieces * stride,) out: slope (width), value, matrix (width^2) or diagonal
     ):
+        after_others()
         if cuda.blockIdx.x >= count[0]:
             return
         held = cuda.shared.array(0, float64)

@@ -30,11 +30,14 @@ from onlinegcp.kernels.cuda.cells import (
 from onlinegcp.kernels.cuda.lanes import LANES, THREADS, TOGETHER
 from onlinegcp.kernels.cuda.matrices import Place
 from onlinegcp.kernels.cuda.mma import SQUARE, aside
-from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
+from onlinegcp.kernels.cuda.overlap import can_overlap
+from onlinegcp.kernels.cuda.parts import add_parts_kernel, adders_for
 from onlinegcp.kernels.cuda.plan import (
+    MOST_AT_ONCE,
     MOST_BLOCKS,
     MOST_CURVED,
     MOST_SHARING,
+    SHARED_AT_ONCE,
     SHARED_NUMBERS,
     WARPS,
     Plan,
@@ -149,7 +152,7 @@ class Launches:
             key = (*key[:-1], self.card.version)
             tape = self._tapes.pop(key, None)
             if tape is None:
-                tape = Tape(self.card.stream, launches, compiled=compiled)
+                tape = Tape(self.card.stream, launches, compiled=compiled, early=can_overlap())
         self._tapes[key] = tape  # the newest last
         while len(self._tapes) > TAPES:
             del self._tapes[next(iter(self._tapes))]
@@ -280,11 +283,15 @@ class Launches:
         )
         self._shares(at, cells, made, self._vector(newton.WEIGHTS), learned=True)
         width = self.plan.width
-        self._add(self._share_blocks(made), 2 * width + 2, self._board.card("slopes"))
+        self._add(self._sharing(made)[1], 2 * width + 2, self._board.card("slopes"))
 
-    def _share_blocks(self, made: int) -> int:
-        per_block = batch_for(made, 4 * LANES) * (SHARERS // LANES)
-        return int(max(1, min(MOST_SHARING, -(-made // per_block))))
+    def _sharing(self, made: int) -> tuple[int, int]:
+        """Cells of a warp at a stretch, and blocks that share counts out."""
+        longest, most = batch_for(made, 4 * LANES), MOST_SHARING
+        if made <= SHARED_AT_ONCE:
+            longest, most = min(longest, LANES // 2), MOST_AT_ONCE
+        blocks = -(-made // (longest * (SHARERS // LANES)))
+        return longest, int(max(1, min(most, blocks)))
 
     def _private(self) -> tuple[int, int]:
         """The shortest mode but the first, if a block has room for it, and its length."""
@@ -305,14 +312,14 @@ class Launches:
         control: Any = None,
         scale: Any = None,
     ) -> None:
-        plan, stretch = self.plan, batch_for(made, 4 * LANES)
+        plan, (stretch, blocks) = self.plan, self._sharing(made)
         warps = SHARERS // LANES
         private, length = self._private()
         if only not in (NO_MODE, private):
             private, length = NO_MODE, 0
         shared = warps * max(2 * plan.width + 2 if learned else 0, length * plan.width)
         shares_kernel(plan.per_lane, plan.modes, learned, exact_width(made, plan.width))[
-            self._share_blocks(made), SHARERS, self._stream, 8 * shared
+            blocks, SHARERS, self._stream, 8 * shared
         ](
             at.factors, plan.width, plan.offsets, cells.index, cells.value, self._all,
             stretch, weights, self._room("ratio"),
@@ -325,7 +332,7 @@ class Launches:
         plan, board = self.plan, self._board
         found, hessian = self._room("found sums"), self._room("found matrix")
         tangent = push is not None
-        vectors = newton.VECTORS * plan.width
+        vectors = newton.HELD * plan.width
         inside = vectors + (plan.rank + 1) ** 2 <= SHARED_NUMBERS
         numbers = vectors + ((plan.rank + 1) ** 2 if inside else 0)
         newton.judge_kernel(inside, tangent)[1, newton.JUDGES, self._stream, 8 * numbers](
@@ -338,7 +345,8 @@ class Launches:
     def _add_modes(self, columns: int, sums: Any) -> None:
         """Add up the parts of the chunks of each mode."""
         grid = (-(-columns // LANES), self.plan.modes)
-        add_parts_kernel()[grid, ADDERS, self._stream, 8 * ADDERS](
+        adders = adders_for(self.plan.most_chunks)
+        add_parts_kernel()[grid, adders, self._stream, 8 * adders](
             self._parts, columns, self.plan.bounds, self._never, -1, sums
         )
 
@@ -349,7 +357,7 @@ class Launches:
         if blocks not in self._bounds:
             self._bounds[blocks] = self.card.zeros(2, np.int64)
             self.card.push(np.array([0, blocks]), self._bounds[blocks])
-        control = self._never if control is None else control
-        add_parts_kernel()[(-(-columns // LANES), 1), ADDERS, self._stream, 8 * ADDERS](
+        control, adders = self._never if control is None else control, adders_for(blocks)
+        add_parts_kernel()[(-(-columns // LANES), 1), adders, self._stream, 8 * adders](
             self._parts, columns, self._bounds[blocks], control, flag, sums
         )

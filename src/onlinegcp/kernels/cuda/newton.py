@@ -36,6 +36,7 @@ from onlinegcp.kernels.cuda.lanes import (
     lane_sum,
     over,
 )
+from onlinegcp.kernels.cuda.overlap import after_others
 
 # Places in `control` (int64), after STOPPED.
 EM_LEFT, STARTED, STEPS, TRIED, LOOKS = 1, 2, 3, 4, 5
@@ -46,8 +47,10 @@ NUMBERS = 8
 # Rows of `vectors` (rows, width).
 WEIGHTS, TRIAL, COLUMN_SUMS, SLOPE, METRIC, FREE = range(6)
 VECTORS = 6
+HELD = VECTORS + 3  # vectors that the block holds
 JUDGES = LANES if SIMULATED else 512  # threads of the one block
 ACROSS = 32  # of them along a row of the matrix
+ROWS_AT_ONCE = 4  # rows of which a thread waits for a number
 
 
 @device
@@ -146,6 +149,7 @@ def solve_kernel() -> Any:
 
     @kernel
     def solve(held, n):
+        after_others()
         solve_held(held, n, cuda.threadIdx.x, cuda.blockDim.x)
 
     return solve
@@ -159,6 +163,7 @@ def begin_kernel() -> Any:
     def begin(rank, width, modes, em_steps, start, sums, given, control, numbers, vectors):
         # start (width,): weights not yet scaled; sums (modes * width,); given (3,): total of the
         # slice, tolerance, largest number of steps. One block.
+        after_others()
         held = cuda.shared.array(0, float64)
         r = cuda.threadIdx.x
         while r < width:
@@ -213,18 +218,27 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
         kept,  # (width * width,) Hessian at the weights
         scratch,  # ((rank + 1)^2,) for ranks whose matrix is too large for shared memory
     ):
-        if control[STOPPED] != 0:
-            return
-        short = cuda.shared.array(0, float64)  # six vectors, then the matrix
+        after_others()
+        short = cuda.shared.array(0, float64)  # the vectors, then the matrix
         c_sums = short[:width]
         weight = short[width : 2 * width]
         trial = short[2 * width : 3 * width]
         slope = short[3 * width : 4 * width]
         metric = short[4 * width : 5 * width]
         free = short[5 * width : 6 * width]
-        held = short[6 * width :] if in_shared else scratch
+        pull = short[6 * width : 7 * width]
+        peak = short[7 * width : 8 * width]  # diagonals, of the matrix here and of the one kept
+        old_peak = short[8 * width : 9 * width]
+        held = short[HELD * width :] if in_shared else scratch
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
         lane = me % LANES
+        # All is asked for before anything is looked at: a way to memory takes as long as much else.
+        stopped, em_left, looks = control[STOPPED], control[EM_LEFT], control[LOOKS]
+        started, steps, tried = control[STARTED], control[STEPS], control[TRIED]
+        level, objective, decrease = numbers[LEVEL], numbers[OBJECTIVE], numbers[DECREASE]
+        tolerance, most_steps = numbers[TOLERANCE], numbers[MOST_STEPS]
+        logs = sums[width]
+        attempt = push[width] + more[width] - logs if tangent else 0.0
         r = me
         while r < rank:
             c_sums[r] = push[r] + more[r] if tangent else vectors[COLUMN_SUMS * width + r]
@@ -233,16 +247,18 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
             slope[r] = vectors[SLOPE * width + r]
             metric[r] = vectors[METRIC * width + r]
             free[r] = vectors[FREE * width + r]
+            pull[r] = sums[r]
+            peak[r] = hessian[r * width + r]
+            old_peak[r] = kept[r * width + r]
             r += threads
-        em_left = control[EM_LEFT]
-        started, steps, tried = control[STARTED], control[STEPS], control[TRIED]
-        level, objective = numbers[LEVEL], numbers[OBJECTIVE]
-        goal = objective - ARMIJO * numbers[DECREASE]
+        if stopped != 0:
+            return
+        goal = objective - ARMIJO * decrease
         cuda.syncthreads()
         if em_left > 0:
             r = me
             while r < rank:
-                w = weight[r] * sums[r] / c_sums[r]
+                w = weight[r] * pull[r] / c_sums[r]
                 vectors[WEIGHTS * width + r] = w
                 vectors[TRIAL * width + r] = w
                 r += threads
@@ -250,15 +266,12 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
                 control[EM_LEFT] = em_left - 1
             return
         # Sums over the components are made by every warp for itself.
-        attempt = 0.0
-        if tangent:
-            attempt = push[width] + more[width] - sums[width]
-        else:
+        if not tangent:
             r = lane
             while r < rank:
                 attempt += c_sums[r] * trial[r]
                 r += LANES
-            attempt = lane_sum(attempt) - sums[width]
+            attempt = lane_sum(attempt) - logs
         moved = True
         if started == 0:
             objective = attempt
@@ -276,7 +289,7 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
             r = me
             while r < rank:
                 weight[r] = trial[r]
-                slope[r] = c_sums[r] - sums[r]
+                slope[r] = c_sums[r] - pull[r]
                 r += threads
             cuda.syncthreads()
             top = 0.0
@@ -289,7 +302,7 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
             while r < rank:
                 outwards = weight[r] <= BOUND * top and slope[r] > 0.0
                 free[r] = 0.0 if outwards else 1.0
-                metric[r] = sums[r] / max(weight[r], 1e-3 * top)
+                metric[r] = pull[r] / max(weight[r], 1e-3 * top)
                 # How far the conditions of an optimum are violated; `trial` is made anew below.
                 violation = abs(slope[r]) / max(c_sums[r], 1e-300) * max(weight[r], 1e-3 * top)
                 trial[r] = min(violation, weight[r]) if slope[r] > 0.0 else violation
@@ -305,8 +318,8 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
                 worst /= top
             if me == 0:
                 numbers[WORST] = worst
-                numbers[LOGS] = sums[width]
-            if worst <= numbers[TOLERANCE] or steps >= numbers[MOST_STEPS]:
+                numbers[LOGS] = logs
+            if worst <= tolerance or steps >= most_steps:
                 tried = -1
         decrease = 0.0
         edge = rank + 1
@@ -315,34 +328,42 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
         r = lane
         while r < rank:
             if free[r] > 0.0:
-                trace += matrix[r * width + r]
+                trace += peak[r] if moved else old_peak[r]
                 count += 1.0
             r += LANES
         # A component without data has H_rr = 0: the second term keeps its pivot positive.
         ridge = TRACE_RIDGE * lane_sum(trace) / max(lane_sum(count), 1.0) + 1e-300
+        found = cuda.local.array(ROWS_AT_ONCE, float64)
+        across, stride = me % ACROSS, threads // ACROSS
         # A direction that does not lead downhill is damped without another look at the cells.
         while 0 <= tried < ATTEMPTS and decrease <= 0.0:
             cuda.syncthreads()
-            i = me // ACROSS
-            while i < edge:
-                j = me % ACROSS
+            first = me // ACROSS
+            while first < edge:
+                j = across
                 while j < edge:
-                    number = 0.0
-                    if i < rank and j <= i:
-                        both = free[i] * free[j]
-                        whole = matrix[U(i * width + j)]
-                        kept[U(i * width + j)] = whole
-                        number = both * whole
-                        if i == j:
-                            number += RELATIVE_RIDGE * number
-                            number += ridge + level * metric[i] if both > 0.0 else 1.0
-                    elif i < rank and j == rank:
-                        number = 1e-14 * matrix[U(i * width + i)] + ridge
-                    elif i == rank and j < rank:
-                        number = free[j] * slope[j]
-                    held[i * edge + j] = number
+                    for t in range(ROWS_AT_ONCE):
+                        i = min(first + t * stride, rank - 1)
+                        found[t] = matrix[U(i * width + min(j, i))]
+                    for t in range(ROWS_AT_ONCE):
+                        i = first + t * stride
+                        number = 0.0
+                        if i < rank and j <= i:
+                            both = free[i] * free[j]
+                            if moved:
+                                kept[U(i * width + j)] = found[t]
+                            number = both * found[t]
+                            if i == j:
+                                number += RELATIVE_RIDGE * number
+                                number += ridge + level * metric[i] if both > 0.0 else 1.0
+                        elif i < rank and j == rank:
+                            number = 1e-14 * (peak[i] if moved else old_peak[i]) + ridge
+                        elif i == rank and j < rank:
+                            number = free[j] * slope[j]
+                        if i < edge:
+                            held[U(i * edge + j)] = number
                     j += ACROSS
-                i += threads // ACROSS
+                first += ROWS_AT_ONCE * stride
             solve_held(held, rank, me, threads)
             r = me
             while r < rank:
@@ -373,7 +394,7 @@ def judge_kernel(in_shared: bool, tangent: bool) -> Any:
             control[STARTED] = 1
             control[STEPS] = steps
             control[TRIED] = max(tried, 0)
-            control[LOOKS] += 1
+            control[LOOKS] = looks + 1
             numbers[OBJECTIVE] = objective
             numbers[LEVEL] = level
             numbers[DECREASE] = decrease

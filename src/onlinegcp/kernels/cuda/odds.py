@@ -22,7 +22,7 @@ from onlinegcp.kernels.cuda.cells import STOPPED
 from onlinegcp.kernels.cuda.drawn import NO_MODE, DrawnSums
 from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, THREADS
 from onlinegcp.kernels.cuda.matrices import Place
-from onlinegcp.kernels.cuda.parts import ADDERS, add_parts_kernel
+from onlinegcp.kernels.cuda.parts import add_parts_kernel, adders_for
 from onlinegcp.kernels.cuda.plan import MOST_BLOCKS, WARPS, Plan, batch_for, blocks_for, size_class
 from onlinegcp.kernels.cuda.questions import (
     Answer,
@@ -283,7 +283,7 @@ class OddsStep(DrawnSums):
             at, x.cells, made, weights, learned=True, control=self._always,
             scale=self._asked.card("scale"),
         )  # fmt: skip
-        self._add(self._share_blocks(made), 2 * plan.width + 2, self._told.card("slopes"))
+        self._add(self._sharing(made)[1], 2 * plan.width + 2, self._told.card("slopes"))
         rows.settle_kernel(plan.per_lane)[plan.n_chunks, THREADS, stream, plan.row_bytes](
             self._room("fixed"), plan.width, plan.chunks, plan.modes_of, 0, plan.offsets,
             plan.bases, plan.copies, self._asked.card("scale"), 0, self._room("phi"), self._parts,
@@ -381,7 +381,8 @@ class OddsStep(DrawnSums):
             self._asked.card("scale"), at.factors, at.rate, lam,
             self._room("exposure"), settled, self._room("phi"), to.factors, self._parts,
         )  # fmt: skip
-        add_parts_kernel()[(-(-2 * width // LANES), 1), ADDERS, stream, 8 * ADDERS](
+        adders = adders_for(self._chunks(mode))
+        add_parts_kernel()[(-(-2 * width // LANES), 1), adders, stream, 8 * adders](
             self._parts, 2 * width, plan.bounds[mode : mode + 2], self._never, -1,
             self._blended(mode),
         )  # fmt: skip

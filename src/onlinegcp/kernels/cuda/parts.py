@@ -11,10 +11,17 @@ import numpy as np
 from numba import cuda, float64
 
 from onlinegcp.kernels.cuda.lanes import LANES, SIMULATED, kernel
+from onlinegcp.kernels.cuda.overlap import after_others
 
 U = np.uint64
 AT_ONCE = 8  # numbers a thread waits for at once
-ADDERS = LANES if SIMULATED else 1024  # threads of a block: many rows wait for memory at once
+ADDERS = LANES if SIMULATED else 1024  # threads of a block at most
+
+
+def adders_for(parts: int) -> int:
+    """Threads of a block that adds up so many rows: no more than wait for all of them at once."""
+    groups = 1 << (-(-parts // AT_ONCE) - 1).bit_length()
+    return min(ADDERS, LANES * groups)
 
 
 @cache
@@ -30,6 +37,7 @@ def add_parts_kernel() -> Any:
         flag,  # place in `control` that says whether there is nothing to add up, -1: none
         sums,  # (segments * columns,) out
     ):
+        after_others()
         if flag >= 0 and control[flag] != 0:
             return
         held = cuda.shared.array(0, float64)

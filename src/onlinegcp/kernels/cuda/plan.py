@@ -5,6 +5,7 @@ Everything follows from the problem and nothing from the card, so that bits repe
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ Array = NDArray[Any]
 WARPS = THREADS // LANES
 MOST_BLOCKS = 2048  # that run over cells
 MOST_SHARING = 4096  # that share counts out: small ones, so that none is left alone at the end
+# The same up to so many cells: as many blocks as a large card runs at once, each of which takes
+# cells in turns. A few more would run when all others have ended.
+MOST_AT_ONCE, SHARED_AT_ONCE = 528, 1 << 18
 MOST_CURVED = 528  # that add up matrices, all of which are added up in the end
 MOST_CHUNKS = 256  # of rows per mode
 SHORTEST_CHUNK = 8
@@ -62,6 +66,7 @@ class Plan:
             modes += [k] * len(starts)
             self.first_chunk.append(len(firsts))
         self.n_chunks = len(firsts)
+        self.most_chunks = max(b - a for a, b in pairwise(self.first_chunk))  # of a mode
         copies = [1] + [min(MOST_COPIES, max(1, COPIED_ROWS // n)) for n in self.shape[1:]]
         sizes = np.array(self.shape) * np.array(copies) * width
         self.n_fixed = int(sizes.sum())

@@ -18,6 +18,7 @@ from numba import cuda, float64, int32, int64
 from onlinegcp.kernels.cuda.cells import TILE, TILE_NUMBERS, U
 from onlinegcp.kernels.cuda.every_cell import find_rows
 from onlinegcp.kernels.cuda.lanes import LANES, TOGETHER, block_sums, from_lane, kernel
+from onlinegcp.kernels.cuda.overlap import after_others
 
 
 @cache
@@ -29,6 +30,7 @@ def products_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
     def products(
         data, width, offsets, index, value, count, batch, mode, scale, bases, copies, fixed
     ):
+        after_others()
         lane = cuda.threadIdx.x % LANES
         warp = cuda.threadIdx.x // LANES
         here = cuda.blockDim.x // LANES
@@ -81,6 +83,7 @@ def gram_kernel() -> Any:
     @kernel
     def gram(left, right, width, chunks, first, tile_rows, parts):
         # Blocks along y share out the tiles of the matrix. held: tile_rows rows of either side.
+        after_others()
         held = cuda.shared.array(0, float64)
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
         chunk = first + cuda.blockIdx.x
@@ -133,6 +136,7 @@ def rows_kernel(per_lane: int) -> Any:
         products, old, sensitivity, towards, kept, follow, lifts, learned, width, chunks, first,
         data, new_sensitivity
     ):  # fmt: skip
+        after_others()
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
         lift = lifts[0]
@@ -186,6 +190,7 @@ def project_kernel(per_lane: int) -> Any:
     def project(lengths, along, width, chunks, modes_of, data, sensitivity, parts):
         # lengths, along (modes * width,); along: products of unit columns with sensitivities that
         # are divided by the lengths, the part of these that only changes a length.
+        after_others()
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = cuda.blockIdx.x
@@ -226,6 +231,7 @@ def shrink_kernel(per_lane: int) -> Any:
 
     @kernel
     def shrink(sums, stride, width, chunks, modes_of, sensitivity):  # sums (modes * stride,)
+        after_others()
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = cuda.blockIdx.x
         base = modes_of[chunk] * stride

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from onlinegcp.kernels.cuda.boxes import Box
 from onlinegcp.kernels.cuda.card import Card
 from onlinegcp.kernels.cuda.lanes import THREADS, device, kernel
+from onlinegcp.kernels.cuda.overlap import after_others
 from onlinegcp.kernels.cuda.questions import Lesson, Recalled, Rules
 
 Array = NDArray[Any]
@@ -58,6 +59,7 @@ def remember_kernel() -> Any:
         lam,
         new_lift,
     ):
+        after_others()
         held = cuda.shared.array(0, float64)
         r = cuda.threadIdx.x
         while r < width:

@@ -28,6 +28,7 @@ from onlinegcp.kernels.cuda.lanes import (
     lane_sums,
 )
 from onlinegcp.kernels.cuda.newton import ACROSS, solve_held
+from onlinegcp.kernels.cuda.overlap import after_others
 
 RELATIVE_RIDGE = 1e-8
 TRACE_RIDGE = 1e-10
@@ -141,6 +142,7 @@ def move_kernel(per_lane: int, modes: int, full: bool, in_shared: bool, code: in
         zeroing,  # put what is held at the bound there exactly
         scratch,  # (rows of the mode * (rank + 1)^2,) where shared memory has no room
     ):
+        after_others()
         short = cuda.shared.array(0, float64)
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
         lane, warp, warps = me % LANES, me // LANES, threads // LANES
@@ -347,6 +349,7 @@ def store_kernel(full: bool, in_shared: bool) -> Any:
         traces,
         scratch,
     ):  # traces (rows * 2,) out: of the new curvature, and of the old one, forgotten
+        after_others()
         short = cuda.shared.array(0, float64)
         me, threads = cuda.threadIdx.x, cuda.blockDim.x
         lane, warp, warps = me % LANES, me // LANES, threads // LANES

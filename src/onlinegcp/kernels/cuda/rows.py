@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.cells import U
 from onlinegcp.kernels.cuda.lanes import LANES, block_sums, device, kernel, over
+from onlinegcp.kernels.cuda.overlap import after_others
 
 Array = NDArray[Any]
 
@@ -37,6 +38,7 @@ def column_sums_kernel(per_lane: int) -> Any:
 
     @kernel
     def column_sums(data, width, chunks, first, parts):
+        after_others()
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
@@ -64,6 +66,7 @@ def ratios_kernel() -> Any:
 
     @kernel
     def ratios(sensitivity, data, out):
+        after_others()
         i = cuda.grid(1)
         while i < data.shape[0]:
             a = data[i]
@@ -99,6 +102,7 @@ def settle_kernel(per_lane: int) -> Any:
     def settle(
         fixed, width, chunks, modes_of, first, offsets, bases, copies, scale, stride, phi, parts
     ):  # `scale` (width,) with stride 1, (1,) with stride 0
+        after_others()
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
@@ -145,6 +149,7 @@ def blend_kernel(per_lane: int) -> Any:
     def blend(
         old, phi, rate, lam, exposure, shared, width, chunks, first, data, parts
     ):  # `exposure` (width,) if `shared`, else (rows * width,)
+        after_others()
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
@@ -197,6 +202,7 @@ def settle_blend_kernel(per_lane: int) -> Any:
         settled,  # whether phi has been made already
         phi, data, parts
     ):  # `scale` (1,); parts (chunks * 2 width,)  # fmt: skip
+        after_others()
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
@@ -255,6 +261,7 @@ def scale_kernel(per_lane: int) -> Any:
     @kernel
     def scale(sums, width, chunks, first, data, scales, weights):
         # sums, scales, weights (width,); the last two are written by the first block.
+        after_others()
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
         for p in range(per_lane):
@@ -281,6 +288,7 @@ def unscaled_kernel() -> Any:
 
     @kernel
     def unscaled(counts, sums, width, modes, out):  # sums (modes * width,). One block.
+        after_others()
         for r in range(cuda.threadIdx.x, width, cuda.blockDim.x):
             w = counts[r]
             for k in range(modes):
@@ -309,6 +317,7 @@ def absorb_kernel(per_lane: int) -> Any:
         sums,  # (modes * width,) column sums of `data`, divided out here
         lift, floors, learned, sensitivity, data, new_rate, new_sensitivity, parts
     ):  # fmt: skip
+        after_others()
         held = cuda.shared.array(0, float64)
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
@@ -385,6 +394,7 @@ def finish_kernel(per_lane: int) -> Any:
 
     @kernel
     def finish(sums, floors, learned, width, chunks, modes_of, first, data, sensitivity):
+        after_others()
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = first + cuda.blockIdx.x
         k = modes_of[chunk]
@@ -424,6 +434,7 @@ def floors_kernel() -> Any:
     @kernel
     def floors_of(rank, width, modes, mass, counts, events, share, lengths, floors):
         # mass (width,): the past's, forgotten; events = FLOOR_EVENTS * unit (1,). One block.
+        after_others()
         r = cuda.threadIdx.x
         while r < width:
             held = max(mass[r] + counts[r], 1e-300)

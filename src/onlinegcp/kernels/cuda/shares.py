@@ -30,10 +30,13 @@ from onlinegcp.kernels.cuda.lanes import (
     lane_sums,
     over,
 )
+from onlinegcp.kernels.cuda.overlap import after_others
 from onlinegcp.losses.formulas import EPS
 
 NO_MODE = -1
-REGISTERS = {True: 128, False: 96}  # more warps at work are worth a few numbers put aside
+# Four blocks at work on a processor. Fewer registers put numbers aside, which took the pass without
+# `learned` a fifth longer; more leave room for three blocks, which took the other a third longer.
+REGISTERS = 128
 SHARERS = LANES if SIMULATED else 128  # threads of a block: few, because each takes many registers
 
 
@@ -52,7 +55,7 @@ def shares_kernel(per_lane: int, modes: int, learned: bool, exact: int = 0) -> A
     """
     numbers, locals_held = TOGETHER * per_lane, TOGETHER * modes
 
-    @partial(kernel, max_registers=REGISTERS[learned])
+    @partial(kernel, max_registers=REGISTERS)
     def shares(
         data,
         width,
@@ -73,6 +76,7 @@ def shares_kernel(per_lane: int, modes: int, learned: bool, exact: int = 0) -> A
         control,  # nothing is done before the weights are solved
         parts,  # (blocks * (2 width + 2),) out, with `learned`
     ):
+        after_others()
         if control[STOPPED] == 0:
             return
         if exact > 0:

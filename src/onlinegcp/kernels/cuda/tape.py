@@ -11,6 +11,7 @@ be compiled, with the buffers it was given: whoever gives other buffers makes an
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -29,13 +30,22 @@ class Tape:
         Makes the launches, and nothing else: no allocation, no waiting.
     compiled
         Whether all of their kernels have been launched before, with other buffers.
+    early
+        Whether each of them may take its place before the one before has ended: all call
+        `overlap.after_others` first.
     """
 
     def __init__(
-        self, stream: Any, launches: Callable[[], None], *, compiled: bool = False
+        self,
+        stream: Any,
+        launches: Callable[[], None],
+        *,
+        compiled: bool = False,
+        early: bool = False,
     ) -> None:
         self._stream, self._launches = stream, launches
         self._played, self._graph = int(compiled), None
+        self._early = early
 
     def play(self) -> None:
         """Put the launches on the stream; returns at once."""
@@ -44,14 +54,14 @@ class Tape:
             self._launches()
             return
         if self._graph is None:
-            self._graph = _record(self._stream, self._launches)
+            self._graph = _record(self._stream, self._launches, early=self._early)
             weakref.finalize(self, _forget, self._graph)
         from cuda.bindings import driver
 
         _ask(driver.cuGraphLaunch(self._graph, self._stream.handle))
 
 
-def _record(stream: Any, launches: Callable[[], None]) -> Any:
+def _record(stream: Any, launches: Callable[[], None], *, early: bool) -> Any:
     from cuda.bindings import driver
 
     # Relaxed: another thread, or the garbage collector, may free memory meanwhile.
@@ -61,9 +71,32 @@ def _record(stream: Any, launches: Callable[[], None]) -> Any:
         launches()
     finally:
         captured = _ask(driver.cuStreamEndCapture(stream.handle))
+    if early:
+        _let_begin_early(captured)
     graph = _ask(driver.cuGraphInstantiate(captured, 0))
     _ask(driver.cuGraphDestroy(captured))
     return graph
+
+
+def _let_begin_early(graph: Any) -> None:
+    """Between kernels of which one waits for one other: it may take its place meanwhile."""
+    from cuda.bindings import driver
+
+    edges = driver.cuGraphGetEdges(graph)
+    _ask(edges)
+    edges = driver.cuGraphGetEdges(graph, edges[-1])
+    _ask(edges)
+    befores, afters, facts = edges[1:4]
+    kernel = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
+    early = driver.CUgraphEdgeData()
+    early.from_port = driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+    early.type = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+    waiting = Counter(int(after) for after in afters)
+    for before, after, fact in zip(befores, afters, facts, strict=False):
+        both = {_ask(driver.cuGraphNodeGetType(node)) for node in (before, after)}
+        if both == {kernel} and waiting[int(after)] == 1:
+            _ask(driver.cuGraphRemoveDependencies(graph, [before], [after], [fact], 1))
+            _ask(driver.cuGraphAddDependencies(graph, [before], [after], [early], 1))
 
 
 def copy_to_card(target: Any, source: Any, size: int, stream: Any) -> None:

@@ -15,6 +15,7 @@ from numba import cuda, float64
 
 from onlinegcp.kernels.cuda.cells import U
 from onlinegcp.kernels.cuda.lanes import LANES, block_sums, kernel, lane_sum
+from onlinegcp.kernels.cuda.overlap import after_others
 
 ENDS = 4  # numbers per row or chunk besides vectors: traces after and before, curvature, slopes
 
@@ -26,6 +27,7 @@ def holds_kernel() -> Any:
     @kernel
     def holds(squares, strength, rank, width, modes, lengths, out):
         # squares (modes * width,); strength (1,), times the dispersion. One block.
+        after_others()
         q = cuda.threadIdx.x
         while q < modes * width:
             spread = max(squares[q] / lengths[q // width], 1e-300)
@@ -55,6 +57,7 @@ def unit_kernel(per_lane: int, full: bool) -> Any:
         sensitivity,
         parts,  # (chunks * (2 width + ENDS),) out: along, sizes, traces, sums of the rest
     ):
+        after_others()
         held = cuda.shared.array(0, float64)
         lane, warp, warps = (
             cuda.threadIdx.x % LANES,
@@ -136,6 +139,7 @@ def straighten_kernel(per_lane: int) -> Any:
 
     @kernel
     def straighten(along, stride, width, chunks, modes_of, data, sensitivity):
+        after_others()
         lane, warp = cuda.threadIdx.x % LANES, cuda.threadIdx.x // LANES
         chunk = cuda.blockIdx.x
         base = modes_of[chunk] * stride

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.auto import fisher_sums
+from onlinegcp.kernels.auto.new_component import new_shares, row_sums
 from onlinegcp.kernels.layout import Blocks, stack_factors
 from onlinegcp.kernels.random import uniform
 from onlinegcp.losses import OddsForm
@@ -31,19 +32,16 @@ def seed_counts(factors: Blocks, cells: Cells, form: OddsForm, weights: Array) -
     m = np.empty(cells.value.size)
     fisher_sums.model_values(factors.data, factors.offsets, cells.index, weights, m)
     share = np.maximum(cells.value - m, 0.0) if form.linear else cells.value / (1.0 + m)
-    columns: list[Array] = []
+    columns = np.empty(int(factors.offsets[-1]))
     for step in range(STEPS + 1):
         size = float(share.sum())
         if not size > 0.0:
             return None
-        columns = [
-            np.bincount(cells.index[:, k], weights=share, minlength=n) / size
-            for k, n in enumerate(factors.shape)
-        ]
+        row_sums(cells.index, share, factors.offsets, columns)
+        columns /= size
         if step < STEPS:
-            own = size * at_cells(columns, cells.index)
-            share = cells.value * own / (m + own + 1e-300)
-    return columns, float(share.sum())
+            new_shares(cells.index, cells.value, m, columns, factors.offsets, size, share)
+    return np.split(columns, factors.offsets[1:-1]), float(share.sum())
 
 
 def seed_residual(
