@@ -68,7 +68,7 @@ if not SIMULATED and _new_card():
     @device
     def multiply_tall(upper, lower, right, a, b, c, d):
         """Add a product to the sum of which this lane holds a, b and, EDGE rows below, c, d."""
-        return _instruction(upper, lower, right, a, b, c, d)
+        return _instruction(upper, lower, right, a, b, c, d)  # type: ignore[call-arg]
 
 else:
 
