@@ -147,8 +147,8 @@ def kernels(lane, modes):
     yield history.norms_kernel(), (F8, F8, N, I8, F8)
     sums = (D, N, N, I4, I4, F8, F8, I4)
     stepping = (*([F8] * 5), N, F8, F8, F8, F8)
-    for pairs in (1, 4):
-        yield samples.gather_kernel(pairs, modes, 1), (
+    for pieces in (7, 32):
+        yield samples.gather_kernel(pieces, modes, 1), (
             F8, N, I8, F8, I8, *sums, I8, I8, I8, F8
         )  # fmt: skip
     for kind, folds in ((SGD, False), (ADAM, True), (ADAGRAD, False), (AMSGRAD, True)):

@@ -34,6 +34,14 @@ if SIMULATED:
         a, b, c, d = (held[place + GROUP * g] for g in range(LANES // GROUP))
         return (a + c) + (b + d)
 
+    def place_sum(value):
+        """The sum over the lanes that have the same place in their four, known to each."""
+        held = _exchange(value)[_me() % 4 :: 4]
+        while len(held) > 1:
+            half = len(held) // 2
+            held = [held[i] + held[i + half] for i in range(half)]
+        return held[0]
+
     def peers(value):
         """One bit per lane of the warp that holds the same number."""
         held = _exchange(value)
@@ -58,6 +66,14 @@ else:
         """The sum over the four groups of a warp of what lanes at the same place hold."""
         value += cuda.shfl_xor_sync(EVERY_LANE, value, 16)
         value += cuda.shfl_xor_sync(EVERY_LANE, value, 8)
+        return value
+
+    @device
+    def place_sum(value):
+        """The sum over the lanes that have the same place in their four, known to each."""
+        value += cuda.shfl_xor_sync(EVERY_LANE, value, 16)
+        value += cuda.shfl_xor_sync(EVERY_LANE, value, 8)
+        value += cuda.shfl_xor_sync(EVERY_LANE, value, 4)
         return value
 
     @device

@@ -195,7 +195,7 @@ class Launches:
     def _gather(self, job: Job, slot: int, data: str, weights: str) -> None:
         at, layout = self.at, self.layout
         blocks = -(-self.units[0] // GATHERING_WARPS)
-        samples.gather_kernel(samples.pairs_of(layout.width), layout.modes, job.code)[
+        samples.gather_kernel(self._edges, layout.modes, job.code)[
             blocks, LANES * GATHERING_WARPS, self.card.stream
         ](
             at[data], layout.width, layout.offsets, at[weights], at["gradient numbers"],

@@ -19,6 +19,7 @@ from onlinegcp.kernels.cuda.groups import warp_barrier
 from onlinegcp.kernels.cuda.lanes import LANES, kernel
 from onlinegcp.kernels.cuda.mma import DEEP, EDGE
 from onlinegcp.kernels.cuda.sgd.draws import CORRECTED, DONE
+from onlinegcp.kernels.cuda.sgd.long_samples import AT_ONCE, PAIRED, pairs_of, samples_function
 from onlinegcp.kernels.cuda.sgd.pairs import pair_of
 from onlinegcp.kernels.cuda.sgd.rows import (
     BETA_1,
@@ -29,7 +30,6 @@ from onlinegcp.kernels.cuda.sgd.rows import (
     moments_function,
     pair_step,
 )
-from onlinegcp.kernels.cuda.sgd.samples import AT_ONCE, PAIRED, pairs_of, samples_function
 from onlinegcp.kernels.cuda.sgd.tall import TALL, groups_of, matrix_size, multiply_tall
 
 WIDEST = 128  # columns for which the sums of a tile fit into a warp's registers

@@ -129,8 +129,10 @@ def tiles_kernel(modes: int, kind: int, folds: bool) -> Any:
         # A thread takes two neighbours of a row through the step; what it needs comes meanwhile.
         column = TALL * cuda.blockIdx.y + 2 * (me % EDGE)
         e = min(first + me // EDGE, end - 1) * width + min(column, width - 2)
-        x, y = pair_of(data, e)
-        mean, mean_b, second, second_b, top, top_b = moments_of(e, u, v, largest)
+        x, y, mean, mean_b, second, second_b, top, top_b = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        if me < TILE_PAIRS:
+            x, y = pair_of(data, e)
+            mean, mean_b, second, second_b, top, top_b = moments_of(e, u, v, largest)
         count = parts[mode]
         across = TALL * cuda.blockIdx.y + lane // DEEP * 2
         at = bases[mode] + (number * count * EDGE + 2 * (lane % DEEP)) * width

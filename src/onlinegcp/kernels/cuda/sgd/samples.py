@@ -1,11 +1,11 @@
-"""Sums over the samples of a tile of rows.
+"""Sums over the samples of tiles of short modes, by the units that multiply small matrices.
 
-A warp takes EDGE neighbouring rows of a mode, whose samples lie one after the other once they are
-sorted. Lane l has the columns 2 l and 2 l + 1 of rows (and those 64 further, ...), so that one
-request of a warp brings a row in whole lines. The product z of a sample's other rows and the
-weights gives, with its own row, the model, the model the slope y, and y z is added to the sums of
-its row. So slopes are found where they are used, and nobody waits for them. Four samples are under
-way at once.
+A warp takes EDGE neighbouring rows of a mode, or part of their samples, which lie one after the
+other once they are sorted. Four samples at a time: lane l has sample l % DEEP and the columns
+l // DEEP, + EDGE, ... of the product z of its other rows and the weights. With its own row z gives
+the model, the model the slope y, and y in the row of the sample, times z, is a product of small
+matrices that is added to the tile's sums (`mma`). So slopes are found where they are used, and
+nobody waits for them. Where rows lie in a cache this is faster than `long_samples`.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined"
@@ -19,113 +19,21 @@ from numba import cuda, float64, int32, int64
 
 from onlinegcp.kernels.cuda.cells import U
 from onlinegcp.kernels.cuda.formulas import deriv_of
-from onlinegcp.kernels.cuda.lanes import GROUP, LANES, device, from_lane, kernel, lane_sums
-from onlinegcp.kernels.cuda.mma import EDGE
+from onlinegcp.kernels.cuda.groups import place_sum
+from onlinegcp.kernels.cuda.lanes import LANES, from_lane, kernel
+from onlinegcp.kernels.cuda.mma import DEEP, EDGE, multiply
 from onlinegcp.kernels.cuda.sgd.draws import CORRECTED
-from onlinegcp.kernels.cuda.sgd.pairs import pair_of
-
-AT_ONCE = 4  # samples: `lane_sums` adds up four numbers over the lanes of a warp
-PAIRED = 2 * LANES  # columns of which each lane has two
-
-
-def pairs_of(width: int) -> int:
-    """Pairs of columns of a lane."""
-    return -(-width // PAIRED)
+from onlinegcp.kernels.cuda.sgd.pairs import put_pair
 
 
 @cache
-def samples_function(pairs: int, modes: int, code: int) -> Any:
-    """Writes the sums over samples of the EDGE rows of a tile, in order, to (EDGE, pitch) numbers.
-
-    The arrays `scale`, `z`, `sums`, `parts`, `own` and `listed` are the caller's registers.
-    """
-    numbers = 2 * pairs  # of a lane in a row
-
-    @device
-    def add_samples(
-        data, width, weights, parameter, corrected, room, base, lists, sorted_rows, xs, ws, order,
-        p, end, first, lane, scale, z, sums, parts, own, listed, out, to, pitch
-    ):  # fmt: skip
-        # base: where the mode's samples begin in xs, ws and order, lists: its rows in sorted_rows;
-        # first: the tile's first row, whose sums go to out[to:].
-        for c in range(pairs):
-            column = PAIRED * c + 2 * lane
-            a, b = pair_of(weights, min(column, width - 2))
-            inside = 1.0 if column < width else 0.0
-            scale[2 * c], scale[2 * c + 1] = inside * a, inside * b
-            sums[2 * c], sums[2 * c + 1] = 0.0, 0.0
-        current = first
-        while p < end:
-            # A lane reads up the so many-th sample, and all of them take four at a time.
-            at = min(p + lane, end - 1)
-            for o in range(modes):
-                listed[o] = sorted_rows[U(lists + o * room + at)]
-            x, w = xs[U(base + at)], ws[U(base + at)]
-            cut = 1 if corrected > 0 and order[U(base + at)] < corrected else 0
-            here = min(LANES, end - p)
-            i = 0
-            while i < here:
-                for s in range(AT_ONCE):
-                    mine = min(i + s, here - 1)
-                    own[s] = from_lane(listed[0], mine)
-                    q, m = numbers * s, 0.0
-                    for c in range(numbers):
-                        z[q + c] = scale[c]
-                    for o in range(1, modes):
-                        row = int64(from_lane(listed[o], mine)) * width
-                        for c in range(pairs):
-                            a, b = pair_of(data, row + min(PAIRED * c + 2 * lane, width - 2))
-                            z[q + 2 * c] *= a
-                            z[q + 2 * c + 1] *= b
-                    row = int64(own[s]) * width
-                    for c in range(pairs):
-                        a, b = pair_of(data, row + min(PAIRED * c + 2 * lane, width - 2))
-                        m += z[q + 2 * c] * a + z[q + 2 * c + 1] * b
-                    parts[s] = m
-                m = lane_sums(parts[0], parts[1], parts[2], parts[3], lane)
-                mine = min(i + lane // GROUP, here - 1)
-                y = deriv_of(code, parameter, from_lane(x, mine), m)
-                if from_lane(cut, mine) > 0:
-                    y -= deriv_of(code, parameter, 0.0, m)
-                y *= from_lane(w, mine)
-                for s in range(AT_ONCE):
-                    slope = from_lane(y, GROUP * s)
-                    if i + s < here:
-                        while current < own[s]:  # a row is complete
-                            for c in range(pairs):
-                                column = PAIRED * c + 2 * lane
-                                if column < width:
-                                    out[U(to + column)] = sums[2 * c]
-                                    out[U(to + column + 1)] = sums[2 * c + 1]
-                                sums[2 * c], sums[2 * c + 1] = 0.0, 0.0
-                            current += 1
-                            to += pitch
-                        for c in range(numbers):
-                            sums[c] += slope * z[numbers * s + c]
-                i += AT_ONCE
-            p += LANES
-        while current < first + EDGE:
-            for c in range(pairs):
-                column = PAIRED * c + 2 * lane
-                if column < width:
-                    out[U(to + column)] = sums[2 * c]
-                    out[U(to + column + 1)] = sums[2 * c + 1]
-                sums[2 * c], sums[2 * c + 1] = 0.0, 0.0
-            current += 1
-            to += pitch
-
-    return add_samples
-
-
-@cache
-def gather_kernel(pairs: int, modes: int, code: int) -> Any:
+def gather_kernel(pieces: int, modes: int, code: int) -> Any:
     """Gradients of the slice in the rows of short modes, every tile's samples in parts.
 
     Part `part` of the so many-th tile of a mode goes to (EDGE, width) numbers of `out`, from
-    bases[mode] + (tile * parts[mode] + part) * EDGE * width on.
+    bases[mode] + (tile * parts[mode] + part) * EDGE * width on. pieces: groups of EDGE columns.
     """
-    add_samples = samples_function(pairs, modes, code)
-    own_numbers, products = 2 * pairs, 2 * pairs * AT_ONCE
+    held, whole = 2 * pieces, pieces - 1  # whole: pieces all of whose columns there are
 
     @kernel
     def gather(
@@ -144,23 +52,60 @@ def gather_kernel(pairs: int, modes: int, code: int) -> Any:
         number = unit - units[mode]
         tile, part = number // count, number % count
         first = offsets[mode] + EDGE * tile
-        last = min(first + EDGE, offsets[mode + 1])
+        end = min(first + EDGE, offsets[mode + 1])
         segment = slot * (offsets[modes] + modes) + mode
-        low, high = bounds[U(segment + first)], bounds[U(segment + last)]
-        steps = (high - low + AT_ONCE - 1) // AT_ONCE
-        p = low + AT_ONCE * (steps * part // count)
-        end = min(high, low + AT_ONCE * (steps * (part + 1) // count))
-        scale = cuda.local.array(own_numbers, float64)
-        sums = cuda.local.array(own_numbers, float64)
-        z = cuda.local.array(products, float64)
-        models = cuda.local.array(AT_ONCE, float64)
-        own = cuda.local.array(AT_ONCE, int32)
+        low, high = bounds[U(segment + first)], bounds[U(segment + end)]
+        fours = (high - low + DEEP - 1) // DEEP
+        p = low + DEEP * (fours * part // count)
+        end = min(high, low + DEEP * (fours * (part + 1) // count))
+        sums = cuda.local.array(held, float64)
+        z = cuda.local.array(pieces, float64)
         listed = cuda.local.array(modes, int32)
+        for q in range(held):
+            sums[q] = 0.0
         base = (slot * modes + mode) * room
-        add_samples(
-            data, width, weights, parameter, numbers[CORRECTED], room, base, base * modes,
-            sorted_rows, xs, ws, order, p, end, first, lane, scale, z, sums, models, own, listed,
-            out, bases[mode] + number * EDGE * width, width
-        )  # fmt: skip
+        lists, corrected = base * modes, numbers[CORRECTED]
+        column = lane // DEEP
+        last = min(EDGE * whole + column, width - 1)
+        inside = 1.0 if EDGE * whole + column < width else 0.0
+        while p < end:
+            # A lane reads up the so many-th sample, and all of them take four at a time.
+            at = min(p + lane, end - 1)
+            for o in range(modes):
+                listed[o] = sorted_rows[U(lists + o * room + at)]
+            x, w = xs[U(base + at)], ws[U(base + at)]
+            cut = 1 if corrected > 0 and order[U(base + at)] < corrected else 0
+            here = min(LANES, end - p)
+            i = 0
+            while i < here:
+                mine = i + lane % DEEP
+                for j in range(whole):
+                    z[j] = weights[U(EDGE * j + column)]
+                z[whole] = inside * weights[U(last)]
+                for o in range(1, modes):
+                    row = int64(from_lane(listed[o], mine)) * width
+                    for j in range(whole):
+                        z[j] *= data[U(row + column + EDGE * j)]
+                    z[whole] *= data[U(row + last)]
+                own = from_lane(listed[0], mine)
+                row, m = int64(own) * width, 0.0
+                for j in range(whole):
+                    m += z[j] * data[U(row + column + EDGE * j)]
+                m = place_sum(m + z[whole] * data[U(row + last)])
+                y = deriv_of(code, parameter, from_lane(x, mine), m)
+                if from_lane(cut, mine) > 0:
+                    y -= deriv_of(code, parameter, 0.0, m)
+                y *= from_lane(w, mine)
+                left = y if own - first == column and mine < here else 0.0
+                for j in range(pieces):
+                    sums[2 * j], sums[2 * j + 1] = multiply(
+                        left, z[j], sums[2 * j], sums[2 * j + 1]
+                    )
+                i += DEEP
+            p += LANES
+        to = bases[mode] + (number * EDGE + lane // DEEP) * width + 2 * (lane % DEEP)
+        for j in range(pieces):
+            if EDGE * j + 2 * (lane % DEEP) < width:
+                put_pair(out, to + EDGE * j, sums[2 * j], sums[2 * j + 1])
 
     return gather
