@@ -62,8 +62,8 @@ class Anomaly:
     modes
         For each mode its significant rows, oddest first: label, observed, expected, low, high, p,
         whether it is new, and whether expected, low and high are what the rows that it follows say
-        in this slice (`follows`), instead of what it usually is. Rows that moved with the slice, but
-        less, are `milder`: odd, but not what happened, and the sentence leaves them out.
+        in this slice (`follows`), instead of what it usually is. Rows that moved with the slice,
+        but less, are `milder`: odd, but not what happened, and the sentence leaves them out.
     more_rows
         Significant rows beyond those that `modes` has.
     cells
