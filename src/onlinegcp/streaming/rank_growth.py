@@ -73,7 +73,10 @@ def larger(
 def studied(
     slices: Sequence[Slice], old: AutoState, loss: Loss, *, lower: float, seed: int
 ) -> tuple[Model, list[int]] | None:
-    """A rival with as many components more as a study of these slices asks for; None for none.
+    """The rival that a study of these slices asks for; None where it finds what is known already.
+
+    It may have as many components as the model, or fewer, but others: what few slices mixed up
+    many tell apart.
 
     Parameters
     ----------
@@ -82,9 +85,14 @@ def studied(
     """
     assert old.ranks is not None
     known, most = _explained(slices, old, loss, seed), old.ranks.most
-    path = study_path(slices, loss, lower=lower, most=most, seed=seed, known=known)
-    more = path.rank - old.factors.rank
-    return larger(slices, old, more, loss, anew=False, lower=lower, seed=seed) if more else None
+    best = study_path(slices, loss, lower=lower, most=most, seed=seed, known=known).best
+    if best is None:
+        return None
+    start = WarmStart.of(best).normalised()
+    order = places(old.factors.views(), start.factors)
+    if len(order) == old.factors.rank and -1 not in order:
+        return None
+    return graft(old, start, slices, loss, seed)
 
 
 def _explained(slices: Sequence[Slice], old: AutoState, loss: Loss, seed: int) -> KTensor:

@@ -66,12 +66,12 @@ class Surprise:
         for k, (value, past, least) in enumerate(
             ((loss, self.losses, LEAST_LOSS), (gain, self.gains, LEAST_GAIN))
         ):
-            known = self._known(past)
+            before = past.tolist()
+            known = sorted(before[WINDOW - int(self.n_known[0]) :])
             if self.sums[k] > 0.0 or not _surely_usual(value, known, least):
                 step = min(_deviations(value, known, least), MOST) - ALLOWANCE
                 self.sums[k] = max(0.0, self.sums[k] + step)
-            past[:-1] = past[1:]
-            past[-1] = value
+            past[:] = [*before[1:], value]
         self.n_known[0] = min(self.n_known[0] + 1, WINDOW)
 
     def _known(self, past: FloatArray) -> list[float]:
@@ -115,12 +115,13 @@ class Surprise:
 def _surely_usual(value: float, known: list[float], least: float) -> bool:
     """Whether a value adds nothing, whatever the spread: most do, and need no logarithms.
 
-    It lies within the allowance above the lower one of the two middle values, in units of the least
-    deviation there can be.
+    It does not lie above the lower one of the two middle values or, where all are positive, within
+    the allowance above it, in units of the least deviation there can be.
     """
-    if len(known) < FEWEST or not known[0] > 0.0:
+    if len(known) < FEWEST:
         return False
-    return value <= known[(len(known) - 1) // 2] * (1.0 + ALLOWANCE * least)
+    middle = known[(len(known) - 1) // 2]
+    return value <= (middle * (1.0 + ALLOWANCE * least) if known[0] > 0.0 else middle)
 
 
 def _deviations(value: float, known: list[float], least: float) -> float:
