@@ -296,7 +296,20 @@ def test_where_slices_surprise_no_smaller_model_is_tried_before_a_larger_one():
     model = SimpleNamespace(n_slices=50, factors=SimpleNamespace(rank=4))
     trials = RankTrials(9, growing=Direction(80), shrinking=Direction(40))
     assert rank_trials.due(trials, model) is trials.shrinking
-    trials.urge(model)
+    trials.urge(model, 0)
     assert rank_trials.due(trials, model) is None
     model.n_slices += URGENT
     assert rank_trials.due(trials, model) is trials.growing
+    # Slices of the rise that were kept need not be waited for.
+    soon = RankTrials(9, growing=Direction(80), shrinking=Direction(40))
+    soon.urge(model, URGENT - 1)
+    assert soon.growing.next == model.n_slices + 1
+
+
+def test_what_is_known_stays_when_a_few_slices_ask_for_more():
+    """A fit of all components to four slices would lose patterns learned from thirty."""
+    loss, slices = get_loss("bernoulli_odds"), planted("bernoulli", 3, 34, 0)
+    start = static_start(slices[:30], 3, loss, lower=0.0, starts=3, seed=0)
+    state = auto.start(start.factors, start.rows, slices[:30], loss, most=50)
+    _, order = larger(slices[30:], state, 1, loss, anew=False, lower=0.0, seed=0)
+    assert order == [0, 1, 2, -1]

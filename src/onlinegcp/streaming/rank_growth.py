@@ -61,13 +61,15 @@ def larger(
         return None
     if anew:
         begin = algebraic_model(x, rank, loss, lower, seed)
-    else:
-        begin = grown(x, _explained(slices, old, loss, seed), rank, loss, lower, seed)
-        if begin is None:
-            return None
-        rank = begin.rank
-    fit = short_fit(x, rank, loss, lower, init=begin, seed=seed)
-    return graft(old, WarmStart.of(fit).normalised(), slices, loss, seed)
+        fit = short_fit(x, rank, loss, lower, init=begin, seed=seed)
+        return graft(old, WarmStart.of(fit).normalised(), slices, loss, seed)
+    begin = grown(x, _explained(slices, old, loss, seed), rank, loss, lower, seed)
+    if begin is None:
+        return None
+    # A fit of all of them to few slices would tear patterns apart that were learned from many.
+    known = list(range(old.factors.rank))
+    added = range(len(known), begin.rank)
+    return _with(old, known, WarmStart.of(begin).normalised(), added, slices, loss, seed)
 
 
 def studied(
@@ -149,13 +151,26 @@ def graft(
     """
     order = places(old.factors.views(), start.factors)
     # New ones last, so that the others keep their numbers.
-    known = sorted((place, at) for at, place in enumerate(order) if place >= 0)
+    known = sorted(place for place in order if place >= 0)
     fresh = [at for at, place in enumerate(order) if place < 0]
-    kept = [place for place, _ in known]
-    model = with_components(old.model, kept + [-1] * len(fresh))
-    for slot, at in enumerate(fresh, len(kept)):
+    return _with(old, known, start, fresh, slices, loss, seed)
+
+
+def _with(
+    old: AutoState,
+    known: list[int],
+    start: WarmStart,
+    fresh: Sequence[int],
+    slices: Sequence[Slice],
+    loss: Loss,
+    seed: int,
+) -> tuple[Model, list[int]]:
+    """The known components of a model and then some of a start, after learning the slices."""
+    order = known + [-1] * len(fresh)
+    model = with_components(old.model, order)
+    for slot, at in enumerate(fresh, len(known)):
         columns = [a[:, at] for a in start.factors]
         sizes = [float(model.past.sizes(column[:, None])[0]) or 1.0 for column in columns]
         weight = float(start.mean[at]) * float(np.prod(sizes))
         put(model, slot, [c / size for c, size in zip(columns, sizes, strict=True)], weight)
-    return _learned(model, slices, loss, seed), kept + [-1] * len(fresh)
+    return _learned(model, slices, loss, seed), order

@@ -260,7 +260,9 @@ def learn(
         _build(now, begin, full)
     elif now.challenger is None and now.age >= now.next_alarm:
         if now.surprise.suspects and now.current.ranks is not None:
-            now.current.ranks.urge(now.current.model)
+            # Slices of the rise, if they were kept, need not be waited for.
+            since = min(int(now.surprise.rising[0]), len(now.recent))
+            now.current.ranks.urge(now.current.model, since)
         _suspect(now, x, start, done.prequential, full)
         if now.surprise.alarmed:
             if _rested_knows(now, loss, seed, usual):

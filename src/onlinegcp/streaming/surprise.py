@@ -38,17 +38,24 @@ class Surprise:
         How many of them there are, at the end of the arrays (1,).
     sums
         The two CUSUMs (2,).
+    rising
+        Slices since both of them were zero (1,).
     """
 
     losses: FloatArray = field(default_factory=lambda: np.zeros(WINDOW))
     gains: FloatArray = field(default_factory=lambda: np.zeros(WINDOW))
     n_known: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
     sums: FloatArray = field(default_factory=lambda: np.zeros(2))
+    rising: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
 
     def copy(self) -> Surprise:
         """A detector that shares no memory with this one."""
         return Surprise(
-            self.losses.copy(), self.gains.copy(), self.n_known.copy(), self.sums.copy()
+            self.losses.copy(),
+            self.gains.copy(),
+            self.n_known.copy(),
+            self.sums.copy(),
+            self.rising.copy(),
         )
 
     def watch(self, prequential: float, local: float, n_observed: int) -> None:
@@ -73,6 +80,7 @@ class Surprise:
                 self.sums[k] = max(0.0, self.sums[k] + step)
             past[:] = [*before[1:], value]
         self.n_known[0] = min(self.n_known[0] + 1, WINDOW)
+        self.rising[0] = self.rising[0] + 1 if max(self.sums.tolist()) > 0.0 else 0
 
     def _known(self, past: FloatArray) -> list[float]:
         return sorted(past[WINDOW - int(self.n_known[0]) :].tolist())
@@ -109,6 +117,8 @@ class Surprise:
     @staticmethod
     def from_dict(flat: dict[str, Any]) -> Surprise:
         """The detector that `to_dict` described."""
+        # Older files do not say since when.
+        flat = {"rising": np.zeros(1, np.int64)} | flat
         return Surprise(**{item.name: np.array(flat[item.name]) for item in fields(Surprise)})
 
 

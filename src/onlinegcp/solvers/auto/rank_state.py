@@ -122,15 +122,16 @@ class RankTrials:
         self.twin, self.order = None, np.zeros(0, dtype=np.int64)
         self.gains, self.judged, self.window = np.zeros(4), 0, 0
 
-    def urge(self, model: Model) -> None:
-        """Look for new components soon, because slices surprise."""
+    def urge(self, model: Model, since: int) -> None:
+        """Look for new components soon, because slices surprise, `since` so many that are kept."""
         now, rank = model.n_slices, model.factors.rank
         wins = self.twin is not None and self.larger_than(rank) and self.gains[1] > 0.0
         if self.window == URGENT or wins:
             return
         self.end()
         # One new pattern, most likely, besides those that are known.
-        self.window, self.growing = URGENT, Direction(now + URGENT, failures=2)
+        wait = max(1, URGENT - since)
+        self.window, self.growing = URGENT, Direction(now + wait, failures=2)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the twin as arrays and scalars."""
