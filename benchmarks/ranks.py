@@ -1,9 +1,9 @@
 """rank="auto": planted ranks, the time of the study, a component born in mid-stream, real streams.
 
-Planted streams are 40 x 30 and 120 slices long. Bernoulli streams of rank 8 and 12 of this size
-hold little more than noise. Real streams are judged by the loss of the next 20 slices against fixed
-ranks, the smallest of those that one standard error cannot tell from the best; 1 per cent more is
-allowed. Streams whose data are not here are left out.
+Planted streams are 40 x 30 and 120 slices long. Bernoulli streams of rank 12 of this size hold
+components that no model could gain by (`docs/solver.md`). Real streams are judged by the loss of
+the next 20 slices against fixed ranks, the smallest of those that one standard error cannot tell
+from the best; 1 per cent more is allowed. Streams whose data are not here are left out.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import rank_trials
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.rank_state import URGENT, Direction, RankTrials
-from onlinegcp.streaming import OnlineCP, OnlineGCP
+from onlinegcp.streaming import OnlineCP, OnlineGCP, auto_solver, regimes
 from onlinegcp.streaming.rank_growth import larger, smaller, studied
 from onlinegcp.streaming.rank_study import most_told_apart
 from onlinegcp.streaming.warm_start import static_start
@@ -149,12 +149,16 @@ def test_scikit_learn_can_search_among_ranks_and_auto():
 def test_more_components_must_win_and_fewer_need_not_lose():
     def verdicts(gains, order):
         trials = RankTrials(9, order=np.array(order))
-        return [rank_trials._verdict(trials, gain) for gain in gains]
+        larger = trials.larger_than(2)
+        return [rank_trials._verdict(trials, gain, larger=larger) for gain in gains]
 
     noise = [1.0, -1.0] * 30
     # Nothing gained: the larger is dropped, the smaller may stay.
     assert verdicts(noise[:12], [0, -1])[-1] <= 0
     assert 1 in verdicts([0.2 + g for g in noise[:12]], [0])
+    # So may one that is smaller and new, but not one that is new and no smaller.
+    assert 1 in verdicts([0.2 + g for g in noise[:12]], [-1])
+    assert 1 not in verdicts([0.2 + g for g in noise[:12]], [-1, -1])
     assert 1 in verdicts([5.0 + g for g in noise[:6]], [0, -1])
     assert -1 in verdicts([-5.0 + g for g in noise[:6]], [0, -1])
     # One that seems better may take its time, but not for ever.
@@ -220,15 +224,48 @@ def test_a_study_of_more_slices_finds_what_fewer_hide():
     assert studied(slices, state, loss, lower=0.0, seed=0) is None
 
 
-def test_the_study_is_repeated_once_and_its_slices_are_let_go():
-    model = OnlineGCP("auto", "poisson", init_slices=5)
-    held = []
-    for x in planted("poisson", 2, 30, 0, shape=(12, 10)):
+def test_patterns_that_few_slices_mixed_up_are_told_apart_by_many():
+    """As many components as there are, but two of them the same: the study brings the third."""
+    loss, slices = get_loss("poisson"), planted("poisson", 3, 40, 3)
+    start = static_start(slices[:10], 2, loss, lower=0.0, starts=3, seed=0)
+    factors = [a[:, [0, 1, 1]] for a in start.factors]
+    rows = start.rows[:, [0, 1, 1]] * [1.0, 0.5, 0.5]
+    state = auto.start(factors, rows, slices[:10], loss, most=50)
+    for x in slices[10:]:
+        state, _ = auto.step(state, x, loss)
+    model, order = studied(slices, state, loss, lower=0.0, seed=0)
+    assert model.factors.rank == 3
+    assert -1 in order
+
+
+def test_a_study_takes_back_components_that_nothing_needs():
+    loss, slices = get_loss("poisson"), planted("poisson", 3, 40, 0)
+    start = static_start(slices[:10], 5, loss, lower=0.0, starts=3, seed=0)
+    state = auto.start(start.factors, start.rows, slices[:10], loss, most=50)
+    model, order = studied(slices, state, loss, lower=0.0, seed=0)
+    assert model.factors.rank == len(order) == 3
+
+
+def test_the_study_is_repeated_from_twice_as_many_slices_each_time(monkeypatch):
+    asked = []
+    monkeypatch.setattr(auto_solver, "studied", lambda slices, *a, **k: asked.append(len(slices)))
+    model, held = OnlineGCP("auto", "poisson", init_slices=3), []
+    for x in planted("poisson", 2, 200, 0, shape=(6, 5)):
         model.partial_fit(x)
         held.append(len(model._state.live.recent) if model.started_ else 0)
-    assert held[4:19] == list(range(5, 20))
-    assert max(held[20:]) <= 5
-    assert model._state.live.current.ranks.look == 0
+    # After 12, 24, 48, 96 and 192 slices, never from more than 16 times a warm start.
+    assert asked == [12, 24, 48, 48, 48]
+    assert max(held) == 48
+    assert min(held[96:140]) <= 3  # let go in between
+
+
+def test_long_slices_are_kept_for_a_warm_start_only(monkeypatch):
+    monkeypatch.setattr(regimes, "MOST_LISTED", 600)
+    monkeypatch.setattr(auto_solver, "studied", lambda *a, **k: pytest.fail("nothing new to see"))
+    model = OnlineGCP("auto", "gaussian", init_slices=4)
+    for x in planted("gaussian", 2, 20, 0):
+        model.partial_fit(x)
+        assert not model.started_ or len(model._state.live.recent) <= 4
 
 
 def test_no_more_components_than_the_slices_tell_apart():
@@ -259,7 +296,20 @@ def test_where_slices_surprise_no_smaller_model_is_tried_before_a_larger_one():
     model = SimpleNamespace(n_slices=50, factors=SimpleNamespace(rank=4))
     trials = RankTrials(9, growing=Direction(80), shrinking=Direction(40))
     assert rank_trials.due(trials, model) is trials.shrinking
-    trials.urge(50)
+    trials.urge(model, 0)
     assert rank_trials.due(trials, model) is None
     model.n_slices += URGENT
     assert rank_trials.due(trials, model) is trials.growing
+    # Slices of the rise that were kept need not be waited for.
+    soon = RankTrials(9, growing=Direction(80), shrinking=Direction(40))
+    soon.urge(model, URGENT - 1)
+    assert soon.growing.next == model.n_slices + 1
+
+
+def test_what_is_known_stays_when_a_few_slices_ask_for_more():
+    """A fit of all components to four slices would lose patterns learned from thirty."""
+    loss, slices = get_loss("bernoulli_odds"), planted("bernoulli", 3, 34, 0)
+    start = static_start(slices[:30], 3, loss, lower=0.0, starts=3, seed=0)
+    state = auto.start(start.factors, start.rows, slices[:30], loss, most=50)
+    _, order = larger(slices[30:], state, 1, loss, anew=False, lower=0.0, seed=0)
+    assert order == [0, 1, 2, -1]

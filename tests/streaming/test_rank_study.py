@@ -38,12 +38,14 @@ def test_the_path_is_nested_and_ends_when_nothing_is_gained():
     assert len(path.losses) == len(path.ranks)
 
 
-def test_a_path_may_begin_with_a_model_that_is_known():
+@pytest.mark.parametrize(("rank", "first"), [(2, (1, 2, 3)), (5, (3, 4, 5))])
+def test_a_path_may_begin_below_a_model_that_is_known(rank, first):
     loss, slices = get_loss("poisson"), planted("poisson", 3, 20, 0)
-    known = short_fit(stack(slices), 2, loss, 0.0, seed=0)
+    known = short_fit(stack(slices), rank, loss, 0.0, seed=0)
     path = study_path(slices, loss, lower=0.0, most=30, seed=0, known=known)
-    assert path.ranks[:2] == (2, 3)
+    assert path.ranks[:3] == first
     assert path.rank == 3
+    assert path.best.rank in path.ranks
 
 
 @pytest.mark.parametrize(

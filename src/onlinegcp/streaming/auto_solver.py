@@ -32,8 +32,6 @@ from onlinegcp.streaming.warm_start import WarmStart, static_start
 
 Scale: TypeAlias = tuple[int, FloatArray]  # a mode, and the unit of each of its rows
 
-# Times the slices of a warm start, from which the rank is studied once more: half the noise.
-STUDIED = 4
 # A given model without its slices is turned into dense pseudo-slices up to this many cells.
 PSEUDO_CELLS = 20_000_000
 
@@ -60,8 +58,6 @@ def begin(
     )
     # Columns have the solver's size now, and so must the weights.
     weights = live.model.last_weights[: live.factors.rank]
-    if live.ranks is not None:
-        live.ranks.look = STUDIED * full
     # A model that was given without its past has nothing to show for itself: let it prove itself.
     look = start.look if start.n_rows else full
     if forget != "auto":

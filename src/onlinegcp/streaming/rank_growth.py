@@ -61,19 +61,24 @@ def larger(
         return None
     if anew:
         begin = algebraic_model(x, rank, loss, lower, seed)
-    else:
-        begin = grown(x, _explained(slices, old, loss, seed), rank, loss, lower, seed)
-        if begin is None:
-            return None
-        rank = begin.rank
-    fit = short_fit(x, rank, loss, lower, init=begin, seed=seed)
-    return graft(old, WarmStart.of(fit).normalised(), slices, loss, seed)
+        fit = short_fit(x, rank, loss, lower, init=begin, seed=seed)
+        return graft(old, WarmStart.of(fit).normalised(), slices, loss, seed)
+    begin = grown(x, _explained(slices, old, loss, seed), rank, loss, lower, seed)
+    if begin is None:
+        return None
+    # A fit of all of them to few slices would tear patterns apart that were learned from many.
+    known = list(range(old.factors.rank))
+    added = range(len(known), begin.rank)
+    return _with(old, known, WarmStart.of(begin).normalised(), added, slices, loss, seed)
 
 
 def studied(
     slices: Sequence[Slice], old: AutoState, loss: Loss, *, lower: float, seed: int
 ) -> tuple[Model, list[int]] | None:
-    """A rival with as many components more as a study of these slices asks for; None for none.
+    """The rival that a study of these slices asks for; None where it finds what is known already.
+
+    It may have as many components as the model, or fewer, but others: what few slices mixed up
+    many tell apart.
 
     Parameters
     ----------
@@ -82,9 +87,14 @@ def studied(
     """
     assert old.ranks is not None
     known, most = _explained(slices, old, loss, seed), old.ranks.most
-    path = study_path(slices, loss, lower=lower, most=most, seed=seed, known=known)
-    more = path.rank - old.factors.rank
-    return larger(slices, old, more, loss, anew=False, lower=lower, seed=seed) if more else None
+    best = study_path(slices, loss, lower=lower, most=most, seed=seed, known=known).best
+    if best is None:
+        return None
+    start = WarmStart.of(best).normalised()
+    order = places(old.factors.views(), start.factors)
+    if len(order) == old.factors.rank and -1 not in order:
+        return None
+    return graft(old, start, slices, loss, seed)
 
 
 def _explained(slices: Sequence[Slice], old: AutoState, loss: Loss, seed: int) -> KTensor:
@@ -141,13 +151,26 @@ def graft(
     """
     order = places(old.factors.views(), start.factors)
     # New ones last, so that the others keep their numbers.
-    known = sorted((place, at) for at, place in enumerate(order) if place >= 0)
+    known = sorted(place for place in order if place >= 0)
     fresh = [at for at, place in enumerate(order) if place < 0]
-    kept = [place for place, _ in known]
-    model = with_components(old.model, kept + [-1] * len(fresh))
-    for slot, at in enumerate(fresh, len(kept)):
+    return _with(old, known, start, fresh, slices, loss, seed)
+
+
+def _with(
+    old: AutoState,
+    known: list[int],
+    start: WarmStart,
+    fresh: Sequence[int],
+    slices: Sequence[Slice],
+    loss: Loss,
+    seed: int,
+) -> tuple[Model, list[int]]:
+    """The known components of a model and then some of a start, after learning the slices."""
+    order = known + [-1] * len(fresh)
+    model = with_components(old.model, order)
+    for slot, at in enumerate(fresh, len(known)):
         columns = [a[:, at] for a in start.factors]
         sizes = [float(model.past.sizes(column[:, None])[0]) or 1.0 for column in columns]
         weight = float(start.mean[at]) * float(np.prod(sizes))
         put(model, slot, [c / size for c, size in zip(columns, sizes, strict=True)], weight)
-    return _learned(model, slices, loss, seed), kept + [-1] * len(fresh)
+    return _learned(model, slices, loss, seed), order

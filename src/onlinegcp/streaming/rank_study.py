@@ -27,13 +27,22 @@ from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.cells import cells_of, weighted_cells
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
 from onlinegcp.solvers.auto.held_out import predict_halves
-from onlinegcp.streaming.warm_start import WarmStart, algebraic_model, most_components, short_fit
+from onlinegcp.solvers.objective import slice_loss
+from onlinegcp.streaming.warm_start import (
+    WarmStart,
+    algebraic_model,
+    begin,
+    most_components,
+    short_fit,
+)
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
 TESTED = 0.3  # share of the slices that judge
 BOARDS = 2  # ways in which each of them is halved
 NOISE = 2  # slices from which the noise is taken
+STARTS = 2  # of a path that begins beside a known model,
+BELOW = 2  # so many ranks below it, or an eighth
 PATIENCE = 3  # ranks in a row that may fail to predict better before the path ends
 
 
@@ -49,11 +58,15 @@ class RankPath:
         The ranks tried, ascending.
     losses
         (ranks, n) held-out losses of each, over slices and the ways to halve them.
+    best
+        The model of the earlier slices that predicted best, be it by chance; None where nothing
+        could be judged.
     """
 
     rank: int
     ranks: tuple[int, ...]
     losses: FloatArray
+    best: KTensor | None = None
 
 
 def study_path(
@@ -78,8 +91,9 @@ def study_path(
     seed
         Seed of starts and halves.
     known
-        A model of the slices with their weights in the last mode, from which the path goes up; by
-        default it begins with one component.
+        A model of the slices with their weights in the last mode: the path begins a little below
+        its rank, and goes on from it where it explains the slices best. By default the path begins
+        with one component.
     """
     tested = max(1, round(TESTED * len(slices)))
     learned, unseen = slices[: len(slices) - tested], slices[len(slices) - tested :]
@@ -87,28 +101,44 @@ def study_path(
         return RankPath(1, (1,), np.zeros((1, 1)))
     x = stack(learned)
     most = max(1, min(most, most_components(x)))
-    if known is None:
-        model = short_fit(x, 1, loss, lower, seed=seed)
-    else:
-        *factors, rows = known.factors
-        init = KTensor(known.weights, [*factors, rows[: len(learned)]])
-        model = short_fit(x, known.rank, loss, lower, init=init)
-    ranks, since = [model.rank], 0
+    at = 1 if known is None else min(most, max(1, known.rank - max(BELOW, known.rank // 8)))
+    init = begin(x, at, loss, lower=lower, starts=STARTS, seed=seed) if at > 1 else None
+    model = short_fit(x, at, loss, lower, init=init, seed=seed)
+    ranks, models, since = [model.rank], [model], 0
     losses = [_judged(model, learned, unseen, loss, lower, seed)]
     while ranks[-1] < most and since < PATIENCE:
         rank = min(most, ranks[-1] + max(1, ranks[-1] // 8))
-        begin = algebraic_model(x, rank, loss, lower, seed)
-        if begin is None:
-            begin = grown(x, model, rank, loss, lower, seed)
-        if begin is None:
+        if known is not None and ranks[-1] < known.rank < rank:
+            rank = known.rank
+        init = algebraic_model(x, rank, loss, lower, seed)
+        if init is None:
+            init = grown(x, model, rank, loss, lower, seed)
+        if init is None:
             break
-        model = short_fit(x, begin.rank, loss, lower, init=begin)
+        model = short_fit(x, init.rank, loss, lower, init=init)
+        if known is not None and model.rank == known.rank:
+            model = _better(x, model, known, loss, lower)
         ranks.append(model.rank)
+        models.append(model)
         losses.append(_judged(model, learned, unseen, loss, lower, seed))
         means = np.mean(losses, axis=1)
         since = 0 if means[-1] <= means[:-1].min() else since + 1
     table = np.array(losses)
-    return RankPath(smallest_as_good(ranks, table), tuple(ranks), table)
+    best = models[int(np.argmin(np.nan_to_num(table.mean(axis=1), nan=np.inf)))]
+    return RankPath(smallest_as_good(ranks, table), tuple(ranks), table, best)
+
+
+def _better(x: Slice, model: KTensor, known: KTensor, loss: Loss, lower: float) -> KTensor:
+    """Of two models with as many components the one that explains stacked slices better.
+
+    What was learned from few slices can lie in a wrong optimum that more of them do not mend; a
+    path that begins anew below it may find a better one.
+    """
+    *factors, rows = known.factors
+    init = KTensor(known.weights, [*factors, rows[: x.shape[-1]]])
+    there = short_fit(x, known.rank, loss, lower, init=init)
+    lost, other = (slice_loss(x, fit.factors, fit.weights, loss) for fit in (there, model))
+    return there if lost <= other else model
 
 
 def most_told_apart(shape: Sequence[int], count: int) -> int:

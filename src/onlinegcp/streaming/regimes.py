@@ -42,6 +42,7 @@ PAUSE = 30  # slices until the next challenge after one that failed, doubled wit
 LONGEST_PAUSE = 960
 REST = 400  # slices a replaced model is kept
 CLEAR = 3.0  # standard errors
+MOST_LISTED = 1 << 17  # cells of kept slices, if those of a warm start are not more
 
 
 class Resize(Protocol):
@@ -259,7 +260,9 @@ def learn(
         _build(now, begin, full)
     elif now.challenger is None and now.age >= now.next_alarm:
         if now.surprise.suspects and now.current.ranks is not None:
-            now.current.ranks.urge(now.current.model.n_slices)
+            # Slices of the rise, if they were kept, need not be waited for.
+            since = min(int(now.surprise.rising[0]), len(now.recent))
+            now.current.ranks.urge(now.current.model, since)
         _suspect(now, x, start, done.prequential, full)
         if now.surprise.alarmed:
             if _rested_knows(now, loss, seed, usual):
@@ -279,10 +282,11 @@ def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
     ranks = state.ranks
     assert ranks is not None
     size = rank_trials.wanted(ranks, state.model, full)
-    kept = max(size, ranks.look)
-    regimes.recent = (*regimes.recent, x)[-kept:] if kept else ()
-    if 0 < ranks.look <= len(regimes.recent):
-        found, ranks.look = resize.studied(regimes.recent, state), 0
+    kept = max(size, rank_trials.looked_at(ranks, state.model, full))
+    regimes.recent = _newest((*regimes.recent, x), kept, max(size, full))
+    # No more slices than a warm start takes would tell nothing new.
+    if rank_trials.looks_now(ranks, state.model) and len(regimes.recent) > full:
+        found = resize.studied(regimes.recent, state)
         if found is not None:
             ranks.end()
             ranks.begin(*found)
@@ -301,6 +305,17 @@ def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
         kind.fail(state.model.n_slices + 1, 1)
     else:
         ranks.begin(*found)
+
+
+def _newest(slices: tuple[Slice, ...], most: int, least: int) -> tuple[Slice, ...]:
+    """The newest slices: at most so many, and fewer where they are long, but not below `least`."""
+    first, listed = len(slices), 0
+    while first > max(0, len(slices) - most):
+        listed += slices[first - 1].n_listed
+        if listed > MOST_LISTED and len(slices) - first >= least:
+            break
+        first -= 1
+    return slices[first:]
 
 
 def _gain(done: Step, rival: Step) -> float:
@@ -322,7 +337,8 @@ def _misses(regimes: Regimes, x: Slice, done: Step, loss: Loss) -> bool:
 def _suspect(regimes: Regimes, x: Slice, start: AutoState, prequential: float, full: int) -> None:
     """Keep the slices that surprise, while they do, and the model that has seen none of them."""
     if not regimes.surprise.suspects:
-        _clear(regimes)
+        if regimes.buffer:
+            _clear(regimes)
         return
     if not regimes.buffer:
         regimes.before, regimes.surprised_at = start, regimes.age
@@ -362,6 +378,8 @@ def _take_over(regimes: Regimes, old: AutoState, done: Step, rival: Step) -> tup
         # begin later: the first that surprised may have been an odd one of the old.
         _rest(regimes)
         regimes.buffer = regimes.buffer[1:]
+    if regime:
+        regimes.recent = ()  # of the old regime
     regimes.current, regimes.challenger, regimes.changed = new, None, True
     regimes.misfit, regimes.look = Misfit(), 0
     regimes.surprise.forget()

@@ -44,7 +44,9 @@ def residuals(data: FloatArray, fitted: FloatArray, loss: Loss) -> FloatArray:
     """Slopes over the square roots of the expected curvatures, one per cell, flat."""
     with np.errstate(all="ignore"):
         scores = loss.deriv(data, fitted) / np.sqrt(loss.fisher(data, fitted))
-    return np.asarray(np.clip(np.nan_to_num(scores), -LARGEST, LARGEST).reshape(-1))
+        if not math.isfinite(scores.sum()):  # seldom, and to look at each takes as long as the rest
+            scores = np.nan_to_num(scores)
+    return np.asarray(np.minimum(np.maximum(scores, -LARGEST), LARGEST).reshape(-1))
 
 
 def squared_sizes(total: FloatArray, shape: tuple[int, ...]) -> FloatArray:

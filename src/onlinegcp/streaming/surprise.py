@@ -38,17 +38,24 @@ class Surprise:
         How many of them there are, at the end of the arrays (1,).
     sums
         The two CUSUMs (2,).
+    rising
+        Slices since both of them were zero (1,).
     """
 
     losses: FloatArray = field(default_factory=lambda: np.zeros(WINDOW))
     gains: FloatArray = field(default_factory=lambda: np.zeros(WINDOW))
     n_known: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
     sums: FloatArray = field(default_factory=lambda: np.zeros(2))
+    rising: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
 
     def copy(self) -> Surprise:
         """A detector that shares no memory with this one."""
         return Surprise(
-            self.losses.copy(), self.gains.copy(), self.n_known.copy(), self.sums.copy()
+            self.losses.copy(),
+            self.gains.copy(),
+            self.n_known.copy(),
+            self.sums.copy(),
+            self.rising.copy(),
         )
 
     def watch(self, prequential: float, local: float, n_observed: int) -> None:
@@ -66,13 +73,14 @@ class Surprise:
         for k, (value, past, least) in enumerate(
             ((loss, self.losses, LEAST_LOSS), (gain, self.gains, LEAST_GAIN))
         ):
-            known = self._known(past)
+            before = past.tolist()
+            known = sorted(before[WINDOW - int(self.n_known[0]) :])
             if self.sums[k] > 0.0 or not _surely_usual(value, known, least):
                 step = min(_deviations(value, known, least), MOST) - ALLOWANCE
                 self.sums[k] = max(0.0, self.sums[k] + step)
-            past[:-1] = past[1:]
-            past[-1] = value
+            past[:] = [*before[1:], value]
         self.n_known[0] = min(self.n_known[0] + 1, WINDOW)
+        self.rising[0] = self.rising[0] + 1 if max(self.sums.tolist()) > 0.0 else 0
 
     def _known(self, past: FloatArray) -> list[float]:
         return sorted(past[WINDOW - int(self.n_known[0]) :].tolist())
@@ -109,18 +117,21 @@ class Surprise:
     @staticmethod
     def from_dict(flat: dict[str, Any]) -> Surprise:
         """The detector that `to_dict` described."""
+        # Older files do not say since when.
+        flat = {"rising": np.zeros(1, np.int64)} | flat
         return Surprise(**{item.name: np.array(flat[item.name]) for item in fields(Surprise)})
 
 
 def _surely_usual(value: float, known: list[float], least: float) -> bool:
     """Whether a value adds nothing, whatever the spread: most do, and need no logarithms.
 
-    It lies within the allowance above the lower one of the two middle values, in units of the least
-    deviation there can be.
+    It does not lie above the lower one of the two middle values or, where all are positive, within
+    the allowance above it, in units of the least deviation there can be.
     """
-    if len(known) < FEWEST or not known[0] > 0.0:
+    if len(known) < FEWEST:
         return False
-    return value <= known[(len(known) - 1) // 2] * (1.0 + ALLOWANCE * least)
+    middle = known[(len(known) - 1) // 2]
+    return value <= (middle * (1.0 + ALLOWANCE * least) if known[0] > 0.0 else middle)
 
 
 def _deviations(value: float, known: list[float], least: float) -> float:

@@ -79,8 +79,9 @@ class RankTrials:
         Slices it was judged on.
     window
         Slices from which new components are made; 0 for as many as a warm start takes.
-    look
-        Slices from which the rank is studied once more; 0 when that is done.
+    look, gap
+        Slices the model must have learned before the rank is studied once more, and how many more
+        before the study after that; 0 where that is not yet known.
     growing, shrinking
         The two kinds of trials.
     """
@@ -92,13 +93,13 @@ class RankTrials:
     judged: int = 0
     window: int = 0
     look: int = 0
+    gap: int = 0
     growing: Direction = field(default_factory=Direction)
     shrinking: Direction = field(default_factory=Direction)
 
-    @property
-    def larger(self) -> bool:
-        """Whether the twin has components that the model has not."""
-        return bool((self.order < 0).any())
+    def larger_than(self, rank: int) -> bool:
+        """Whether the twin has more components than these, or as many but others."""
+        return len(self.order) >= rank
 
     def copy(self) -> RankTrials:
         """Trials that share no memory with these."""
@@ -121,20 +122,22 @@ class RankTrials:
         self.twin, self.order = None, np.zeros(0, dtype=np.int64)
         self.gains, self.judged, self.window = np.zeros(4), 0, 0
 
-    def urge(self, now: int) -> None:
-        """Look for new components soon, because slices surprise."""
-        wins = self.twin is not None and self.larger and self.gains[1] > 0.0
+    def urge(self, model: Model, since: int) -> None:
+        """Look for new components soon, because slices surprise, `since` so many that are kept."""
+        now, rank = model.n_slices, model.factors.rank
+        wins = self.twin is not None and self.larger_than(rank) and self.gains[1] > 0.0
         if self.window == URGENT or wins:
             return
         self.end()
         # One new pattern, most likely, besides those that are known.
-        self.window, self.growing = URGENT, Direction(now + URGENT, failures=2)
+        wait = max(1, URGENT - since)
+        self.window, self.growing = URGENT, Direction(now + wait, failures=2)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the twin as arrays and scalars."""
         flat: dict[str, Any] = {"most": self.most, "order": self.order.copy()}
         flat |= {"gains": self.gains.copy(), "judged": self.judged}
-        flat |= {"window": self.window, "look": self.look}
+        flat |= {"window": self.window, "look": self.look, "gap": self.gap}
         for name in ("growing", "shrinking"):
             part = getattr(self, name)
             flat[name] = np.array([part.next, part.failures, part.count], dtype=np.int64)
@@ -155,5 +158,6 @@ class RankTrials:
             judged=int(flat["judged"]),
             window=int(flat["window"]),
             look=int(flat.get("look", 0)),
+            gap=int(flat.get("gap", 0)),
             **kinds,
         )

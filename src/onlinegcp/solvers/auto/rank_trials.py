@@ -24,6 +24,9 @@ CLEAR = 3.0  # standard errors that are clear
 UNANIMOUS = 6  # slices that are clear if all of them agree
 LIKELY = 2.0  # standard errors that a larger model must gain in the end
 BETTER, AS_GOOD = 1.5, 0.0  # the same for a smaller one: after a few slices, and in the end
+# Times the slices of a warm start, from which the rank is studied once more: half the noise. Then
+# from twice as many, and so on, up to the most that are kept.
+LOOK, MOST_LOOKED_AT = 4, 16
 RECENT = 0.95  # what a slice counts after the next
 
 
@@ -36,6 +39,23 @@ def wanted(trials: RankTrials, model: Model, full: int) -> int:
     # While a trial runs the next may follow at once.
     near = [kind for kind in _possible(trials, model) if model.n_slices > kind.next - size]
     return size if near or trials.twin is not None else 0
+
+
+def looked_at(trials: RankTrials, model: Model, full: int) -> int:
+    """How many of the newest slices are to be kept for the next look at the rank; often none."""
+    if trials.gap == 0:
+        trials.gap = LOOK * full
+        trials.look = model.n_slices - 1 + trials.gap - full
+    size = min(trials.gap, MOST_LOOKED_AT * full)
+    return size if model.n_slices > trials.look - size else 0
+
+
+def looks_now(trials: RankTrials, model: Model) -> bool:
+    """Whether the rank is to be studied once more; the next time is then twice as far away."""
+    if model.n_slices < trials.look:
+        return False
+    trials.look, trials.gap = model.n_slices + trials.gap, 2 * trials.gap
+    return True
 
 
 def due(trials: RankTrials, model: Model) -> Direction | None:
@@ -84,10 +104,11 @@ def supervise(
     -------
     The model to go on with, and its step.
     """
-    verdict = _verdict(trials, gain)
+    larger = trials.larger_than(model.factors.rank)
+    verdict = _verdict(trials, gain, larger=larger)
     if verdict == 0 or trials.twin is None:
         return model, done
-    twin, order, larger = trials.twin, trials.order, trials.larger
+    twin, order = trials.twin, trials.order
     direction = trials.growing if larger else trials.shrinking
     trials.end()
     soon = model.n_slices + 1
@@ -98,10 +119,10 @@ def supervise(
             direction.retreat(soon)
         return model, done
     direction.succeed(soon)
-    kept = int((order >= 0).sum())
-    if larger:
+    kept, more = int((order >= 0).sum()), len(order) - model.factors.rank
+    if more > 0:
         # Perhaps one of them was needed, and the others came with it.
-        trials.shrinking = Direction(soon, count=max(1, len(order) - kept - 1))
+        trials.shrinking = Direction(soon, count=max(1, more - 1))
     changed = replace(
         rival,
         prequential=done.prequential,
@@ -112,7 +133,7 @@ def supervise(
     return twin, changed
 
 
-def _verdict(trials: RankTrials, gain: float) -> int:
+def _verdict(trials: RankTrials, gain: float, *, larger: bool) -> int:
     """1 if the twin takes over, -1 if it is dropped, 0 if more slices must tell."""
     decay = np.array([RECENT, RECENT, RECENT, 1.0])
     told = told_by(gain)
@@ -121,7 +142,7 @@ def _verdict(trials: RankTrials, gain: float) -> int:
     count, total, squares, signs = trials.gains
     mean = total / count
     error = math.sqrt(max(squares / count - mean * mean, 0.0) / max(count - 1.0, 1.0))
-    if trials.larger:
+    if larger:
         rounds, clear, enough = trials.growing.failures // len(WAYS), CLEAR, LIKELY
     else:
         rounds, clear, enough = trials.shrinking.failures, BETTER, AS_GOOD
@@ -131,7 +152,7 @@ def _verdict(trials: RankTrials, gain: float) -> int:
     if trials.judged >= UNANIMOUS and abs(signs) == trials.judged and abs(mean) > error:
         return 1 if mean > 0.0 else -1
     # A larger model that seems better may take its time to make sure.
-    doubtful = trials.larger and 0.0 < mean <= enough * error
+    doubtful = larger and 0.0 < mean <= enough * error
     if trials.judged < (LONGEST_TRIAL if doubtful else min(TRIAL * 2.0**rounds, LONGEST_TRIAL)):
         return 0
     return 1 if mean > enough * error else -1
