@@ -159,8 +159,10 @@ def _check_questions(view: RunView) -> None:
 
 
 def _check_passengers(view: RunView) -> None:
-    holidays = {"2014-11-27", "2014-12-25", "2015-01-01"}
-    assert holidays | {"2015-01-26", "2015-01-27"} == set(_flagged(view)), _flagged(view)
+    marathon, blizzard = {"2014-11-01", "2014-11-02"}, {"2015-01-26", "2015-01-27"}
+    holidays = {"2014-11-27", "2014-11-28", *(f"2014-12-{day}" for day in (24, 25, 26))}
+    expected = marathon | holidays | {"2015-01-01"} | blizzard
+    assert expected == set(_flagged(view)), _flagged(view)
 
 
 def _check_birds(view: RunView) -> None:
@@ -265,8 +267,9 @@ ENTRIES = (
         "--value value --agg sum --loss poisson --rank 3 -o passengers.run",
         ("#unusual", 620),
         "How likely each day was; Thanksgiving, Christmas, New Year and the blizzard stand out",
-        "Of 205 days scored, Thanksgiving, Christmas, New Year's Day "
-        "and the blizzard of 26 and 27 January are flagged, and no other. The sentence says what "
+        "Of 205 days scored, ten are flagged: the weekend of the marathon, when clocks were set "
+        "back, Thanksgiving and the day after, Christmas with its neighbours, New Year's Day and "
+        "the blizzard of 26 and 27 January. The sentence says what "
         "was odd: on New Year's Day not the total, but six times as many passengers at three in "
         "the morning.",
         _check_passengers,

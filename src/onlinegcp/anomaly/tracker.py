@@ -59,6 +59,9 @@ LEAST, LONGEST_START = 10, 60  # slices before anything is flagged, at least and
 WATCHED = 16  # heaviest rows of each mode in which a period is looked for
 MOST_SEASONS = 1 << 22  # numbers that the seasons of a mode may take
 COUNTING = 0.5  # least standard deviation of a total's root: half that of Poisson
+# Part of all alarms that the total may raise by itself: where rows are often very odd, a slice must
+# be odder than they are, but a total that collapsed has a past of its own to be compared with.
+OF_THE_TOTAL = 0.05
 REAL = math.log(1e-5)  # p-value of a slice below which it tells nothing of how rare chance is
 
 
@@ -227,7 +230,11 @@ class AnomalyTracker:
             surprise = -smallest_of(families[family], len(families))
             statistics["slice"] = surprise
             plain["slice"] = log_tail(self._marks("slice"), surprise)
-            log_p = self._settled("slice", plain["slice"])
+            log_p = self._settled("slice", plain["slice"]) - math.log1p(-OF_THE_TOTAL)
+            total = families.get("volume", 0.0) - math.log(OF_THE_TOTAL)
+            if total < log_p:
+                log_p, family = total, "volume"
+            log_p = min(log_p, 0.0)
         ready = observed and self.n_slices >= self._least()
         kept = np.zeros(0) if weights is None else weights
         return Verdict(
