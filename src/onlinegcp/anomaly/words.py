@@ -79,7 +79,7 @@ def _rest_is_off(anomaly: Record) -> bool:
     """Whether all but the rows that are named is said to be off: no slice is as usual then."""
     return (
         bool(anomaly.get("flagged"))
-        and any(anomaly["modes"])
+        and _any_named(anomaly)
         and not anomaly.get("rest_usual", True)
     )
 
@@ -95,7 +95,7 @@ def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
         key=lambda item: item[:2],
     )
     # Where all others fell, a row that held its own is odd, too, but it is not what happened.
-    named = [item for item in found if _beyond(item[2])]
+    named = [item for item in found if _named(item[2])]
     order = list(dict.fromkeys(k for _, k, _ in named[:MOST_ROWS]))
     texts = []
     for k in order:
@@ -110,10 +110,16 @@ def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
 
 
 def _beyond(row: Record) -> bool:
+    return bool(row.get("new")) or not row["low"] <= row["observed"] <= row["high"]
+
+
+def _named(row: Record) -> bool:
     """Whether a row is part of what happened, and not one that moved less than the slice did."""
-    if row.get("new"):
-        return True
-    return not row.get("milder") and not row["low"] <= row["observed"] <= row["high"]
+    return _beyond(row) and (not row.get("milder") or bool(row.get("new")))
+
+
+def _any_named(anomaly: Record) -> bool:
+    return any(_named(row) for rows in anomaly["modes"] for row in rows)
 
 
 def say_row(row: Record) -> str:
@@ -207,10 +213,12 @@ def _diffuse(anomaly: Record, modes: Sequence[str], named: bool) -> str:
 def _rest(anomaly: Record, counted: bool) -> str:
     usual, change = anomaly.get("rest_usual"), anomaly.get("rest_change")
     # Without a row that is named there is nothing that the rest could be left over from.
-    if not any(_beyond(row) for rows in anomaly["modes"] for row in rows) or usual is None:
+    if not _any_named(anomaly) or usual is None:
         return ""
     if usual:
-        return "the rest as usual"
+        # What moved, though less than the rows that are named, is not as usual either.
+        unsaid = any(_beyond(row) and not _named(row) for rows in anomaly["modes"] for row in rows)
+        return "" if unsaid else "the rest as usual"
     # Only of counts is it known what the total would be without the rows that are odd.
     return f"the rest {_signed(change)}" if counted and change is not None else ""
 
