@@ -103,7 +103,9 @@ def _anomaly(x, m, weights, factors, labels, same, spread):
     for k, names in enumerate(labels):
         seen, model = (np.bincount(x.index[:, k], v, len(names)) for v in (x.value, m))
         best = np.argsort(-np.abs(seen - model))[:5]
-        modes.append([{"label": names[j], **_told(seen[j], model[j], 0.001)} for j in best])
+        plain = {"follows": False, "milder": False}
+        rows = [(names[j], _told(seen[j], model[j], 0.001)) for j in best]
+        modes.append([{"label": label, **told, **plain} for label, told in rows])
     least = min(p, volume_p)
     return {
         "p": least,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from line_profiles import describe
 from onlinegcp.drawing.profiles import ModeProfile, guess_kind
 from onlinegcp.report.steady import SteadyNames
-from onlinegcp.report.words import Pattern, called, describe
+from onlinegcp.report.words import Pattern, called
 
 
 def modes(rng, rank, same):

@@ -78,9 +78,7 @@ def describe(
 def _rest_is_off(anomaly: Record) -> bool:
     """Whether all but the rows that are named is said to be off: no slice is as usual then."""
     return (
-        bool(anomaly.get("flagged"))
-        and _any_named(anomaly)
-        and not anomaly.get("rest_usual", True)
+        bool(anomaly.get("flagged")) and _any_named(anomaly) and not anomaly.get("rest_usual", True)
     )
 
 
