@@ -86,7 +86,8 @@ def test_the_command_tells_text_and_json(runs, capsys):
     assert "1 pattern in both, 1 new, 1 gone" in capsys.readouterr().out
     assert call(["diff", *runs, "--json"]) is Exit.DONE
     told = json.loads(capsys.readouterr().out)
-    assert {row["kind"] for row in told} == {"both", "new", "gone"}
+    assert {row["kind"] for row in told} == {"both", "new", "gone", "label"}
+    assert all(row["of"] == "share" for row in told if row["kind"] == "label")
 
 
 def test_runs_with_other_modes_are_refused(runs, tmp_path):

@@ -52,6 +52,7 @@ from onlinegcp.anomaly.tails import (
     smallest_of,
 )
 from onlinegcp.errors import DataError
+from onlinegcp.runlog.label_history import LabelHistory
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -160,6 +161,7 @@ class AnomalyTracker:
         self.newcomers = RowShares()
         self.common = CommonMoves()
         self.pairs: list[HeavyPairs] = []
+        self.labels = LabelHistory()  # for those who ask what changed; no slice is judged by it
         self.past: dict[str, Past] = {}
         self.tails: dict[str, FloatArray] = {}
         self.watched = np.zeros((0, 0))  # total and heaviest rows, by slice
@@ -270,6 +272,8 @@ class AnomalyTracker:
                 part.skip()
             return  # an alarm goes on: nobody saw it end
         self.alarm = self.alarm + 1 if flagged else 0
+        unit = self.unit if self.counted else 1.0
+        self.labels.add(self.n_slices, [seen.observed * unit for seen in verdict.rows])
         self.whole.learn(verdict.whole, special=special)
         self.weights = verdict.weights
         for part, seen in zip(self.rows, verdict.rows, strict=True):
@@ -344,6 +348,8 @@ class AnomalyTracker:
                 made.newcomers = RowShares.from_state(held, part)
             elif kind == "common":
                 made.common = CommonMoves.from_state(held, part)
+            elif kind == "labels":
+                made.labels = LabelHistory.from_state(held, part)
             else:
                 of_counts = bool(made.counted)
                 made.rows.append((RowShares if of_counts else Levels).from_state(held, part))
@@ -362,13 +368,14 @@ class AnomalyTracker:
         """Another one that goes on from here by itself."""
         return self.from_state(*self.state())
 
-    def _parts(self) -> dict[str, Levels | RowShares | HeavyPairs | CommonMoves]:
+    def _parts(self) -> dict[str, Levels | RowShares | HeavyPairs | CommonMoves | LabelHistory]:
         return {
             "whole": self.whole,
             "common": self.common,
             **{f"rows {k}": part for k, part in enumerate(self.rows)},
             "newcomers": self.newcomers,
             **{f"pairs {n}": part for n, part in enumerate(self.pairs)},
+            "labels": self.labels,
         }
 
     # ---- parts
@@ -400,6 +407,7 @@ class AnomalyTracker:
         if self.counted and not np.array_equal(x.value, np.rint(x.value)):
             self.unit = max(float(np.abs(x.value).mean()), 1e-12)
         modes = range(x.ndim)
+        self.labels = LabelHistory(adds_up=self.counted)
         if self.counted:
             self.whole.noise = COUNTING
             self.rows = [RowShares(self.period) for _ in modes]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from onlinegcp.digest import Digest
     from onlinegcp.digest.reading import Progress
     from onlinegcp.report.difference import Pair
+    from onlinegcp.report.label_changes import LabelChange
 
 
 def diff(
@@ -25,6 +26,8 @@ def diff(
     json: Json = False,
 ) -> None:
     """Match the patterns of two runs, or of two periods: what grew, what is new, what is gone.
+
+    Labels that hold more or less of everything than before are told, too.
 
     onlinegcp diff january.run february.run
 
@@ -53,27 +56,28 @@ def diff(
 
     from onlinegcp.cli.reading import Reading
     from onlinegcp.cli.terminal import note, say, say_json
-    from onlinegcp.report.difference import difference
+    from onlinegcp.report.difference import changed_labels, difference
     from onlinegcp.storage.atomic import replacing
 
     with Reading(quiet=json) as reading:
         parts, names = _parts(first, second, before, reading)
-    pairs = difference(*parts)
+    pairs, labels = difference(*parts), changed_labels(*parts)
     if output is not None or open:
         from onlinegcp.report.difference_page import render_difference
 
         target = Path(output or "diff.html")
         with replacing(target) as file:
-            file.write(render_difference(*parts, pairs, names).encode())
+            file.write(render_difference(*parts, pairs, labels, names).encode())
         (note if json else say)(str(target) if json else escape(str(target)))
         if open:
             import webbrowser
 
             webbrowser.open(target.resolve().as_uri())
     if json:
-        say_json([pair.to_json() for pair in pairs])
+        say_json([pair.to_json() for pair in pairs] + [label.to_json() for label in labels])
     else:
         _tell(pairs, names)
+        _tell_labels(labels)
 
 
 def _parts(
@@ -147,3 +151,16 @@ def _tell(pairs: list[Pair], names: tuple[str, str]) -> None:
         f"both, {kinds.count('new')} new, {kinds.count('gone')} gone; held, holds: in a slice on "
         "average.[/dim]"
     )
+
+
+def _tell_labels(labels: list[LabelChange]) -> None:
+    from rich.markup import escape
+
+    from onlinegcp.cli.terminal import say
+    from onlinegcp.report.label_changes import by_mode, heading
+
+    if not labels:
+        return
+    say(heading(labels))
+    for text in by_mode(labels, len(labels), labels=5):
+        say(f"  {escape(text)}")

@@ -1,4 +1,4 @@
-"""What changed: patterns that grew or shrank of late, regimes, births, what moved most."""
+"""What changed: patterns and labels that grew or shrank, regimes, births, what moved most."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from onlinegcp.digest import Digest
 from onlinegcp.drawing.profiles import matrix
 from onlinegcp.drawing.text import number, parse_time, percent, plural, say_time
+from onlinegcp.report.label_changes import by_mode, label_changes
 from onlinegcp.report.words import Pattern
 
 # Slices that are compared with as many before them, and what they are called.
@@ -35,7 +36,7 @@ class Change:
     Attributes
     ----------
     kind
-        "up", "down", "regime", "born" or "moved".
+        "up", "down", "regime", "labels", "born" or "moved".
     text
         What, in a sentence.
     component
@@ -57,13 +58,15 @@ def changes(digest: Digest, patterns: Sequence[Pattern], top: int = 3) -> list[C
     patterns
         Its components in words.
     top
-        Most patterns that grew or shrank, and most regimes, that are told.
+        Most patterns that grew or shrank, most regimes, and most modes whose labels did, that are
+        told.
     """
     found = _regimes(digest, top)
     grown = _grown(digest, patterns)[:top]
     told = {change.component for change in grown}
     found += grown
     found += [change for change in _over_all(digest, patterns) if change.component not in told][:2]
+    found += _labels(digest, top)
     if digest.births or digest.deaths:
         gone = digest.deaths
         found.append(
@@ -135,6 +138,21 @@ def _over_all(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
         )
         found.append(Change(way, text, r))
     return found
+
+
+def _labels(digest: Digest, top: int) -> list[Change]:
+    """Labels that hold more or less in the last third of a run than in the first."""
+    view, limits = digest.view, digest.view.past_labels.limits
+    third = len(limits) // 3
+    if not third:
+        return []
+    early = view.past_labels.between(0, int(limits[third - 1, 1]))
+    late = view.past_labels.between(int(limits[-third, 0]), int(limits[-1, 1]))
+    of_all = " of all" if early.adds_up else ""
+    return [
+        Change("labels", f"{text}{of_all}, comparing the first third of the run with the last.")
+        for text in by_mode(label_changes(view, view, early, late), top)
+    ]
 
 
 def _each(digest: Digest) -> str:

@@ -12,8 +12,10 @@ from onlinegcp.digest import Digest, as_digest
 from onlinegcp.digest.sums import TURNED
 from onlinegcp.drawing.profiles import FloatArray
 from onlinegcp.errors import DataError
+from onlinegcp.report.label_changes import LabelChange, label_changes
 from onlinegcp.report.words import Pattern, patterns
 from onlinegcp.runlog import RunView
+from onlinegcp.runlog.label_history import LabelHistory
 from onlinegcp.runlog.names import read_names
 
 # Two patterns are the same if the cosines of their columns, multiplied over modes, reach this.
@@ -81,6 +83,26 @@ def difference(one: RunView | Digest, other: RunView | Digest) -> list[Pair]:
     one_run = first.path.resolve() == second.path.resolve()
     pairs = _of_one(*parts) if one_run else _of_two(*parts)
     return sorted(pairs, key=lambda pair: -abs(pair.holds - pair.held))
+
+
+def changed_labels(one: RunView | Digest, other: RunView | Digest) -> list[LabelChange]:
+    """Labels that hold more or less than before; the largest change first.
+
+    Parameters
+    ----------
+    one, other
+        As in `difference`.
+    """
+    first, second = as_digest(one), as_digest(other)
+    return label_changes(first.view, second.view, _past_of(first), _past_of(second))
+
+
+def _past_of(digest: Digest) -> LabelHistory:
+    """What labels held in the slices of a digest."""
+    points = list(digest.series)
+    if not points:
+        return LabelHistory()
+    return digest.view.past_labels.between(points[0].first, points[-1].last)
 
 
 def _of_two(first: Digest, second: Digest) -> list[Pair]:

@@ -10,6 +10,7 @@ from onlinegcp.digest import Digest, as_digest
 from onlinegcp.drawing.profiles import ModeProfile, mode_profiles
 from onlinegcp.drawing.text import number, plural, shown_modes
 from onlinegcp.report.difference import Pair
+from onlinegcp.report.label_changes import LabelChange, by_mode, heading
 from onlinegcp.report.page import render_sheet
 from onlinegcp.report.payload import columns_of, title_of
 from onlinegcp.report.summary import unit_of
@@ -18,7 +19,11 @@ from onlinegcp.storage.printable import all_short, short
 
 
 def render_difference(
-    one: RunView | Digest, other: RunView | Digest, pairs: Sequence[Pair], names: tuple[str, str]
+    one: RunView | Digest,
+    other: RunView | Digest,
+    pairs: Sequence[Pair],
+    labels: Sequence[LabelChange],
+    names: tuple[str, str],
 ) -> str:
     """The page as one HTML text.
 
@@ -28,6 +33,8 @@ def render_difference(
         The runs, or the periods that are compared.
     pairs
         From `difference`.
+    labels
+        From `changed_labels`.
     names
         What to call the two.
     """
@@ -45,7 +52,7 @@ def render_difference(
         f"{names[0]} against {names[1]}: {plural(kinds.count('both'), 'pattern')} in both, "
         f"{kinds.count('new')} new, {kinds.count('gone')} gone."
     )
-    payload = {
+    payload: dict[str, Any] = {
         "title": title,
         "lede": lede[:1].upper() + lede[1:],
         "note": _note(one_run),
@@ -55,8 +62,11 @@ def render_difference(
         "second": _side(digests[1], names[1]),
         "modes": [{"name": mode.name} for mode in profiles[1]],
         "pairs": [_pair(pair, profiles) for pair in pairs],
+        "labels": by_mode(labels, len(labels), labels=5),
+        "labelled": heading(labels),
     }
     summary = [["Difference", lede], *([pair_words(pair), _sizes(pair)] for pair in pairs)]
+    summary += [["Labels", f"{text}."] for text in payload["labels"]]
     return render_sheet(
         payload, title=f"{title} · onlinegcp", script="difference.js", summary=summary
     )

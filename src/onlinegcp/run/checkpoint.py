@@ -27,6 +27,7 @@ from onlinegcp.runlog import (
     read_checkpoint,
     recover,
 )
+from onlinegcp.runlog.files import ALARMS
 from onlinegcp.runlog.labels import Kept, append_labels
 from onlinegcp.storage.archive import DamagedFile, write_archive
 from onlinegcp.storage.labels import held
@@ -70,9 +71,6 @@ class Checkpoint:
     last_lines: list[Step] = field(default_factory=list)
 
 
-_ALARMS = "alarms."  # before the names of the tracker's arrays
-
-
 def _fresh_tracker(info: Mapping[str, Any]) -> AnomalyTracker:
     options = info["anomaly"]
     return AnomalyTracker(options["period"], options.get("holidays"))
@@ -100,7 +98,7 @@ def pack_point(point: Checkpoint) -> tuple[dict[str, NDArray[Any]], dict[str, An
     if point.model.__sklearn_is_fitted__():
         arrays, packed = pack_model(point.model)
     alarms, tracker = point.tracker.state()
-    arrays |= {f"{_ALARMS}{name}": values for name, values in alarms.items()}
+    arrays |= {f"{ALARMS}{name}": values for name, values in alarms.items()}
     return arrays, {
         "model": packed,
         "n_steps": point.n_steps,
@@ -182,8 +180,8 @@ def unpack_point(
             point.labels = tuple(held(names) for names in record["labels"])
         point.kept_labels = record["kept_labels"]
         if "parts" in record["tracker"]:  # before version 0.2 it was of another kind: start anew
-            own = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_ALARMS)}
-            alarms = {name.removeprefix(_ALARMS): values for name, values in own.items()}
+            own = {name: arrays.pop(name) for name in list(arrays) if name.startswith(ALARMS)}
+            alarms = {name.removeprefix(ALARMS): values for name, values in own.items()}
             point.tracker = AnomalyTracker.from_state(alarms, record["tracker"])
         point.last_time = unpack_time(record["last_time"])
         point.last_lines = list(record["last_step"])

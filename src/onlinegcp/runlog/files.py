@@ -12,6 +12,10 @@ FORMAT = 2  # 1 had all labels in every checkpoint
 STEPS = "steps.jsonl"
 CHECKPOINT, SYNCED = "checkpoint.npz", "checkpoint.synced.npz"
 CHECKPOINT_KIND = "run checkpoint"
+# Before the names of arrays of a checkpoint that the judge of a run goes on from, and of those that
+# say what each label held.
+ALARMS = "alarms."
+LABELS_HELD = f"{ALARMS}labels."
 # What is known about most of the lines, so that they need not be read again; made anew if lost.
 DIGEST, DIGEST_KIND = "digest.npz", "run digest"
 

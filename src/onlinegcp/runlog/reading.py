@@ -19,11 +19,13 @@ from onlinegcp.runlog.files import (
     CHECKPOINT,
     CHECKPOINT_KIND,
     FORMAT,
+    LABELS_HELD,
     RUN,
     STEPS,
     SYNCED,
     PathLike,
 )
+from onlinegcp.runlog.label_history import LabelHistory
 from onlinegcp.runlog.labels import read_labels
 from onlinegcp.runlog.line import Step, parse_file
 from onlinegcp.runlog.shapes import check_info
@@ -35,7 +37,11 @@ from onlinegcp.storage.sealed import unseal
 
 FloatArray = NDArray[np.float64]
 Model = tuple[
-    tuple[FloatArray, ...], FloatArray, tuple[Sequence[str], ...], dict[str, NDArray[Any]]
+    tuple[FloatArray, ...],
+    FloatArray,
+    tuple[Sequence[str], ...],
+    dict[str, NDArray[Any]],
+    LabelHistory,
 ]
 
 
@@ -62,6 +68,8 @@ class RunView:
         Name of each mode.
     recent
         Arrays of the newest slices, as `forecasting.Recent` takes them.
+    past_labels
+        What each label held along the run.
     """
 
     path: Path
@@ -72,6 +80,7 @@ class RunView:
     labels: tuple[Sequence[str], ...]
     modes: tuple[str, ...]
     recent: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
+    past_labels: LabelHistory = dataclasses.field(default_factory=LabelHistory)
 
     @property
     def times(self) -> list[Any]:
@@ -184,10 +193,10 @@ def read_head(path: PathLike, info: dict[str, Any] | None = None) -> RunView:
     """
     folder = Path(path)
     info = read_run_json(folder) if info is None else info
-    factors, weights, labels, recent = read_model(folder)
+    factors, weights, labels, recent, past = read_model(folder)
     names = [str(name) for name in info.get("modes") or ()]
     names += [f"mode {k + 1}" for k in range(len(names), len(factors))]
-    return RunView(folder, info, [], factors, weights, labels, tuple(names), recent)
+    return RunView(folder, info, [], factors, weights, labels, tuple(names), recent, past)
 
 
 @final
@@ -225,7 +234,10 @@ class StoredSteps:
 
 
 def read_model(path: PathLike) -> Model:
-    """Factors, weights, labels and newest slices of the checkpoint, empty where there is none."""
+    """What those who read need of the checkpoint: factors, weights, labels, newest slices, past.
+
+    All are empty where there is none.
+    """
     folder = Path(path)
     try:
         found = read_checkpoint(folder)
@@ -234,7 +246,7 @@ def read_model(path: PathLike) -> Model:
         if found is None:
             raise
     if found is None:
-        return (), np.zeros(0), (), {}
+        return (), np.zeros(0), (), {}, LabelHistory()
     arrays, record = found
     factors: list[FloatArray] = []
     while f"factor.{len(factors)}" in arrays:
@@ -250,7 +262,11 @@ def read_model(path: PathLike) -> Model:
     # Before the warm start is over a checkpoint holds slices only.
     weights = arrays.get("weights", np.zeros(0)) if factors else np.zeros(0)
     numbers = np.asarray(weights, dtype=np.float64)
-    return tuple(factors), numbers, tuple(labels), under(arrays, "recent.")
+    past = LabelHistory()
+    followed = record["tracker"].get("parts", {}).get("labels")
+    if followed is not None:  # none in runs that were last written by version 0.1
+        past = LabelHistory.from_state(under(arrays, LABELS_HELD), followed)
+    return tuple(factors), numbers, tuple(labels), under(arrays, "recent."), past
 
 
 def read_checkpoint(

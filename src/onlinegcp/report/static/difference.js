@@ -227,8 +227,24 @@ function cards() {
   );
 }
 
+// Labels that hold more or less than before, whatever patterns make of them.
+function labels() {
+  if (!both.labels.length) return null;
+  return make(
+    "section",
+    {},
+    make(
+      "div",
+      { class: "head" },
+      make("h2", {}, "Labels"),
+      make("p", { class: "note" }, both.labelled),
+    ),
+    make("ul", {}, ...both.labels.map((text) => make("li", {}, prose(text)))),
+  );
+}
+
 function drawDifference() {
-  byId("main").replaceChildren(hero(), cards());
+  byId("main").replaceChildren(...[hero(), labels(), cards()].filter(Boolean));
   slopes();
 }
 

@@ -290,7 +290,7 @@ function inside() {
   );
 }
 
-const SIGNS = { up: "▲", down: "▼", regime: "◆", born: "✚", moved: "↻" };
+const SIGNS = { up: "▲", down: "▼", regime: "◆", labels: "⇄", born: "✚", moved: "↻" };
 
 function changed() {
   const found = page.model.changes.filter((change) => !filter || matches(change.text));
