@@ -90,6 +90,16 @@ def test_regimes_are_told_from_where_they_began(what, words):
     assert build(run)["steps"]["rows"][60]["regime"] == what
 
 
+@pytest.mark.parametrize(
+    ("births", "deaths", "words"),
+    [(1, 1, "1 of 3 patterns was replaced."), (2, 1, "2 patterns came and 1 went.")],
+)
+def test_a_regime_is_told_in_the_patterns_there_were_then(births, deaths, words):
+    run = run_of(steady(100))  # which ended with two
+    run.steps[60] |= {"regime": "changed", "births": births, "deaths": deaths, "rank": 3}
+    assert changes(Digest(run), PATTERNS)[0].text.endswith(words)
+
+
 def test_of_many_regimes_the_newest_are_told():
     run = run_of(steady(100))
     for t in range(50, 60):

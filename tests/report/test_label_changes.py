@@ -94,6 +94,15 @@ def test_means_of_measurements_are_compared_as_means():
     assert (change.was, change.now) == (pytest.approx(20, abs=0.6), pytest.approx(30, abs=0.6))
 
 
+def test_what_was_not_there_yet_had_no_mean():
+    rows = 50.0 + np.random.default_rng(6).normal(size=(60, 2))
+    past = LabelHistory(adds_up=False)
+    for number, row in enumerate(rows, 1):
+        past.add(number, [row[: 1 if number < 25 else 2]])
+    run = dataclasses.replace(run_of(rows, ("a", "b"), adds_up=False), past_labels=past)
+    assert halves(run) == []
+
+
 def test_of_many_labels_the_largest_are_told_and_the_others_counted():
     rows = counts(100, np.random.default_rng(4))
     rows[50:, :5] *= 4

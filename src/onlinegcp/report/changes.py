@@ -167,11 +167,18 @@ def _regimes(digest: Digest, top: int) -> list[Change]:
         dated = parse_time(first.get("time")) is not None
         at = _at(first.get("time"), digest.interval) if dated else f"at slice {first.get('number')}"
         at = at[:1].upper() + at[1:]
-        many = f"{step.get('births') or 0} of {plural(digest.rank, 'pattern')}"
+        came, went = step.get("births") or 0, step.get("deaths") or 0
+        many = f"{came} of {plural(step.get('rank') or digest.rank, 'pattern')}"
+        if came != went:  # the rank changed with them
+            what = f"{plural(came, 'pattern')} came and {went} went"
+        elif step["regime"] == "returned":
+            what = f"{many} changed"
+        else:
+            what = f"{many} {'was' if came == 1 else 'were'} replaced"
         if step["regime"] == "returned":
-            texts.append(f"{at} an earlier regime came back: {many} changed.")
-        elif step.get("births"):
-            texts.append(f"{at} {many} were replaced.")
+            texts.append(f"{at} an earlier regime came back: {what}.")
+        elif came or went:
+            texts.append(f"{at} {what}.")
         else:
             texts.append(f"{at} patterns changed at once.")
     if digest.n_regimes > top:

@@ -20,7 +20,7 @@ FloatArray = NDArray[np.float64]
 
 LEAST = 4  # blocks on either side
 CLEARLY = 0.2  # a smaller change is none
-SMALLEST = 0.01  # share that one of the two must reach
+SMALLEST = 0.01  # part of everything by which a share must have changed
 CHANCE = 0.005  # of naming any label of a mode whose labels come and go as they always do
 
 
@@ -142,8 +142,8 @@ def _size(change: LabelChange) -> float:
 
 def _values(past: LabelHistory, k: int, labels: Sequence[str], names: Sequence[str]) -> FloatArray:
     """Share or mean of each of these names in each block, (blocks, names); NaN for unknown."""
-    sums, seen = past.sums[k], past.seen[k]
-    size = sums.sum(axis=1, keepdims=True) if past.adds_up else seen
+    sums = past.sums[k]
+    size = sums.sum(axis=1, keepdims=True) if past.adds_up else past.seen[k]
     held = np.divide(sums, size, out=np.full(sums.shape, np.nan), where=size > 0)
     # A label that a run never met held nothing in it.
     found = np.full((len(sums), len(names)), 0.0 if past.adds_up else np.nan)
@@ -177,4 +177,4 @@ def _compared(
         chance = 2.0 * stdtr(degrees, -gap / np.sqrt(error))
     clear = (chance < CHANCE / len(was)) & (gap >= CLEARLY * larger) & (larger > 0)
     clear &= np.minimum(*counts) >= LEAST
-    return was, holds, clear & (larger >= SMALLEST) if shares else clear
+    return was, holds, clear & (gap >= SMALLEST) if shares else clear

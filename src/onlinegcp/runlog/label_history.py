@@ -29,8 +29,8 @@ class LabelHistory:
     sums : list of (blocks, labels) arrays
         By mode, what the slices of a block held, or the sum of their means where data do not add
         up.
-    seen : list of arrays of the same shape, or (blocks, 1) where all labels are alike
-        Slices in which a label was observed.
+    seen : list of (blocks, labels) arrays
+        Slices in which a label was observed; empty where data add up, for what was not there was 0.
     stride
         Slices in a whole block.
     adds_up
@@ -63,7 +63,7 @@ class LabelHistory:
         """
         if not self.sums:
             self.sums = [np.zeros((0, 0)) for _ in rows]
-            self.seen = [np.zeros((0, 1)) for _ in rows]
+            self.seen = [] if self.adds_up else [np.zeros((0, 0)) for _ in rows]
         if not len(self.limits) or self._is_whole():
             if len(self.limits) >= MOST_BLOCKS:
                 self._join()
@@ -71,19 +71,17 @@ class LabelHistory:
             for parts in (self.sums, self.seen):
                 parts[:] = [np.pad(part, ((0, 1), (0, 0))) for part in parts]
         self.limits[-1, 1] = number
-        for k, row in enumerate(rows):
+        self._add(self.sums, [np.nan_to_num(row) for row in rows])
+        self._add(self.seen, [np.isfinite(row) for row in rows])
+
+    def _add(self, parts: list[FloatArray], rows: Sequence[NDArray[Any]]) -> None:
+        """Add numbers of the labels of each mode to the last block."""
+        for k, (part, row) in enumerate(zip(parts, rows, strict=False)):
             if len(row) > MOST_LABELS:
-                self.sums[k], self.seen[k] = self.sums[k][:, :0], self.seen[k][:, :1]
+                parts[k] = part[:, :0]
                 continue
-            known = np.isfinite(row)
-            self.sums[k] = _wide(self.sums[k], len(row))
-            self.sums[k][-1, : len(row)] += np.where(known, row, 0.0)
-            if self.seen[k].shape[1] == 1 and not known.all():
-                self.seen[k] = np.repeat(self.seen[k], len(row), axis=1)
-            elif self.seen[k].shape[1] > 1:
-                # Labels that nobody knew of were not observed before.
-                self.seen[k] = _wide(self.seen[k], len(row))
-            self.seen[k][-1, : len(row)] += known if self.seen[k].shape[1] > 1 else 1.0
+            parts[k] = np.pad(part, ((0, 0), (0, max(0, len(row) - part.shape[1]))))
+            parts[k][-1, : len(row)] += row
 
     def between(self, first: int, last: int) -> LabelHistory:
         """The blocks that lie within these slices, both included."""
@@ -122,8 +120,3 @@ class LabelHistory:
         self.limits = np.column_stack([self.limits[::2, 0], self.limits[1::2, 1]])
         for parts in (self.sums, self.seen):
             parts[:] = [part[::2] + part[1::2] for part in parts]
-
-
-def _wide(part: FloatArray, width: int) -> FloatArray:
-    """With columns for labels that have come since."""
-    return np.pad(part, ((0, 0), (0, max(0, width - part.shape[1]))))
