@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from onlinegcp import runlog
+from onlinegcp.checks import check_whole
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events import from_events
 from onlinegcp.events.grouping import Groups, group_rows
@@ -28,7 +29,6 @@ from onlinegcp.run import making
 from onlinegcp.run.settings import event_settings
 from onlinegcp.run.sources import describe
 from onlinegcp.streaming import StreamingModel
-from onlinegcp.streaming.options import check_whole
 
 # Streams of a shard at most; fewer where that would leave less than a few shards for every core.
 MOST, SHARDS_AT_LEAST = 32, 64

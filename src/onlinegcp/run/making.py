@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onlinegcp import __version__, runlog
+from onlinegcp.checks import check_number, check_whole
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.run.settings import model_settings
 from onlinegcp.runlog.labels import LABELS
@@ -19,7 +20,6 @@ from onlinegcp.runlog.names import NAMES
 from onlinegcp.runlog.sources import SOURCES
 from onlinegcp.storage.atomic import SHARDS, STREAMS
 from onlinegcp.streaming import StreamingModel
-from onlinegcp.streaming.options import check_number, check_whole
 
 # In this order whatever is left when they are moved can be opened.
 FILES = (
