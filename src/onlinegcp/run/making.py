@@ -89,7 +89,7 @@ def begin(
     info: dict[str, Any],
     *,
     overwrite: bool,
-    write: Callable[[Path, dict[str, Any]], None] = runlog.write_run_json,
+    write: Callable[[Path, dict[str, Any]], object] = runlog.write_run_json,
 ) -> runlog.Lock:
     """Make the directory, take its lock, put an old run aside, and write the settings."""
     try:
@@ -102,7 +102,8 @@ def begin(
     lock = runlog.Lock(folder)
     lock.acquire()
     try:
-        if overwrite and runlog.holds_run(folder):
+        runlog.check_new(folder, overwrite)  # another process may have been quicker
+        if runlog.holds_run(folder):
             _put_aside(folder)
         try:
             write(folder, info)

@@ -132,26 +132,6 @@ class Sampler:
         return Plan(tuple(stratum for stratum in strata if stratum.count))
 
 
-def uniform(n: int | None = None) -> Sampler:
-    """Sampler of n observed cells, listed or not."""
-    return Sampler("uniform", n_listed=n)
-
-
-def stratified(n_listed: int | None = None, n_zeros: int | None = None) -> Sampler:
-    """Sampler of listed cells and of unlisted zeros, apart."""
-    return Sampler("stratified", n_listed, n_zeros)
-
-
-def semi_stratified(n_listed: int | None = None, n_zeros: int | None = None) -> Sampler:
-    """Sampler of listed cells and of any cell taken as a zero."""
-    return Sampler("semi_stratified", n_listed, n_zeros)
-
-
-def all_cells() -> Sampler:
-    """Sampler that takes every observed cell once."""
-    return Sampler("all")
-
-
 def get_sampler(sampler: str | Sampler | None, x: Slice) -> Sampler:
     """Turn an option into a sampler.
 
