@@ -19,8 +19,16 @@ from benchmarks.peers.paper import Streamed, ask_pygenten
 from benchmarks.peers.rival import Rival
 from benchmarks.quality import refitted_loss
 from benchmarks.records import Row, measured
-from benchmarks.streams import StreamProblem, default_model, gaussian, paper_model, poisson, real
-from benchmarks.timing import Times, clock
+from benchmarks.streams import (
+    StreamProblem,
+    default_model,
+    gaussian,
+    paper_model,
+    poisson,
+    real,
+    streamed,
+)
+from benchmarks.timing import Times
 
 SEEDS = [101, 102, 103, 104, 105]
 
@@ -58,7 +66,7 @@ def _compare(name: str, aim: Aim, quick: bool) -> list[Row]:
     count = min(4, problem.streamed) if quick else aim.few or problem.streamed
     judged = problem.slices[problem.warm + count :][:20]
     _ours(problem, 2)  # compiles, as does the next line
-    _streamed(paper_model(problem), problem, 1)
+    streamed(paper_model(problem), problem, 1)
     # Every other warm start gives a further round of our times, before and after pygenten's.
     seeds = SEEDS[1:2] if quick else SEEDS[1:]
     ours = [_ours(problem, count)]
@@ -69,7 +77,7 @@ def _compare(name: str, aim: Aim, quick: bool) -> list[Row]:
         if problem.loss == "gaussian":
             squares = ask_pygenten(rival, problem, count, "least-squares")
     times = Times(tuple(done.seconds for done in ours))
-    paper = _streamed(paper_model(problem), problem, count)
+    paper = streamed(paper_model(problem), problem, count)
     loss = {
         "default": _judge(problem, judged, ours[0].factors),
         "pygenten": _judge(problem, judged, peer.factors),
@@ -129,20 +137,7 @@ def _words(value: float) -> str:
 
 
 def _ours(problem: StreamProblem, count: int) -> Streamed:
-    return _streamed(default_model(problem), problem, count)
-
-
-def _streamed(model: object, problem: StreamProblem, count: int) -> Streamed:
-    from onlinegcp.streaming import OnlineGCP
-
-    assert isinstance(model, OnlineGCP)
-    rows, seconds = [], 0.0
-    for x in problem.stream[:count]:
-        begin = clock()
-        model.partial_fit(x)
-        seconds += clock() - begin
-        rows.append(model.weights_)
-    return Streamed(seconds / count, model.factors_, np.array(rows))
+    return streamed(default_model(problem), problem, count)
 
 
 def _judge(problem: StreamProblem, judged: Sequence, factors: Sequence[np.ndarray]) -> float:

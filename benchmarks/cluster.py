@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -23,9 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.memory import _resident
+from benchmarks.alone import alone, resident
 from benchmarks.records import Row
-from benchmarks.timing import ONE_THREAD
 from onlinegcp.kernels.layout import padded_width
 
 ROOT = Path(__file__).parent.parent
@@ -63,7 +61,7 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
 
 def _rows(name: str, case: Case) -> Iterator[Row]:
     begin = os.getloadavg()[0]
-    one, two = _in_a_process("one", name), _in_a_process("two", name)
+    one, two = alone("cluster", "one", name), alone("cluster", "two", name)
     load = f"load {begin:.1f} to {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     same = "same bits" if one["digest"] == two["digest"] else "OTHER BITS"
 
@@ -89,18 +87,6 @@ def _rows(name: str, case: Case) -> Iterator[Row]:
     note, own = f"factors of the longest mode {mode * 1e-9:.3g} GB", largest - two["idle"]
     yield row("worker, beside libraries", own * 1e-9, "GB", own / mode, note, "factors of a mode")
     yield row("driver, peak", two["peak"] * 1e-9, "GB", two["peak"] / peak, "")
-
-
-def _in_a_process(how: str, name: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.cluster", how, name],
-        env={**os.environ, **ONE_THREAD},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _measure(how: str, case: Case) -> dict[str, Any]:
@@ -136,8 +122,8 @@ def _measure(how: str, case: Case) -> dict[str, Any]:
             best = np.minimum(best, spent) if number else best
     wall, cpu, driver = best.mean(axis=0).tolist()
     return {
-        "wall": wall, "cpu": cpu, "driver": driver, "idle": idle, "peak": _resident("VmHWM"),
-        "workers": list(ask(_resident, "VmHWM").values()),
+        "wall": wall, "cpu": cpu, "driver": driver, "idle": idle, "peak": resident("VmHWM"),
+        "workers": list(ask(resident, "VmHWM").values()),
         "digest": hashlib.sha256(state.factors.data.tobytes()).hexdigest(),
     }  # fmt: skip
 
@@ -146,7 +132,7 @@ def _libraries() -> int:
     """Bytes that a process holds with nothing to do."""
     import onlinegcp.solvers.auto.solver  # noqa: F401
 
-    return _resident("VmRSS")
+    return resident("VmRSS")
 
 
 def _nobody(function: Any, *arguments: Any) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.alone import alone
 from benchmarks.problems import BUILD, sgd_case
 from benchmarks.records import Row
 
@@ -110,15 +111,8 @@ def _tree_before() -> Path:
 
 def _in_a_process(name: str, tree: Path) -> dict[str, Any]:
     begin = os.getloadavg()[0]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.cores", name],
-        env={**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{ROOT}"},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
+    path = f"{tree / 'src'}{os.pathsep}{ROOT}"
+    found = alone("cores", name, PYTHONPATH=path)
     found["load"] = f"load {begin:.1f} to {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     return found
 

@@ -10,20 +10,19 @@ machine; the note says what they are per second of processor time, all threads t
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.alone import alone, resident
 from benchmarks.problems import BUILD
 from benchmarks.records import Row, measured
 from benchmarks.timing import Times, take_turns
 
-ROOT = Path(__file__).parent.parent
 ZONES = 263
+TWO_THREADS = {"POLARS_MAX_THREADS": "2"}
 
 
 def run(*, quick: bool = False) -> list[Row]:
@@ -42,7 +41,7 @@ def run(*, quick: bool = False) -> list[Row]:
     checks = set()
 
     def once(name: str) -> float:
-        found = _in_a_process(*runs[name])
+        found = alone("events", *runs[name], **TWO_THREADS)
         peaks[name].append(found["peak"])
         costs[name].append(millions / found["seconds"])
         checks.add((found["total"], found["nnz"]))
@@ -65,7 +64,10 @@ def run(*, quick: bool = False) -> list[Row]:
         rows.append(measured(case, label, rates[name], "M events/s", note=note, **more))
 
     short = Times(
-        tuple(_in_a_process("onlinegcp", trips(millions // 4))["peak"] for _ in range(rounds))
+        tuple(
+            alone("events", "onlinegcp", trips(millions // 4), **TWO_THREADS)["peak"]
+            for _ in range(rounds)
+        )
     )
     long = Times(tuple(peaks["onlinegcp"]))
     rows.append(
@@ -110,18 +112,6 @@ def trips(millions: int, *, shuffled: bool = False) -> Path:
         table = pl.read_parquet(trips(millions)).sample(fraction=1.0, shuffle=True, seed=0)
     table.write_parquet(path)
     return path
-
-
-def _in_a_process(method: str, path: Path) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.events", method, str(path)],
-        cwd=ROOT,
-        env=os.environ | {"POLARS_MAX_THREADS": "2"},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
 
 
 def _slices(method: str, path: str):
@@ -170,11 +160,6 @@ def _pandas_by_hand(path: str):
         )
 
 
-def _resident(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
-
-
 def _measure(method: str, path: str) -> None:
     import polars as pl
 
@@ -184,7 +169,7 @@ def _measure(method: str, path: str) -> None:
     if method == "pandas":
         import pandas as pd  # noqa: F401
     pl.DataFrame({"a": [1]}).lazy().select(pl.col("a").sum()).collect()  # threads are started
-    before = _resident("VmRSS")
+    before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # peak := present
     wall, begin = time.perf_counter(), time.process_time()
     total = nnz = 0
@@ -194,7 +179,7 @@ def _measure(method: str, path: str) -> None:
     found = {
         "seconds": time.process_time() - begin,
         "wall": time.perf_counter() - wall,
-        "peak": _resident("VmHWM") - before,
+        "peak": resident("VmHWM") - before,
         "total": total,
         "nnz": nnz,
     }

@@ -9,17 +9,15 @@ docs/figures/linear_cost.png.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.memory import _resident
+from benchmarks.alone import alone, resident
 from benchmarks.records import Row
-from benchmarks.timing import ONE_THREAD, clock
+from benchmarks.timing import clock
 
 SHAPE, RANK = (100_000, 100_000, 1_000), 64
 NONZEROS = [500_000, 1_000_000, 2_000_000, 5_000_000]
@@ -30,11 +28,11 @@ FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "linear_cost.png"
 def run(*, quick: bool = False) -> Iterator[Row]:
     """Seconds and peak memory of one step, by number of nonzeros."""
     sizes = NONZEROS[:1] if quick else NONZEROS
-    found = {size: _in_a_process(size, "poisson") for size in sizes}
+    found = {size: alone("huge_slice", size, "poisson") for size in sizes}
     for size, one in found.items():
         yield from _rows(f"{size // 1000:,} thousand", one, promised=size == NONZEROS[-1])
     for size in YES[:1] if quick else YES:
-        one = _in_a_process(size, "bernoulli_odds")
+        one = alone("huge_slice", size, "bernoulli_odds")
         yield from _rows(f"Bernoulli, {size // 1000:,} thousand", one, promised=False)
     if len(found) > 1:
         counts = np.array([one["nonzeros"] for one in found.values()])
@@ -51,18 +49,6 @@ def _rows(name: str, one: dict[str, float], *, promised: bool) -> Iterator[Row]:
     rest = f"{one['nonzeros']:,.0f} nonzeros, {one['newton']:.0f} Newton steps"
     yield Row(case, "time", seconds, seconds, seconds, "s", target="<= 12" * promised, note=rest)
     yield Row(case, "peak", peak, peak, peak, "GB", target="<= 3" * promised)
-
-
-def _in_a_process(size: int, loss: str) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.huge_slice", str(size), loss],
-        env={**os.environ, **ONE_THREAD},
-        cwd=Path(__file__).parent.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return dict(json.loads(done.stdout))
 
 
 def _measure(size: int, loss: str) -> None:
@@ -96,7 +82,7 @@ def _measure(size: int, loss: str) -> None:
     model.partial_fit(x)
     seconds = clock() - begin
     assert model.last_ is not None
-    facts = {"nonzeros": x.nnz, "newton": model.last_.newton_steps, "peak": _resident("VmHWM")}
+    facts = {"nonzeros": x.nnz, "newton": model.last_.newton_steps, "peak": resident("VmHWM")}
     print(json.dumps({"seconds": seconds, **facts}))
 
 

@@ -10,8 +10,6 @@ again for a vocabulary that holds ten million already. Peaks are above what was 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.memory import _resident
+from benchmarks.alone import alone, resident
 from benchmarks.records import Row, measured
-from benchmarks.timing import ONE_THREAD, Times, clock
+from benchmarks.timing import Times, clock
 
 KINDS = ["short", "long", "numbers"]
 SIZE = 1_000_000
@@ -31,11 +29,11 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
     """Seconds and peak memory by kind of label."""
     size, rounds = (SIZE // 10, 1) if quick else (SIZE, 3)
     for kind in KINDS if only is None else [only]:
-        found = [_in_a_process(kind, size, 0) for _ in range(rounds)]
+        found = [alone("labels", kind, size, 0, POLARS_MAX_THREADS="2") for _ in range(rounds)]
         yield from _rows(f"labels/{kind}", found, size, promised=not quick)
     if only is None:
         before = 10 * size
-        found = [_in_a_process("short", size, before)]
+        found = [alone("labels", "short", size, before, POLARS_MAX_THREADS="2")]
         yield from _rows("labels/after ten times as many", found, size, promised=not quick)
 
 
@@ -51,18 +49,6 @@ def _rows(case: str, found: list[dict[str, float]], size: int, *, promised: bool
     target = "<= 100" * promised
     yield measured(case, "peak", times("peak"), "MB", 1e-6, target=target)
     yield measured(case, "held", times("held"), "bytes per label", note="ids, codes, text, marks")
-
-
-def _in_a_process(kind: str, size: int, before: int) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.labels", kind, str(size), str(before)],
-        env={**os.environ, **ONE_THREAD, "POLARS_MAX_THREADS": "2"},
-        cwd=Path(__file__).parent.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return dict(json.loads(done.stdout))
 
 
 def _column(kind: str, first: int, size: int):
@@ -89,17 +75,17 @@ def _measure(kind: str, size: int, before: int) -> None:
         if before:
             kept = append_labels(folder, kept, {"mode": vocabulary.labels})
         column = _column(kind, before, size)
-        start = _resident("VmRSS")
+        start = resident("VmRSS")
         Path("/proc/self/clear_refs").write_text("5")  # peak := present
         begin = clock()
         ids = _learn(vocabulary, column)
         seconds = clock() - begin
         append_labels(folder, kept, {"mode": vocabulary.labels})
         with_file = clock() - begin
-        peak = _resident("VmHWM") - start
+        peak = resident("VmHWM") - start
     assert len(vocabulary) == before + size == int(vocabulary.codes(ids).max()) + 1
     facts = {"seconds": seconds, "with_file": with_file, "peak": peak, "text": _text(column)}
-    print(json.dumps({**facts, "held": (_resident("VmRSS") - start) / size}))
+    print(json.dumps({**facts, "held": (resident("VmRSS") - start) / size}))
 
 
 def _learn(vocabulary, column) -> np.ndarray:

@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from benchmarks.peers.paper import Streamed, ask_pygenten
 from benchmarks.peers.rival import Rival
 from benchmarks.records import Row, measured
-from benchmarks.streams import StreamProblem, gaussian
-from benchmarks.timing import clock, take_turns
+from benchmarks.streams import StreamProblem, gaussian, streamed
+from benchmarks.timing import take_turns
 
 # Ours, pygenten's.
 PAIRS = {"OnlineCP": "online-cp", "CPStream": "least-squares"}
@@ -69,10 +67,4 @@ def _stream(method: str, problem: StreamProblem, count: int) -> Streamed:
     start = problem.start()
     model = getattr(onlinegcp, method)(problem.rank)
     model.start_from(KTensor(None, [*start.factors, start.rows]), list(start.slices))
-    rows, seconds = [], 0.0
-    for x in problem.stream[:count]:
-        begin = clock()
-        model.partial_fit(x)
-        seconds += clock() - begin
-        rows.append(model.weights_)
-    return Streamed(seconds / count, model.factors_, np.array(rows))
+    return streamed(model, problem, count)

@@ -8,17 +8,16 @@ is its memory. The tensor exists before and is not in it; the note says what bot
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.alone import alone, resident
 from benchmarks.problems import paper_tensor
 from benchmarks.records import Row, measured
-from benchmarks.timing import ONE_THREAD, Times
+from benchmarks.timing import Times
 
 if TYPE_CHECKING:
     from onlinegcp.slices import Slice
@@ -41,7 +40,7 @@ def run(*, quick: bool = False) -> list[Row]:
     factors = sum(a.nbytes for a in problem.start)
     rows = []
     for name in SOLVES:
-        found = [_in_a_process(name, problem.path) for _ in range(1 if quick else 2)]
+        found = [alone("memory", name, problem.path) for _ in range(1 if quick else 2)]
         extra, tensor = Times(tuple(f["extra"] for f in found)), found[0]["tensor"]
         whole = (tensor + extra.median) / (tensor + factors)
         rows.append(
@@ -60,18 +59,6 @@ def run(*, quick: bool = False) -> list[Row]:
     return rows
 
 
-def _in_a_process(name: str, path: Path) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.memory", name, str(path)],
-        env={**os.environ, **ONE_THREAD},
-        cwd=Path(__file__).parent.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return dict(json.loads(done.stdout))
-
-
 def _solve(solver: str, x: Slice, rank: int, iterations: int) -> None:
     if solver == "cp_als":
         from onlinegcp.static.cp_als import cp_als
@@ -88,13 +75,6 @@ def _solve(solver: str, x: Slice, rank: int, iterations: int) -> None:
         gcp(x, rank, "poisson", method=method, max_iterations=iterations, epochs=iterations)
 
 
-def _resident(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"/proc/self/status has no line {field}")
-
-
 def _measure(name: str, path: str) -> None:
     from onlinegcp.problems import poisson_stream
     from onlinegcp.slices import Slice, stack
@@ -109,10 +89,10 @@ def _measure(name: str, path: str) -> None:
         small, x = (Slice.dense(s.to_dense() + 0.0) for s in (small, x))
     tensor = x.index.nbytes + x.value.nbytes if x.array is None else x.array.nbytes
     _solve(solver, small, 2, 2)
-    before = _resident("VmRSS")
+    before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # peak := present
     _solve(solver, x, rank, 3)
-    print(json.dumps({"extra": _resident("VmHWM") - before, "tensor": tensor}))
+    print(json.dumps({"extra": resident("VmHWM") - before, "tensor": tensor}))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.memory import _resident
+from benchmarks.alone import alone, resident
 from benchmarks.records import Row
-from benchmarks.timing import ONE_THREAD
 
 LENGTHS = (10_000, 100_000, 1_000_000)
 RANK = 10
@@ -38,7 +35,7 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
     for length in LENGTHS[:2] if quick else LENGTHS:
         with tempfile.TemporaryDirectory() as folder:
             write_run(Path(folder, "long.run"), length)
-            found, again = _in_a_process(folder), _in_a_process(folder)
+            found, again = alone("pages", folder), alone("pages", folder)
         peak = found["peak"] * 1e-6
         note = (
             f"{found['seconds']:.0f} s of processor time, page {found['page'] * 1e-6:.1f} MB, "
@@ -131,18 +128,6 @@ def _step(rng: np.random.Generator, n: int) -> dict[str, Any]:
     }
 
 
-def _in_a_process(folder: str) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.pages", folder],
-        env={**os.environ, **ONE_THREAD},
-        cwd=Path(__file__).parent.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return dict(json.loads(done.stdout))
-
-
 def _measure(folder: str) -> None:
     from onlinegcp.report import make_report
 
@@ -152,7 +137,7 @@ def _measure(folder: str) -> None:
     found = {
         "seconds": time.process_time() - begin,
         "whole": time.process_time(),  # with what was imported
-        "peak": _resident("VmHWM"),
+        "peak": resident("VmHWM"),
         "page": page.stat().st_size,
         "points": len(made.digest.series),
     }

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks.memory import _resident
+from benchmarks.alone import alone, resident
 from benchmarks.records import Row
-from benchmarks.timing import ONE_THREAD, clock
+from benchmarks.timing import clock
 
 EARLY = 1_000
 SLICES = 10_000
@@ -30,7 +27,7 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
     for solver in ("auto", "sgd"):
         if only not in (None, solver):
             continue
-        found = _in_a_process(solver, count)
+        found = alone("stream_memory", solver, count)
         case, note = f"stream_memory/{solver}", f"{count:,} slices 30 x 20, Poisson, rank 5"
         for what, unit, scale, target in (
             ("memory", "MB held at the end", 1e-6, "<= 1.02"),
@@ -40,18 +37,6 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
             values = (late, late, late)
             against, ratio = f"after {EARLY:,} slices", late / early
             yield Row(case, what, *values, unit, "", against, ratio, target, note)
-
-
-def _in_a_process(solver: str, count: int) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.stream_memory", solver, str(count)],
-        env={**os.environ, **ONE_THREAD},
-        cwd=Path(__file__).parent.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return dict(json.loads(done.stdout))
 
 
 def _measure(solver: str, count: int) -> None:
@@ -71,8 +56,8 @@ def _measure(solver: str, count: int) -> None:
         model.partial_fit(x)
         seconds[t] = clock() - begin
         if t + 1 == EARLY:
-            found["memory_early"] = _resident("VmRSS")
-    found["memory_late"] = _resident("VmRSS")
+            found["memory_early"] = resident("VmRSS")
+    found["memory_late"] = resident("VmRSS")
     # Medians of half a thousand: a neighbour's burst must not look like growth.
     found["time_early"] = float(np.median(seconds[EARLY // 2 : EARLY]))
     found["time_late"] = float(np.median(seconds[-EARLY // 2 :]))

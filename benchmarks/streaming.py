@@ -14,8 +14,8 @@ import numpy as np
 from benchmarks.peers.paper import Streamed, ask_pygenten
 from benchmarks.peers.rival import Rival
 from benchmarks.records import Row, measured
-from benchmarks.streams import StreamProblem, gaussian, paper_model, poisson, real
-from benchmarks.timing import clock, take_turns
+from benchmarks.streams import StreamProblem, gaussian, paper_model, poisson, real, streamed
+from benchmarks.timing import take_turns
 
 # Slices streamed: as many as pygenten gets through in about a minute.
 PROBLEMS: dict[str, tuple[Callable[[], StreamProblem], int]] = {
@@ -76,10 +76,4 @@ def _compare(name: str, problem: StreamProblem, count: int, rounds: int) -> list
 
 def _ours(problem: StreamProblem, count: int) -> Streamed:
     model = paper_model(problem)
-    rows, seconds = [], 0.0
-    for x in problem.stream[:count]:
-        begin = clock()
-        model.partial_fit(x)
-        seconds += clock() - begin
-        rows.append(model.weights_)
-    return Streamed(seconds / count, model.factors_, np.array(rows))
+    return streamed(model, problem, count)

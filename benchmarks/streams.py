@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.peers.paper import Streamed
 from benchmarks.problems import BUILD
+from benchmarks.timing import clock
 
 if TYPE_CHECKING:
     from experiments.settings import Settings
 
     from onlinegcp.ktensor import KTensor
     from onlinegcp.slices import Slice
-    from onlinegcp.streaming import OnlineGCP
+    from onlinegcp.streaming import OnlineGCP, StreamingModel
     from onlinegcp.streaming.warm_start import WarmStart
 
 
@@ -210,3 +212,14 @@ def real(name: str) -> StreamProblem:
     settings = replace(PAPER[REAL[name]], rank=facts.rank)
     slices = [Slice(index, value, shape) for index, value in raw]
     return StreamProblem(name, slices, facts.loss, WARM, facts.streamed, settings)
+
+
+def streamed(model: StreamingModel, problem: StreamProblem, count: int) -> Streamed:
+    """Learn the first `count` slices, one by one."""
+    rows, seconds = [], 0.0
+    for x in problem.stream[:count]:
+        begin = clock()
+        model.partial_fit(x)
+        seconds += clock() - begin
+        rows.append(model.weights_)
+    return Streamed(seconds / count, model.factors_, np.array(rows))

@@ -149,6 +149,7 @@ def _told(observed, expected, p):
 
 def start(path, modes, rank):
     """Write run.json."""
+    Path(path).mkdir(exist_ok=True)
     runlog.write_run_json(
         path,
         {

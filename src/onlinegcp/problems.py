@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.checks import check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.notebook.streams import StreamCard
@@ -383,11 +384,7 @@ def _check_sizes(shape: Sequence[int], n_slices: int, rank: int) -> None:
     sizes = {"len(shape)": len(shape), "n_slices": n_slices, "rank": rank}
     sizes |= {f"shape[{k}]": size for k, size in enumerate(shape)}
     for name, size in sizes.items():
-        if not isinstance(size, int | np.integer) or size < 1:
-            raise DataError(
-                f"{name} needs to be a whole number from 1, but is {size!r}. "
-                "Give sizes such as shape=(100, 80), n_slices=50, rank=5."
-            )
+        check_whole(name, size, 1)
 
 
 def _sparse_moments(

@@ -56,6 +56,15 @@ def read_tns(
         Mode lengths; by default those of the header or, without one, the largest positions.
     unlisted
         What a cell without a line is: "zero" or "missing".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp(), "small.tns")
+    >>> _ = file.write_text("1 1 5.0\\n2 3 1.5\\n")
+    >>> read_tns(file).to_dense()
+    array([[5. , 0. , 0. ],
+           [0. , 0. , 1.5]])
     """
     if base not in ("auto", 0, 1):
         raise DataError(f"base must be 'auto', 0 or 1, but {base!r} was found. Choose one of them.")
@@ -113,6 +122,17 @@ def write_tns(
     header
         True writes the number of modes and their lengths first, "sptensor" the header that
         ``pyttb.import_data`` asks for, False none.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp(), "small.tns")
+    >>> write_tns(file, Slice([[0, 0], [1, 2]], [5.0, 1.5], shape=(2, 3)))
+    >>> print(file.read_text(), end="")
+    2
+    2 3
+    1 1 5.0
+    2 3 1.5
     """
     if base not in (0, 1):
         raise DataError(f"base must be 0 or 1, but {base!r} was found. Choose one of them.")
@@ -145,6 +165,14 @@ def save_npz(path: Pathlike, x: Any) -> None:
 
     The time may be None, a bool, number, string, date, datetime, timedelta or NumPy time. An
     existing file is replaced only once the new one is complete.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp(), "small.npz")
+    >>> save_npz(file, Slice.dense(np.eye(2), time="Monday"))
+    >>> load_npz(file).time, load_npz(file).total
+    ('Monday', 2.0)
     """
     x = as_slice(x)
     record = {"shape": x.shape, "unlisted": x.unlisted, "time": pack_time(x.time)}
@@ -153,7 +181,17 @@ def save_npz(path: Pathlike, x: Any) -> None:
 
 
 def load_npz(path: Pathlike) -> Slice:
-    """Read a slice written by `save_npz`."""
+    """Read a slice written by `save_npz`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp(), "small.npz")
+    >>> save_npz(file, np.eye(2))
+    >>> load_npz(file).to_dense()
+    array([[1., 0.],
+           [0., 1.]])
+    """
     arrays, record = read_archive(path, _KIND)
     try:
         time = unpack_time(record["time"])

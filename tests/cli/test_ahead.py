@@ -10,6 +10,7 @@ import pytest
 
 from onlinegcp.cli import ahead
 from onlinegcp.kernels import jit
+from onlinegcp.sums import local
 
 
 class Helper:
@@ -61,17 +62,9 @@ def test_what_is_compiled_is_not_compiled_again():
 
 
 def test_one_core_goes_alone(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
+    monkeypatch.setattr(local, "cores", lambda: 1)
     with ahead.compiling_ahead("poisson"):
         assert not started
-
-
-@pytest.mark.parametrize(("count", "expected"), [(None, 0), (1, 0), (8, 1)])
-def test_a_system_that_does_not_say_which_cores_are_ours_is_counted(monkeypatch, count, expected):
-    monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(os, "cpu_count", lambda: count)
-    with ahead.compiling_ahead("poisson"):
-        assert len(started) == expected
 
 
 def test_a_machine_without_room_for_a_process_goes_on(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 
 from cli_tools import MODEL, TABLE, event_lines
 from onlinegcp.cli import Exit, call
-from onlinegcp.events import tables
+from onlinegcp.events import table_parts
 from onlinegcp.runlog import read_run, read_run_json
 from onlinegcp.sums import chunks, dask
 from onlinegcp.sums.dask import Cluster, Crowd
@@ -36,7 +36,7 @@ def told(run):
 def test_a_run_goes_from_a_cluster_that_loses_a_worker_to_one_process_and_back(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(tables, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(table_parts, "BLOCK_ROWS", 100)
     monkeypatch.setattr(chunks, "LEAST_WORK", 16)  # slices of a few cells have chunks
     monkeypatch.setattr(chunks, "MOST_CHUNKS", 2)
     asked = []

@@ -232,7 +232,7 @@ def test_only_the_pages_own_script_may_run(client):
 def test_no_absolute_path_is_on_the_page_or_in_its_data(writer, client):
     info = runlog.read_run_json(writer.path)
     info["command"] = ["onlinegcp", "fit", "/home/ann/secret/trips.csv", "-o", str(writer.path)]
-    runlog.upgrade_run_json(writer.path, info)
+    runlog.write_run_json(writer.path, info)
     found = client.get("/data").text
     assert "trips.csv" in found
     for text in (client.get("/").text, found):

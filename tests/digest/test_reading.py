@@ -44,7 +44,7 @@ def a_run(folder, n=N, *, changes=(), seed=0):
             step["anomaly"]["sentence"] = f"{t}: something."
     folder.mkdir(exist_ok=True)
     info = {**found.info, "format": 2, "modes": list(found.modes)}
-    runlog.upgrade_run_json(folder, info)
+    runlog.write_run_json(folder, info)
     runlog.append_lines(folder, [runlog.encode_step(step) for step in found.steps])
     arrays = {f"factor.{k}": rng.random((m, rank)) for k, m in enumerate((5, 7))}
     arrays["weights"] = np.array(found.steps[-1]["weights"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from event_tables import DAY, JANUARY, cells, events
 from onlinegcp.errors import DataError
-from onlinegcp.events import from_events, tables
+from onlinegcp.events import from_events, table_parts
 from onlinegcp.events.modes import bins, hour, weekday
 
 
@@ -45,7 +45,7 @@ def test_slices_hold_the_counts_made_by_hand(rows, block_rows, in_order, n_parts
     counts, labels = by_hand(table, ["pu", "do"])
     parts = [table[k::n_parts] for k in range(n_parts)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "BLOCK_ROWS", block_rows)
+        patch.setattr(table_parts, "BLOCK_ROWS", block_rows)
         stream = from_events(parts, time="t", every="1d", modes=["pu", "do"], in_order=in_order)
         slices = list(stream)
     assert stream.labels == labels

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from onlinegcp import DataError, from_events
-from onlinegcp.events import grouping, tables
+from onlinegcp.events import grouping, table_parts
 from onlinegcp.events.clock import Clock
 from onlinegcp.events.grouping import group_rows, rows_of
 from onlinegcp.events.tables import open_tables
@@ -42,7 +42,7 @@ def read(groups, label, columns=("when", "a")):
 @pytest.mark.parametrize("block", [1, 3, 100])
 @pytest.mark.parametrize("few", [0, 100])
 def test_the_rows_of_every_label_keep_their_order(monkeypatch, block, few):
-    monkeypatch.setattr(tables, "BLOCK_ROWS", block)
+    monkeypatch.setattr(table_parts, "BLOCK_ROWS", block)
     monkeypatch.setattr(grouping, "_FEW", few)
     source = rows(["x", "y", "x", None, "z", "y", "x"])
     with TemporaryFolder("Rows lie on disk") as folder:
@@ -111,7 +111,7 @@ def test_a_stream_that_follows_a_clock_closes_its_bins():
 def test_a_log_has_no_end_to_read_to():
     place = type("Endless", (), {"keeps_open": True, "name": "a log"})()
     found = open_tables(rows(["x"]))
-    endless = tables.Tables(found.parts, place=place)
+    endless = table_parts.Tables(found.parts, place=place)
     with (
         TemporaryFolder("Rows lie on disk") as folder,
         pytest.raises(DataError, match="a log has no end"),

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from onlinegcp.events import tables
+from onlinegcp.events import table_parts
 from onlinegcp.events.modes import column
 from onlinegcp.events.order import in_order_of_time, most_frequent, sorted_rows
 from onlinegcp.events.rows import RowReader
@@ -42,7 +42,7 @@ def parts_of(*numbers):
 
 @pytest.fixture(params=[1, 2, 1000])
 def block_rows(request, monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK_ROWS", request.param)
+    monkeypatch.setattr(table_parts, "BLOCK_ROWS", request.param)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_sorted_rows_are_all_rows_in_order(block_rows):
 
 
 def test_the_most_frequent_labels_are_counted_over_all_parts(monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(table_parts, "BLOCK_ROWS", 37)
     rng = np.random.default_rng(0)
     table = pl.DataFrame({"t": [5] * 200, "k": rng.integers(0, 12, 200), "m": ["x"] * 200})
     parts = open_tables([table[:90], table[90:]]).parts

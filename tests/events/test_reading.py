@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from onlinegcp.errors import DataError
-from onlinegcp.events import from_events, tables
+from onlinegcp.events import from_events, table_parts
 from onlinegcp.events import options as options_module
 from onlinegcp.events.stream import EventStream
 
@@ -91,7 +91,7 @@ def told(stream):
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(table_parts, "BLOCK_ROWS", 37)
     monkeypatch.setenv("ONLINEGCP_TRUST_FILES", "1")
 
 

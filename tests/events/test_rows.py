@@ -9,7 +9,7 @@ import pytest
 from onlinegcp.errors import DataError
 from onlinegcp.events.modes import bins, column
 from onlinegcp.events.rows import RowReader, Rows
-from onlinegcp.events.tables import Block
+from onlinegcp.events.table_parts import Block
 from onlinegcp.events.time_bins import TimeBins
 from onlinegcp.events.time_column import TimeColumn
 from onlinegcp.events.vocabulary import Vocabulary

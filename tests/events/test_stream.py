@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from onlinegcp.errors import DataError, StateError
-from onlinegcp.events import cells, from_events, spill, tables
+from onlinegcp.events import cells, from_events, spill, table_parts
 
 JANUARY = datetime.datetime(2018, 1, 1)
 OPTIONS = {"time": "t", "every": "1d", "modes": ["pu", "do"], "share": [("pu", "do")]}
@@ -45,7 +45,7 @@ def through_json(state):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(table_parts, "BLOCK_ROWS", 37)
 
 
 # Resuming
@@ -86,7 +86,7 @@ def spoiled(in_order=True):
 def test_rows_left_out_are_counted_once_however_often_they_are_read(
     monkeypatch, in_order, block_rows
 ):
-    monkeypatch.setattr(tables, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(table_parts, "BLOCK_ROWS", block_rows)
     table = spoiled(in_order)
     options = OPTIONS | {"in_order": in_order, "since": "2018-01-02", "until": "2018-01-10"}
     whole = from_events(table, **options)
@@ -242,7 +242,7 @@ def test_what_is_late_does_not_depend_on_blocks(monkeypatch, block_rows):
     table = drawn(in_order=False)
     expected = from_events(table, in_order=True, **OPTIONS)
     slices = list(expected)
-    monkeypatch.setattr(tables, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(table_parts, "BLOCK_ROWS", block_rows)
     stream = from_events(table, in_order=True, **OPTIONS)
     assert list(stream) == slices
     assert summary(stream) == summary(expected)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinegcp.errors import DataError
-from onlinegcp.events import tables
+from onlinegcp.events import table_parts
 from onlinegcp.events.tables import open_tables
 
 TABLE = pl.DataFrame({"a": [1, 2, 3, 4, 5], "b": ["x", "y", None, "x", "é"], "c": [0.5] * 5})
@@ -90,7 +90,7 @@ def test_tables_in_memory_give_their_rows(source):
 
 
 def test_blocks_are_bounded_and_know_their_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK_ROWS", 2)
+    monkeypatch.setattr(table_parts, "BLOCK_ROWS", 2)
     for source in (TABLE, TABLE.lazy(), written(tmp_path, "parquet"), written(tmp_path, "arrow")):
         blocks = list(open_tables(source).parts[0].read(["a"]))
         assert [block.frame.height for block in blocks] == [2, 2, 1]

@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 
 from onlinegcp import DataError, from_events
-from onlinegcp.events import tables, tasting
+from onlinegcp.events import table_parts, tasting
+from onlinegcp.events.tables import open_tables
 from onlinegcp.planning.sample import rows_in_all
 
 # Found by changing bytes at random: what polars 2.1 asks for to unpack it does not exist.
@@ -55,10 +56,10 @@ def test_nothing_is_said_on_standard_error(capfd):
 @pytest.mark.parametrize("block", [1, 2, 100])
 @pytest.mark.parametrize("name", ["good.parquet", "good.arrow"])
 def test_good_files_are_read_as_ever(table, monkeypatch, name, block):
-    monkeypatch.setattr(tables, "BLOCK_ROWS", block)
+    monkeypatch.setattr(table_parts, "BLOCK_ROWS", block)
     stream = from_events(table / name, time="t", every="1d", modes=["a"])
     assert [x.total for x in stream] == [1.0, 1.0, 1.0]
-    assert rows_in_all(tables.open_tables(table / name).parts) == 3
+    assert rows_in_all(open_tables(table / name).parts) == 3
 
 
 def test_only_the_file_it_died_of_is_refused(table):

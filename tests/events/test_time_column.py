@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinegcp.errors import DataError
-from onlinegcp.events import from_events, time_column
-from onlinegcp.events.time_column import DAY, EPOCH, TimeColumn, zone_of
+from onlinegcp.events import from_events, wall_clock
+from onlinegcp.events.time_column import TimeColumn
+from onlinegcp.events.wall_clock import DAY, EPOCH, zone_of
 
 NOON = datetime.datetime(2018, 3, 5, 12, 30, 15, 250_000)
 TICKS = round(NOON.replace(tzinfo=datetime.UTC).timestamp() * 1e6)
@@ -255,6 +256,6 @@ def test_years_far_apart_keep_their_own_clocks(zone):
     )
     column = TimeColumn("t", timezone=zone)
     column.kind = "instant"
-    time_column._offsets.cache_clear()
+    wall_clock._offsets.cache_clear()
     np.testing.assert_array_equal(column.wall(ticks), expected)
-    assert time_column._offsets.cache_info().misses == 5  # 2018 twice
+    assert wall_clock._offsets.cache_info().misses == 5  # 2018 twice

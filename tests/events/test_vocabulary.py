@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events import label_ids
 from onlinegcp.events import vocabulary as module
+from onlinegcp.events.given_labels import read_vocabulary
 from onlinegcp.events.label_order import label_order
-from onlinegcp.events.vocabulary import OTHER, Vocabulary, read_vocabulary
+from onlinegcp.events.vocabulary import OTHER, Vocabulary
 from onlinegcp.storage.labels import Labels
 
 

@@ -165,7 +165,7 @@ def test_what_cannot_be_forecast_is_explained():
     longer = OnlineGCP(2, "poisson", init_slices=5).fit(stream(12))
     with pytest.raises(DataError, match="steps must be"):
         longer.forecast(0)
-    with pytest.raises(DataError, match="level must lie"):
+    with pytest.raises(DataError, match="level must be"):
         longer.forecast(1, level=80)
 
 

@@ -22,9 +22,10 @@ from many_tools import (
 from onlinegcp import DataError, ManyStreams, Slice, StateError, fit_many, runlog
 from onlinegcp.losses import Loss
 from onlinegcp.many.files import shard_files, shard_numbers
-from onlinegcp.many.reading import facts_of, oddest, shard_of, verify
+from onlinegcp.many.reading import facts_of, oddest, shard_of
 from onlinegcp.many.shard import Shard
 from onlinegcp.many.taking_out import take_out
+from onlinegcp.many.verifying import verify
 from onlinegcp.run import Run
 
 
@@ -298,12 +299,12 @@ def test_a_run_is_replaced_when_the_new_one_has_something(tmp_path):
 
 
 def test_what_an_early_kill_leaves_is_no_run(tmp_path):
-    from onlinegcp.many.files import write_settings
+    from onlinegcp.many.files import STREAMS_JSON
 
     fit(tmp_path / "many", customers(n=1))
     info = ManyStreams.open(tmp_path / "many", write=False).info
     (tmp_path / "hollow").mkdir()
-    write_settings(tmp_path / "hollow", info)
+    STREAMS_JSON.write(tmp_path / "hollow", info)
     fit_many(
         customers(n=2), small_model(), tmp_path / "hollow", by="customer", n_jobs=1, **SETTINGS
     )

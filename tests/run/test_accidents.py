@@ -141,7 +141,7 @@ def test_a_power_cut_costs_what_was_not_on_disk_yet(tmp_path, finished, monkeypa
 
 def test_the_disk_is_waited_for_every_few_seconds_and_at_the_end(tmp_path, monkeypatch):
     forced, clock = [], itertools.count(0, 2)
-    monkeypatch.setattr(run_disk, "_force", lambda path: forced.append(path.name))
+    monkeypatch.setattr(run_disk, "force", lambda path: forced.append(path.name))
     monkeypatch.setattr(run_disk.time, "monotonic", lambda: next(clock))
     learn_slices(tmp_path / "r", make_slices(12))
     assert 3 <= forced.count(runlog.CHECKPOINT) <= 8

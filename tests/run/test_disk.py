@@ -37,7 +37,7 @@ def test_what_was_on_disk_is_kept_under_a_second_name(tmp_path, monkeypatch, lin
 
 
 def test_nothing_written_is_nothing_to_wait_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_disk, "_force", lambda path: pytest.fail("waited for the disk"))
+    monkeypatch.setattr(run_disk, "force", lambda path: pytest.fail("waited for the disk"))
     run_disk.DiskSync(tmp_path).sync()
 
 

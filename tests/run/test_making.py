@@ -121,6 +121,15 @@ def test_the_lock_comes_before_the_first_file(tmp_path):
     assert {file.name for file in folder.iterdir()} == {runlog.LOCK}
 
 
+def test_a_place_that_is_lost_before_the_first_slice_is_named(tmp_path):
+    (tmp_path / "here").mkdir()
+    with Run.create(tmp_path / "here" / "r", small_model(), modes=["a", "b"]) as run:
+        (tmp_path / "here").rmdir()
+        (tmp_path / "here").touch()
+        with pytest.raises(StateError, match="to be made at"):
+            run.learn(make_slices())
+
+
 def test_an_enormous_value_is_named_by_its_labels_and_a_corrected_slice_is_learned(tmp_path):
     slices = make_slices()
     wrong = slices[6].to_dense()

@@ -12,7 +12,8 @@ from event_run import SETTINGS, create, learn, write_days
 from onlinegcp.errors import StateError
 from onlinegcp.events import from_events
 from onlinegcp.run import Run
-from onlinegcp.run.sources import SOURCES, note, read_sources, replay
+from onlinegcp.run.sources import note, replay
+from onlinegcp.runlog.sources import SOURCES, read_sources
 from onlinegcp.streaming import OnlineGCP
 
 

@@ -10,8 +10,8 @@ import pytest
 from onlinegcp import runlog
 from onlinegcp.cli import Exit, call
 from onlinegcp.errors import StateError
-from onlinegcp.run.sources import SOURCES
 from onlinegcp.runlog.labels import LABELS
+from onlinegcp.runlog.sources import SOURCES
 from run_tools import learn_events, write_events
 
 

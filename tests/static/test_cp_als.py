@@ -237,9 +237,9 @@ def test_init_and_data_are_never_changed():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rank": 0}, "rank must be at least 1"),
-        ({"rank": 2.5}, "rank must be an integer"),
-        ({"rank": "two"}, "rank must be an integer"),
+        ({"rank": 0}, "rank must be a whole number"),
+        ({"rank": 2.5}, "rank must be a whole number"),
+        ({"rank": "two"}, "rank must be a whole number"),
         ({"rank": 1000}, "rank must be at most 12"),
         ({"rank": 2, "init": random_model((3, 4, 5), 3)}, "init must have shape"),
         ({"rank": 2, "init": random_model((3, 4, 6), 2)}, "init must have shape"),

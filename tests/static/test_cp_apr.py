@@ -290,8 +290,8 @@ def test_a_tensor_without_counts_is_refused(x):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rank": 0}, "rank must be at least 1"),
-        ({"rank": 1.5}, "rank must be an integer"),
+        ({"rank": 0}, "rank must be a whole number"),
+        ({"rank": 1.5}, "rank must be a whole number"),
         ({"rank": 57}, "rank must be at most 56"),
         ({"rank": 3, "method": "als"}, "method must be"),
         ({"rank": 2, "init": start()}, "init must have shape"),

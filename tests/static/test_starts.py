@@ -80,7 +80,7 @@ def test_a_seed_is_an_integer_not_below_zero(seed):
 
 @pytest.mark.parametrize("rank", [0, -3, 2.5, 2.0, "2", None, True, 10_001, np.nan])
 def test_a_rank_that_is_no_sensible_integer_is_refused(rank):
-    with pytest.raises(DataError, match=r"rank must be .*, but is"):
+    with pytest.raises(DataError, match=r"rank must be .*, but got"):
         starts.check_rank(rank, (1000, 1000, 1000))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from every_method import every_method
 from onlinegcp import testing
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import LOSS_NAMES, Loss, get_loss
@@ -14,8 +15,6 @@ from onlinegcp.solvers.sgd.steps import KINDS as STEPS
 from onlinegcp.streaming import (
     ACP,
     GOCPTE,
-    MAST,
-    METHODS,
     OLSTEC,
     POST,
     RLST,
@@ -25,7 +24,6 @@ from onlinegcp.streaming import (
     Ensign,
     OnlineCP,
     OnlineSGD,
-    SamBaTen,
     SeekAndDestroy,
 )
 from onlinegcp.testing import LEARNING_CHECKS, PROTOCOL_CHECKS, check_streaming
@@ -68,24 +66,16 @@ TUNED = {
 # A yes-or-no slice says less about the factors than others do: the past must weigh less against it.
 ADJUSTED = {"bernoulli_logit": {"history_weight": 1.0}}
 
-# One entry per registered method, with parameters that forget.
-MODELS = {
-    "online_gcp": gcp_model(2, init_slices=10),
-    "online_sgd": OnlineSGD(2, relative_rate=1.0, init_slices=10),
-    "online_cp": OnlineCP(2, forget=0.8, init_slices=10),
-    "cp_stream": CPStream(2, forget=0.8, init_slices=10),
-    "post": POST(2, forget=0.8, init_slices=10),
-    "vbi": VBI(2, window=5),
-    "seek_and_destroy": SeekAndDestroy(2, batch=5, max_rank=6, init_slices=10),
-    "mast": MAST(2, forget=0.8, init_slices=10),
-    "sambaten": SamBaTen(2, batch=5, adapt=0.5, forget=0.8, init_slices=10),
-    "ensign": Ensign(2, batch=5, max_rank=6, forget=0.8, init_slices=10),
-    "olstec": OLSTEC(2, init_slices=10),
-    "rlst": RLST(2, init_slices=10),
-    "sdt": SDT(2, init_slices=10),
-    "acp": ACP(2, init_slices=10),
-    "gocpte": GOCPTE(2, forget=0.8, init_slices=10),
+# Parameters that forget.
+FORGETFUL = {
+    "online_sgd": {"relative_rate": 1.0},
+    **{name: {"forget": 0.8} for name in ("online_cp", "cp_stream", "post", "mast", "gocpte")},
+    "vbi": {"window": 5, "init_slices": 1},
+    "seek_and_destroy": {"batch": 5, "max_rank": 6},
+    "sambaten": {"batch": 5, "adapt": 0.5, "forget": 0.8},
+    "ensign": {"batch": 5, "max_rank": 6, "forget": 0.8},
 }
+MODELS = every_method(FORGETFUL, init_slices=10)
 VARIANTS = {
     "online_cp, jacobi": OnlineCP(2, order="jacobi", forget=0.8, init_slices=5, init_starts=1),
     "online_sgd, rate given": OnlineSGD(2, rate=1e-3, decay=0.1, init_slices=5, init_starts=1),
@@ -146,11 +136,6 @@ def log_cosh():
         value=lambda x, m: np.logaddexp(m - x, x - m),
         deriv=lambda x, m: np.tanh(m - x),
     )
-
-
-def test_every_registered_method_is_here():
-    assert set(MODELS) == set(METHODS)
-    assert all(type(MODELS[name]) is cls for name, cls in METHODS.items())
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -9,7 +9,6 @@ from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.sgd.steps import Step
 from onlinegcp.streaming import SGD, CPStream, OnlineCP, OnlineGCP, OnlineSGD
-from onlinegcp.streaming.options import check_choice, check_number, check_whole
 
 NUMBERS = {
     OnlineSGD: ("rate", "relative_rate", "decay", "ridge", "factor_penalty"),
@@ -27,34 +26,6 @@ def test_what_is_no_such_number_is_refused_by_name(method, name, junk):
     with pytest.raises(DataError, match=rf"^{name} must be"):
         model.partial_fit(Slice.dense(np.ones((3, 2))))
     assert not hasattr(model, "n_slices_")
-
-
-@pytest.mark.parametrize(
-    ("interval", "inside", "outside"),
-    [
-        ("(0, 1]", (1e-300, 1, np.float32(0.5)), (0.0, 1.0001, -1)),
-        ("[0, inf)", (0, 1e300), (-1e-300, np.inf)),
-        ("[-inf, inf)", (-np.inf, 0), (np.inf, np.nan)),
-    ],
-)
-def test_an_interval_has_the_ends_it_shows(interval, inside, outside):
-    for number in inside:
-        assert check_number("x", number, interval) == number
-    for number in outside:
-        with pytest.raises(DataError, match=r"x must be a number in"):
-            check_number("x", number, interval)
-
-
-def test_true_is_neither_a_number_nor_a_count():
-    with pytest.raises(DataError, match="number"):
-        check_number("x", True, "[0, 1]")
-    with pytest.raises(DataError, match="whole number"):
-        check_whole("x", True, 0)
-
-
-def test_a_word_far_from_all_gets_no_suggestion():
-    with pytest.raises(DataError, match=r"'a', 'b', but got 'xyz'\. Choose one of them"):
-        check_choice("x", "xyz", ("a", "b"))
 
 
 def test_a_step_with_constants_of_ones_own_is_saved(tmp_path):

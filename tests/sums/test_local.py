@@ -113,6 +113,14 @@ def test_a_forked_child_has_threads_of_its_own():
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.parametrize(("count", "expected"), [(None, 1), (1, 1), (8, 8)])
+def test_a_system_that_does_not_say_which_cores_are_ours_is_counted(monkeypatch, count, expected):
+    monkeypatch.setattr(local, "_granted", lambda: local.MOST_THREADS)
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: count)
+    assert cores.__wrapped__() == expected
+
+
 def test_a_container_with_one_and_a_half_processors_has_two(monkeypatch, tmp_path):
     assert 1 <= cores() <= (os.cpu_count() or 1)
     read = {"/sys/fs/cgroup/cpu.max": "150000 100000\n"}

@@ -8,7 +8,6 @@ compiled here as well. Nothing depends on it but the time of a first command.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,9 +46,11 @@ def beside(module: str, *words: str) -> Iterator[None]:
     *words
         The words after it.
     """
+    from onlinegcp.sums.local import cores
+
     helper = None
     with contextlib.suppress(OSError):  # a machine without room for a process goes on alone
-        if _cores() > 1 and sys.executable:
+        if cores() > 1 and sys.executable:
             helper = subprocess.Popen(
                 [sys.executable, "-m", module, *words],
                 stdin=subprocess.DEVNULL,
@@ -62,12 +63,6 @@ def beside(module: str, *words: str) -> Iterator[None]:
         if helper is not None:
             helper.terminate()
             helper.wait()
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1  # not every system says which of them are ours
 
 
 def is_compiled(loss: str) -> bool:

@@ -41,7 +41,7 @@ def demo(
 
     from onlinegcp.cli.ahead import compile_start, compiling_ahead, is_compiled
     from onlinegcp.cli.flight_names import spoken
-    from onlinegcp.cli.learning import learn
+    from onlinegcp.cli.learning import Telling, learn
     from onlinegcp.cli.terminal import Bar, say
     from onlinegcp.problems import load_flights
     from onlinegcp.report import make_report
@@ -69,7 +69,7 @@ def demo(
             period=7,
             overwrite=_is_demo(Path(output)),
         ) as run:
-            outcome = learn(run, flights, [], n_events=total, quiet=quiet)
+            outcome = learn(run, flights, [], Telling(quiet=quiet), n_events=total)
     if outcome is not Exit.DONE:
         return outcome
     made = make_report(output, slices=flights)

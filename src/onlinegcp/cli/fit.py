@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -92,7 +92,7 @@ def fit(
         Say nothing unless it fails.
     """
     from onlinegcp.cli.ahead import compiling_ahead
-    from onlinegcp.cli.learning import learn
+    from onlinegcp.cli.learning import Telling, learn
     from onlinegcp.cli.planned import (
         as_json,
         by_words,
@@ -135,36 +135,30 @@ def fit(
     assert output is not None  # a plan names it
     settings = table.settings()
     chosen = model.build(table.agg, table.value, threads=by is None)
-    period = season or SEASONS.get(str(table.every))
+    run_options: dict[str, Any] = {
+        "events": settings,
+        "command": ["onlinegcp", *redacted_words(words)],
+        "unit": unit,
+        "level": level,
+        "period": season or SEASONS.get(str(table.every)),
+        "holidays": holidays,
+        "hold_flagged": hold_flagged,
+        "overwrite": overwrite,
+    }
+    how = Telling(fail_on_alarm, on_alarm, webhook, json, quiet)
     close_last = not (keep_open or STANDARD_INPUT in sources)
     if by is not None:
         from onlinegcp.cli.many import learn_many
         from onlinegcp.many.streams import ManyStreams
 
-        with ManyStreams.create(
-            output,
-            chosen,
-            by=by,
-            events=settings,
-            command=["onlinegcp", *redacted_words(words)],
-            unit=unit,
-            level=level,
-            period=period,
-            holidays=holidays,
-            hold_flagged=hold_flagged,
-            overwrite=overwrite,
-        ) as many:
+        with ManyStreams.create(output, chosen, by=by, **run_options) as many:
             return learn_many(
                 many,
                 source_of(sources, table.query),
                 sources,
+                how,
                 options={**table.of_the_source(), "close_last": close_last},
                 jobs=model.jobs,
-                fail_on_alarm=fail_on_alarm,
-                on_alarm=on_alarm,
-                webhook=webhook,
-                as_json=json,
-                quiet=quiet,
             )
     stream = from_events(
         source_of(sources, table.query),
@@ -175,30 +169,9 @@ def fit(
     )
     with (
         compiling_ahead(chosen.loss_.name),
-        Run.create(
-            output,
-            chosen,
-            modes=stream.mode_names,
-            events=settings,
-            command=["onlinegcp", *redacted_words(words)],
-            unit=unit,
-            level=level,
-            period=period,
-            holidays=holidays,
-            hold_flagged=hold_flagged,
-            overwrite=overwrite,
-        ) as run,
+        Run.create(output, chosen, modes=stream.mode_names, **run_options) as run,
     ):
-        outcome = learn(
-            run,
-            stream,
-            sources,
-            fail_on_alarm=fail_on_alarm,
-            on_alarm=on_alarm,
-            webhook=webhook,
-            as_json=json,
-            quiet=quiet,
-        )
+        outcome = learn(run, stream, sources, how)
         if not run.path.exists() and outcome is Exit.DONE:
             raise DataError(
                 "at least one time bin with events was needed, but there was none. Check the "

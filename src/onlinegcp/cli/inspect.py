@@ -45,11 +45,11 @@ def inspect(run: str, *, verify: Flag = False, json: Json = False) -> Exit:
 
 def _verify(run: str, *, as_json: bool) -> Exit:
     from onlinegcp.cli.terminal import say_json, say_table
-    from onlinegcp.many import reading
+    from onlinegcp.many import verifying
     from onlinegcp.many.files import is_many
     from onlinegcp.runlog import verify
 
-    found = reading.verify(run) if is_many(run) else verify(run)
+    found = verifying.verify(run) if is_many(run) else verify(run)
     if as_json:
         say_json([vars(verdict) for verdict in found])
     else:

@@ -6,6 +6,7 @@ import shlex
 import signal
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
@@ -23,19 +24,27 @@ if TYPE_CHECKING:
 PATIENCE = 1.0
 
 
+@final
+@dataclass(frozen=True)
+class Telling:
+    """Who hears how learning goes; the options of this name of fit and update."""
+
+    fail_on_alarm: bool = False
+    on_alarm: str | None = None
+    webhook: str | None = None
+    json: bool = False
+    quiet: bool = False
+
+
 def learn(
     run: Run,
     stream: Iterable[Any],
     sources: Sequence[str],
+    how: Telling,
     *,
     n_events: float | None = None,
     hold_flagged: bool | None = None,
     command: Sequence[str] | None = None,
-    fail_on_alarm: bool = False,
-    on_alarm: str | None = None,
-    webhook: str | None = None,
-    as_json: bool = False,
-    quiet: bool = False,
 ) -> Exit:
     """Learn a stream into a run and say how it went; alarms are told as they happen."""
     from onlinegcp.run.delivery import Delivery, message_of
@@ -53,13 +62,13 @@ def learn(
         message = message_of(news.step, run.path.name)
         if message is not None:
             delivery.send(message)
-            if not quiet:
-                bar.tell_above(_alarm_line(message), aside=as_json)
+            if not how.quiet:
+                bar.tell_above(_alarm_line(message), aside=how.json)
 
-    expected = expected_rows(sources) if n_events is None and not quiet else n_events
+    expected = expected_rows(sources) if n_events is None and not how.quiet else n_events
     with (
-        Delivery(on_alarm, webhook) as delivery,
-        Bar(expected, quiet=quiet or as_json) as bar,
+        Delivery(how.on_alarm, how.webhook) as delivery,
+        Bar(expected, quiet=how.quiet or how.json) as bar,
         Interrupt(run) as interrupt,
     ):
         try:
@@ -86,9 +95,9 @@ def learn(
         "interrupted": interrupt.happened,
         "rows": None if interrupt.happened else rows_of(stream),
     }
-    if as_json:
+    if how.json:
         say_json(outcome)
-    elif not quiet:
+    elif not how.quiet:
         _tell(run, outcome)
         if last and last[0].step is not None and last[0].step.get("partial"):
             note(
@@ -98,7 +107,7 @@ def learn(
     if interrupt.happened:
         note(_how_to_go_on(run, sources))
         return Exit.INTERRUPTED
-    return Exit.ALARM if alarms and fail_on_alarm else Exit.DONE
+    return Exit.ALARM if alarms and how.fail_on_alarm else Exit.DONE
 
 
 def rows_of(stream: Any) -> dict[str, int] | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onlinegcp.cli import STANDARD_INPUT, Exit
-from onlinegcp.cli.learning import Interrupt, say_rows
+from onlinegcp.cli.learning import Interrupt, Telling, say_rows
 from onlinegcp.cli.terminal import Bar, count, duration, note, say, say_json, say_table
 from onlinegcp.storage.secrets import redacted
 
@@ -23,23 +23,19 @@ def learn_many(
     many: ManyStreams,
     source: Any,
     sources: Sequence[str],
+    how: Telling,
     *,
     options: dict[str, Any],
-    jobs: int | None = None,
+    jobs: int | None,
     hold_flagged: bool | None = None,
     abandon: bool = False,
-    fail_on_alarm: bool = False,
-    on_alarm: str | None = None,
-    webhook: str | None = None,
-    as_json: bool = False,
-    quiet: bool = False,
 ) -> Exit:
     """Learn a table into a run of many streams, and say how it went."""
     from onlinegcp.run.delivery import Delivery
 
     with (
-        Delivery(on_alarm, webhook) as delivery,
-        Bar(quiet=quiet or as_json) as bar,
+        Delivery(how.on_alarm, how.webhook) as delivery,
+        Bar(quiet=how.quiet or how.json) as bar,
         Interrupt(many) as interrupt,
     ):
 
@@ -79,9 +75,9 @@ def learn_many(
         "interrupted": interrupt.happened,
         "rows": None if interrupt.happened else news.rows,
     }
-    if as_json:
+    if how.json:
         say_json(outcome)
-    elif not quiet:
+    elif not how.quiet:
         _tell(many, outcome)
     if interrupt.happened:
         words = ["-" if word == STANDARD_INPUT else redacted(word) for word in sources]
@@ -90,7 +86,7 @@ def learn_many(
         return Exit.INTERRUPTED
     if news.problems:
         return Exit.BAD_INPUT
-    return Exit.ALARM if news.flagged and fail_on_alarm else Exit.DONE
+    return Exit.ALARM if news.flagged and how.fail_on_alarm else Exit.DONE
 
 
 def _newest(news: News) -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ def update(
     quiet
         Say nothing unless it fails.
     """
-    from onlinegcp.cli.learning import learn
+    from onlinegcp.cli.learning import Telling, learn
     from onlinegcp.many.files import is_many
     from onlinegcp.run import Run
     from onlinegcp.run.sources import last_query
@@ -85,6 +85,7 @@ def update(
         "close_last": not (keep_open or STANDARD_INPUT in sources),
         **({} if max_gap is None else {"max_gap": max_gap}),
     }
+    how = Telling(fail_on_alarm, on_alarm, webhook, json, quiet)
     if is_many(run):
         from onlinegcp.cli.many import learn_many
         from onlinegcp.many.streams import ManyStreams
@@ -94,15 +95,11 @@ def update(
                 many,
                 source_of(sources, query),
                 sources,
+                how,
                 options=of_the_source,
                 jobs=jobs,
                 hold_flagged=hold_flagged,
                 abandon=abandon,
-                fail_on_alarm=fail_on_alarm,
-                on_alarm=on_alarm,
-                webhook=webhook,
-                as_json=json,
-                quiet=quiet,
             )
     with Run.open(run) as opened:
         known = opened.model.get_params(deep=False)
@@ -116,11 +113,7 @@ def update(
             opened,
             stream,
             sources,
+            how,
             hold_flagged=hold_flagged,
             command=["onlinegcp", *redacted_words(sys.argv[1:])],
-            fail_on_alarm=fail_on_alarm,
-            on_alarm=on_alarm,
-            webhook=webhook,
-            as_json=json,
-            quiet=quiet,
         )

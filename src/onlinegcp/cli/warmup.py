@@ -58,12 +58,13 @@ def _cases() -> Sequence[Case]:
 def _learn_loss(name: str, solver: str) -> None:
     import numpy as np
 
+    from onlinegcp.losses import get_loss
     from onlinegcp.slices import Slice
     from onlinegcp.streaming import OnlineGCP
 
     rng = np.random.default_rng(0)
     model = OnlineGCP(2, name, solver=solver, init_slices=2, init_starts=1)  # type: ignore[arg-type]
-    positive = name in ("gamma", "rayleigh", "zero_truncated_poisson")
+    positive = not get_loss(name).unlisted_zeros_allowed
     for t in range(4):
         cells = rng.integers(1 if positive else 0, 2, (5, 4, 3)).astype(np.float64)
         if t % 2 or positive:

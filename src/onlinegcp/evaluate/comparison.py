@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.base import clone
 
+from onlinegcp.checks import check_choice
 from onlinegcp.errors import DataError, OnlineGCPError
 from onlinegcp.evaluate.common_loss import expected_loss, expects_itself
 from onlinegcp.evaluate.measures import factor_match
@@ -17,7 +18,6 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming import METHODS, StreamingModel
-from onlinegcp.streaming.options import check_choice
 from onlinegcp.streaming.warm_start import static_start
 
 Methods: TypeAlias = Sequence[str | StreamingModel] | Mapping[str, StreamingModel]

@@ -12,17 +12,19 @@ from typing import Any, Literal, get_args
 
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.cells import Aggregation
+from onlinegcp.events.given_labels import read_vocabulary
 from onlinegcp.events.modes import Mode, column, parse_mode
 from onlinegcp.events.options import Empty, Groups, OnLate, Options
 from onlinegcp.events.reading import Workers
 from onlinegcp.events.remote import scheme_of
 from onlinegcp.events.rows import RowReader
 from onlinegcp.events.stream import EventStream
+from onlinegcp.events.table_parts import Tables
 from onlinegcp.events.table_text import check_columns
-from onlinegcp.events.tables import Tables, open_tables
+from onlinegcp.events.tables import open_tables
 from onlinegcp.events.time_bins import TimeBins, parse_every
 from onlinegcp.events.time_column import TimeColumn
-from onlinegcp.events.vocabulary import OTHER, OnNew, read_vocabulary
+from onlinegcp.events.vocabulary import OTHER, OnNew
 from onlinegcp.events.wide import lengthened
 
 OnNull = Literal["drop", "error"]

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from onlinegcp.events.time_bins import TimeBins
-from onlinegcp.events.time_column import Ticks
+from onlinegcp.events.wall_clock import Ticks
 
 # Bins that are remembered, and that are needed to know what is usual.
 KEPT, LEAST = 32, 7

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-    from onlinegcp.events.tables import Part
+    from onlinegcp.events.table_parts import Part
 
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 

@@ -15,11 +15,12 @@ import numpy as np
 
 from onlinegcp.errors import DataError
 from onlinegcp.events.clock import Clock
+from onlinegcp.events.in_memory import table_part
 from onlinegcp.events.modes import parse_mode
 from onlinegcp.events.refusals import gap_error
 from onlinegcp.events.rows import RowReader
+from onlinegcp.events.table_parts import Part, Tables
 from onlinegcp.events.table_text import check_columns
-from onlinegcp.events.tables import Part, Tables, table_part
 from onlinegcp.events.temporary import TemporaryFolder
 from onlinegcp.events.time_bins import TimeBins, parse_every
 from onlinegcp.events.time_column import TimeColumn

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.label_ids import Ids
-from onlinegcp.events.time_column import DAY, SECOND, Ticks
 from onlinegcp.events.vocabulary import number_text
+from onlinegcp.events.wall_clock import DAY, SECOND, Ticks
 
 if TYPE_CHECKING:
     pass
@@ -94,22 +94,46 @@ class Mode:
 
 
 def column(source: str, *, name: str | None = None) -> Mode:
-    """The values of a column as labels."""
+    """The values of a column as labels.
+
+    Examples
+    --------
+    >>> column("user", name="who").name
+    'who'
+    """
     return Mode(_named(source), "column", name or source)
 
 
 def hour(source: str, *, name: str | None = None) -> Mode:
-    """Hour of the day, "00" to "23", by the local clock; on a command line ``pickup:hour``."""
+    """Hour of the day, "00" to "23", by the local clock; on a command line ``pickup:hour``.
+
+    Examples
+    --------
+    >>> hour("pickup").labels[:3]
+    ('00', '01', '02')
+    """
     return Mode(_named(source), "hour", name or f"{source}:hour")
 
 
 def weekday(source: str, *, name: str | None = None) -> Mode:
-    """Day of the week, "Mon" to "Sun"; on a command line ``pickup:weekday``."""
+    """Day of the week, "Mon" to "Sun"; on a command line ``pickup:weekday``.
+
+    Examples
+    --------
+    >>> weekday("pickup").labels[:3]
+    ('Mon', 'Tue', 'Wed')
+    """
     return Mode(_named(source), "weekday", name or f"{source}:weekday")
 
 
 def month(source: str, *, name: str | None = None) -> Mode:
-    """Month of the year, "Jan" to "Dec"; on a command line ``pickup:month``."""
+    """Month of the year, "Jan" to "Dec"; on a command line ``pickup:month``.
+
+    Examples
+    --------
+    >>> month("pickup").labels[:3]
+    ('Jan', 'Feb', 'Mar')
+    """
     return Mode(_named(source), "month", name or f"{source}:month")
 
 
@@ -126,6 +150,11 @@ def bins(source: str, edges: Sequence[float], *, name: str | None = None) -> Mod
         Limits between the ranges, increasing; a number on a limit belongs to the range above.
     name
         What the mode is called.
+
+    Examples
+    --------
+    >>> bins("fare", [5, 10]).labels
+    ('<5', '5 to 10', '>=10')
     """
     try:
         limits = tuple(float(edge) for edge in edges)

@@ -16,7 +16,7 @@ from onlinegcp.events.label_order import label_order
 from onlinegcp.events.reading import Here, Reading, There, Workers
 from onlinegcp.events.rows import RowReader, Rows
 from onlinegcp.events.spill import Spill
-from onlinegcp.events.tables import Part
+from onlinegcp.events.table_parts import Part
 from onlinegcp.events.vocabulary import Vocabulary
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinegcp.events.rows import RowReader
-from onlinegcp.events.tables import Tables
+from onlinegcp.events.table_parts import Tables
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 

@@ -20,8 +20,9 @@ import numpy as np
 
 from onlinegcp.errors import DataError
 from onlinegcp.events.rows import Parsed, RowReader, Rows
+from onlinegcp.events.scanned import Scanned
+from onlinegcp.events.table_parts import Block, Part
 from onlinegcp.events.table_text import check_columns
-from onlinegcp.events.tables import Block, Part, Scanned
 
 if TYPE_CHECKING:
     import polars as pl

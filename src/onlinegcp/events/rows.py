@@ -19,10 +19,11 @@ from onlinegcp.events.cut_off import Edges
 from onlinegcp.events.label_ids import Ids
 from onlinegcp.events.modes import Mode
 from onlinegcp.events.numbers import numbers_of
-from onlinegcp.events.tables import Block
+from onlinegcp.events.table_parts import Block
 from onlinegcp.events.time_bins import TimeBins
-from onlinegcp.events.time_column import Ticks, TimeColumn
+from onlinegcp.events.time_column import TimeColumn
 from onlinegcp.events.vocabulary import Vocabulary
+from onlinegcp.events.wall_clock import Ticks
 
 if TYPE_CHECKING:
     import polars as pl

@@ -30,9 +30,9 @@ from onlinegcp.events.refusals import gap_error, late_error
 from onlinegcp.events.remote.visit import Visit
 from onlinegcp.events.rows import RowReader, Rows
 from onlinegcp.events.seen import Passing, Print, Seen, marks_of_codes, print_of, restored
-from onlinegcp.events.tables import Tables
-from onlinegcp.events.time_column import Ticks
+from onlinegcp.events.table_parts import Tables
 from onlinegcp.events.vocabulary import Vocabulary
+from onlinegcp.events.wall_clock import Ticks
 from onlinegcp.slices import Slice
 
 _VERSION = 1
@@ -69,6 +69,14 @@ class EventStream:
     source : dict
         What it reads, so that it can be read again: `kind` ("files", "table", "live", "database" or
         "log"), `files`, and the `options` that belong to this source alone.
+
+    Examples
+    --------
+    >>> from onlinegcp.events import from_events
+    >>> sales = {"day": ["2024-01-01", "2024-01-01", "2024-01-03"], "shop": ["a", "b", "a"]}
+    >>> stream = from_events(sales, time="day", every="1d", modes=["shop"])
+    >>> [x.total for x in stream], stream.labels, stream.n_events
+    ([2.0, 0.0, 1.0], (('a', 'b'),), 3)
     """
 
     def __init__(self, tables: Tables, reader: RowReader, groups: Groups, options: Options) -> None:
@@ -131,7 +139,8 @@ class EventStream:
 
     def __next__(self) -> Slice:
         if self._slices is None:
-            self._slices = _run(weakref.proxy(self))
+            # A stream that is dropped half-way is to be gone at once, with its open files.
+            self._slices = EventStream._run(weakref.proxy(self))
         try:
             return next(self._slices)
         except StopIteration:
@@ -439,62 +448,53 @@ class EventStream:
             unlisted="missing" if measured else "zero",
         )
 
-
-def _run(stream: EventStream) -> Iterator[Slice]:
-    """The slices of a stream, to which only a weak reference may be given.
-
-    A stream that is dropped half-way then is gone at once, with its open files.
-    """
-    stream._start()
-    options = stream._options
-    for rows in all_rows(stream._tables.parts, stream._reader, options.in_order, options.workers):
-        stream.n_read += len(rows) + rows.n_outside + rows.n_untimed
-        stream.n_outside += rows.n_outside
-        stream._untimed += rows.n_untimed
-        rows = stream._on_time(rows)
-        if not len(rows):
-            continue
-        changes = np.flatnonzero(rows.keys[1:] != rows.keys[:-1]) + 1
-        for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
-            key = int(rows.keys[start])
-            stream._visit.reached(rows, start, end)
-            if (
-                stream._open is not None
-                and stream._open[0] != key
-                and (x := stream._close()) is not None
-            ):
-                yield x
-            if stream._open is None:
-                stream._check_gap(key, rows, start)
-                while stream._pass_over(key):
-                    if (x := stream._empty_slice()) is not None:
-                        yield x
-                stream._open = key, Cells(stream._options.aggregation)
-            # They count with the first row that has a time, as later ones with the row before.
-            stream._open[1].n_null += stream._untimed
-            stream._untimed = 0
-            stream._open[1].add(
-                [part[start:end] for part in rows.ids],
-                None if rows.values is None else rows.values[start:end],
-            )
-    stream._visit.ended()
-    clock_end = None if stream._clock is None else stream._clock.open_from
-    if (
-        stream._open is not None
-        and (stream._options.close_last if clock_end is None else stream._open[0] < clock_end)
-        and (x := stream._close()) is not None
-    ):
-        # What a database or a log holds later would tell another story after an interruption.
-        edges = stream._reader.edges if stream.source.get("kind") in ("files", "table") else None
-        if edges is not None and stream._closed is not None and not stream._clock:
-            stream.partial |= edges.cut_at_end(stream._closed)
-        yield x
-    while clock_end is not None and not stream._open and stream._pass_over(clock_end):
-        if (x := stream._empty_slice()) is not None:
+    def _run(self) -> Iterator[Slice]:
+        """The slices."""
+        self._start()
+        options = self._options
+        for rows in all_rows(self._tables.parts, self._reader, options.in_order, options.workers):
+            self.n_read += len(rows) + rows.n_outside + rows.n_untimed
+            self.n_outside += rows.n_outside
+            self._untimed += rows.n_untimed
+            rows = self._on_time(rows)
+            if not len(rows):
+                continue
+            changes = np.flatnonzero(rows.keys[1:] != rows.keys[:-1]) + 1
+            for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
+                key = int(rows.keys[start])
+                self._visit.reached(rows, start, end)
+                other = self._open is not None and self._open[0] != key
+                if other and (x := self._close()) is not None:
+                    yield x
+                if self._open is None:
+                    self._check_gap(key, rows, start)
+                    while self._pass_over(key):
+                        if (x := self._empty_slice()) is not None:
+                            yield x
+                    self._open = key, Cells(options.aggregation)
+                # They count with the first row that has a time, as later ones with the row before.
+                self._open[1].n_null += self._untimed
+                self._untimed = 0
+                self._open[1].add(
+                    [part[start:end] for part in rows.ids],
+                    None if rows.values is None else rows.values[start:end],
+                )
+        self._visit.ended()
+        clock_end = None if self._clock is None else self._clock.open_from
+        last = self._open and (
+            options.close_last if clock_end is None else self._open[0] < clock_end
+        )
+        if last and (x := self._close()) is not None:
+            # What a database or a log holds later would tell another story after an interruption.
+            edges = self._reader.edges if self.source.get("kind") in ("files", "table") else None
+            if edges is not None and self._closed is not None and not self._clock:
+                self.partial |= edges.cut_at_end(self._closed)
             yield x
-    stream._end_passing()
-    stream._count_late()
-    stream.n_null += stream._untimed
-    stream._untimed = 0
-    if stream._clock is None:  # who has many tells of all together
-        stream.rows.warn()
+        while clock_end is not None and not self._open and self._pass_over(clock_end):
+            if (x := self._empty_slice()) is not None:
+                yield x
+        self._end_passing()
+        self._count_late()
+        self.n_null, self._untimed = self.n_null + self._untimed, 0
+        if self._clock is None:  # who has many tells of all together
+            self.rows.warn()

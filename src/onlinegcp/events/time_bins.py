@@ -16,7 +16,8 @@ from typing import Any, final
 import numpy as np
 
 from onlinegcp.errors import DataError
-from onlinegcp.events.time_column import DAY, EPOCH, SECOND, Ticks, TimeColumn, zone_of
+from onlinegcp.events.time_column import TimeColumn
+from onlinegcp.events.wall_clock import DAY, EPOCH, SECOND, Ticks, zone_of
 
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from onlinegcp.errors import DataError
 from onlinegcp.events.numbers import numbers_of
-from onlinegcp.events.tables import Block, Part, Tables
+from onlinegcp.events.table_parts import Block, Part, Tables
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from onlinegcp.checks import check_number, check_whole
 from onlinegcp.drawing.text import number, parse_time, say_interval
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting.cells import Drawn, draw, patterns_only
@@ -200,16 +201,8 @@ def forecast(
         as far as it would have helped lately. Losses whose expectations are no multiples of model
         values go without.
     """
-    if (
-        isinstance(steps, bool)
-        or not isinstance(steps, int | np.integer)
-        or not 1 <= steps <= 10_000
-    ):
-        raise DataError(
-            f"steps must be a whole number from 1 to 10,000, but is {steps!r}. Say how many slices."
-        )
-    if not 0.0 < level < 1.0:
-        raise DataError(f"level must lie between 0 and 1, but is {level!r}. Write 0.8 for 80 %.")
+    check_whole("steps", steps, 1, 10_000)
+    check_number("level", level, "(0, 1)", "Write 0.8 for 80 %.")
     if len(past) < _LEAST:
         raise DataError(
             f"A forecast needs at least {_LEAST} slices after the warm start, but there are "

@@ -15,20 +15,14 @@ that do not count, and the next one cuts them off.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import PathLike
-from onlinegcp.runlog.line import plain
-from onlinegcp.runlog.shapes import check_info
-from onlinegcp.storage.appending import unreadable
-from onlinegcp.storage.atomic import SHARDS, STREAMS, replacing
-from onlinegcp.storage.sealed import seal, unseal
+from onlinegcp.runlog.settings import SettingsFile
+from onlinegcp.storage.atomic import SHARDS, STREAMS
 
-FORMAT = 1
+STREAMS_JSON = SettingsFile(STREAMS, "a run of many streams", "fit --by", 1)
 SHARD_KIND = "shard of streams"
 
 
@@ -37,43 +31,12 @@ def is_many(path: PathLike) -> bool:
     return (Path(path) / STREAMS).is_file()
 
 
-def write_settings(folder: Path, info: Mapping[str, Any]) -> None:
-    """Write streams.json, all at once."""
-    text = json.dumps(plain({**info, "format": FORMAT}), indent=1, allow_nan=False)
-    with replacing(folder / STREAMS, of_run=True) as file:
-        file.write(seal(text.encode()) + b"\n")
-
-
 def read_settings(path: PathLike) -> dict[str, Any]:
     """What streams.json holds."""
     folder = Path(path)
-    source = folder / STREAMS
-    try:
-        text = source.read_bytes()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        here = "is no directory" if not folder.is_dir() else f"has no {STREAMS}"
-        raise StateError(
-            f"a run of many streams was needed, but {folder} {here}. Give the directory that fit "
-            "--by wrote with -o."
-        ) from error
-    except OSError as error:
-        raise unreadable(source, error) from error
-    try:
-        info, _ = unseal(text)
-        version = int(info["format"])
-        check_info(info)
-        if not isinstance(info["per_shard"], int):
-            raise ValueError("per_shard is no number")
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(
-            f"{source} must be the settings of many streams, but is no such JSON ({error}). The "
-            "file is damaged or not ours; restore it from a copy."
-        ) from error
-    if version > FORMAT:
-        raise StateError(
-            f"this version of onlinegcp reads runs of many streams of format {FORMAT}, but "
-            f"{folder} has format {version}. Upgrade onlinegcp to read it."
-        )
+    info = STREAMS_JSON.read(folder)
+    if not isinstance(info.get("per_shard"), int):
+        raise STREAMS_JSON.damaged(folder, "per_shard is no number")
     return info
 
 

@@ -59,6 +59,21 @@ def fit_many(
     -------
     many
         The run, to be read; `ManyStreams.open` goes on with it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from onlinegcp import OnlineGCP, Slice
+    >>> rng = np.random.default_rng(0)
+    >>> shops = {
+    ...     name: [Slice.dense(rng.poisson(3.0, (4, 3)), time=t) for t in range(6)]
+    ...     for name in ("north", "south")
+    ... }
+    >>> model = OnlineGCP(1, "poisson", init_slices=3)
+    >>> many = fit_many(shops, model, f"{tempfile.mkdtemp()}/shops.run", n_jobs=1)
+    >>> {facts.stream: facts.account.slices for facts in many.facts()}
+    {'north': 6, 'south': 6}
     """
     of_source = {name: events.pop(name) for name in OF_THE_SOURCE if name in events}
     settings = None if by is None else {**events, "modes": modes or ()}

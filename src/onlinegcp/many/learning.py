@@ -17,7 +17,7 @@ from onlinegcp.events.stream import EventStream
 from onlinegcp.losses import Loss
 from onlinegcp.many.shard import Held, Shard
 from onlinegcp.many.slice_files import read_slices
-from onlinegcp.run.advancing import advance, collected
+from onlinegcp.run.advancing import advance, after, collected
 from onlinegcp.run.checkpoint import with_vocabularies
 from onlinegcp.run.delivery import message_of
 from onlinegcp.slices import Slice
@@ -237,7 +237,7 @@ class _Learner:
         """What a stream is to learn: of its rows, or the slices that were given."""
         job = self._job
         if job.wanted is None:
-            yield read_slices(source, held.point.last_time), None
+            yield after(held.point.last_time, read_slices(source)), None
             return
         pieces: list[Piece] = [(file, start, end) for file, start, end in source]
         tables = rows_of(pieces, job.wanted, f"the rows of {job.by} {label!r}")

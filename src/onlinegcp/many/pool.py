@@ -29,13 +29,6 @@ _PROGRAM = "from onlinegcp.many.worker import main; main()"
 _WAIT = 0.1  # seconds between two looks at whether to stop
 
 
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def learn_shards(
     job: Job,
     tasks: Sequence[Task],

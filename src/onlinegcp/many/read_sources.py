@@ -9,27 +9,9 @@ from __future__ import annotations
 import contextlib
 import shlex
 from pathlib import Path
-from typing import Any
 
-from onlinegcp import runlog
 from onlinegcp.errors import StateError
-from onlinegcp.runlog.sources import SOURCES
-from onlinegcp.storage.appending import unreadable
-from onlinegcp.storage.atomic import replacing
-from onlinegcp.storage.sealed import unseal
-
-Source = dict[str, Any]
-
-
-def read_sources(folder: Path) -> list[Source]:
-    """The lines of sources.jsonl."""
-    path = folder / SOURCES
-    try:
-        return [unseal(line)[0] for line in path.read_bytes().splitlines()]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+from onlinegcp.runlog.sources import SOURCES, Source, read_sources, write_sources
 
 
 def begin_source(folder: Path, source: Source, *, abandon: bool) -> None:
@@ -44,7 +26,7 @@ def begin_source(folder: Path, source: Source, *, abandon: bool) -> None:
     abandon
         Whether one that was not read to its end may stay so.
     """
-    lines = read_sources(folder)
+    lines = read_sources(folder) if (folder / SOURCES).exists() else []
     if lines and not lines[-1].get("finished"):
         before, now = _paths(lines[-1]), _paths(source)
         if before and not set(before) <= set(now) and not abandon:
@@ -56,19 +38,14 @@ def begin_source(folder: Path, source: Source, *, abandon: bool) -> None:
             )
         if set(before) <= set(now):
             lines.pop()
-    _write(folder, [*lines, {**source, "finished": False}])
+    write_sources(folder, [*lines, {**source, "finished": False}])
 
 
 def end_source(folder: Path) -> None:
     """Note that the last source was read to its end by all streams."""
     lines = read_sources(folder)
     lines[-1]["finished"] = True
-    _write(folder, lines)
-
-
-def _write(folder: Path, lines: list[dict[str, Any]]) -> None:
-    with replacing(folder / SOURCES, of_run=True) as file:
-        file.writelines(runlog.sealed(runlog.encode_step(line)) for line in lines)
+    write_sources(folder, lines)
 
 
 def _paths(source: Source) -> list[str]:

@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any, final
 
 from onlinegcp import runlog
-from onlinegcp.errors import DataError, StateError, closest
+from onlinegcp.errors import DataError, closest
 from onlinegcp.many.files import SHARD_KIND, read_settings, shard_files, shard_numbers
-from onlinegcp.many.read_sources import read_sources
 from onlinegcp.many.shard_files import Account, parsed, shard_lines, shard_records
 from onlinegcp.runlog.files import PathLike
-from onlinegcp.runlog.sources import SOURCES
 from onlinegcp.runlog.told import score
 from onlinegcp.storage.archive import read_archive
-from onlinegcp.storage.atomic import SHARDS, STREAMS
 
 # A label that holds this is escaped within JSON, so that only the field itself is found.
 _FLAGGED, _SCORED = b',"flagged":true', b',"anomaly":{'
@@ -180,56 +177,6 @@ def shard_of(folder: Path, stream: str) -> int:
         f"The stream must be one of the {len(names):,} of {folder}, but {stream!r} is none."
         f"{closest(stream, names)} See them with `onlinegcp inspect {folder}`."
     )
-
-
-def verify(path: PathLike) -> list[runlog.Verdict]:
-    """Check every file of a run of many streams against its checksums."""
-    folder = Path(path)
-    found = [_verdict(STREAMS, _settings, folder, 0)]
-    if (folder / SOURCES).exists():
-        found.append(_verdict(SOURCES, _sources, folder, 0))
-    for number in shard_numbers(folder):
-        archive, lines = (f"{SHARDS}/{file.name}" for file in shard_files(folder, number))
-        found.append(_verdict(archive, _archive, folder, number))
-        found.append(_verdict(lines, _whole_lines, folder, number))
-    return found
-
-
-def _verdict(
-    name: str, look: Callable[[Path, int], str], folder: Path, number: int
-) -> runlog.Verdict:
-    try:
-        return runlog.Verdict(name, True, look(folder, number))
-    except (StateError, ValueError, OSError) as error:
-        return runlog.Verdict(name, False, str(error))
-
-
-def _settings(folder: Path, _: int) -> str:
-    read_settings(folder)
-    return "whole"
-
-
-def _sources(folder: Path, _: int) -> str:
-    return f"whole, {len(read_sources(folder)):,} lines"
-
-
-def _archive(folder: Path, number: int) -> str:
-    _, record = read_archive(shard_files(folder, number)[0], SHARD_KIND)
-    return f"whole, {len(record['streams']):,} streams"
-
-
-def _whole_lines(folder: Path, number: int) -> str:
-    _, n_bytes = shard_records(folder, number)
-    numbers: Counter[str] = Counter()
-    for line in shard_lines(folder, number, n_bytes):
-        step: Any = parsed(line, folder, number)
-        numbers[step["stream"]] += 1
-        if step["number"] != numbers[step["stream"]]:
-            raise ValueError(
-                f"a line of {step['stream']!r} is number {step['number']}, but should be "
-                f"{numbers[step['stream']]}"
-            )
-    return f"whole, {sum(numbers.values()):,} lines"
 
 
 def _aligned(folder: Path, number: int, mark: bytes) -> Iterator[runlog.Step]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from onlinegcp.losses import Loss
 from onlinegcp.many.files import SHARD_KIND, shard_files
 from onlinegcp.many.shard_files import Account
 from onlinegcp.run.checkpoint import Checkpoint, fresh_point, pack_point, unpack_point
-from onlinegcp.storage.appending import append, unwritable
+from onlinegcp.storage.appending import append, force, unwritable
 from onlinegcp.storage.archive import DamagedFile, read_archive, write_archive
 from onlinegcp.storage.labels import held as kept
 
@@ -90,7 +89,7 @@ class Shard:
             raise unwritable(self._lines, error) from error
         if content:
             append(self._lines, content)
-            _force(self._lines)
+            force(self._lines)
         arrays: Arrays = {}
         records = []
         for k, (label, held) in enumerate(self.streams.items()):
@@ -136,12 +135,3 @@ class Shard:
         record = {**stored, "kept_labels": None, "last_step": []}
         unpack_point(point, arrays, record, self._archive, self._loss)
         return Held(point, Account(**stored["account"]), stored["problem"])
-
-
-def _force(path: Path) -> None:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        with contextlib.closing(os.fdopen(handle, "rb")):
-            os.fsync(handle)
-    except OSError as error:
-        raise unwritable(path, error) from error

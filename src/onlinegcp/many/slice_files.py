@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -42,22 +41,8 @@ def write_slices(slices: Iterable[Any], folder: Path, name: str) -> list[str]:
     raise AssertionError
 
 
-def read_slices(files: Sequence[str], last: Any) -> Iterator[Slice]:
-    """The slices that `write_slices` put aside.
-
-    Parameters
-    ----------
-    files
-        What it returned.
-    last
-        Slices at the start that are not after this time are passed over.
-    """
+def read_slices(files: Sequence[str]) -> Iterator[Slice]:
+    """The slices that `write_slices` put aside; `files` are what it returned."""
     for file in files:
         arrays, record = read_archive(file, _KIND)
-        for x in unpack_slices(record["slices"], "x", arrays):
-            if last is not None:
-                with contextlib.suppress(TypeError):
-                    if x.time is not None and x.time <= last:
-                        continue
-                last = None
-            yield x
+        yield from unpack_slices(record["slices"], "x", arrays)

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from onlinegcp import runlog
+from onlinegcp.checks import check_whole
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events import from_events
 from onlinegcp.events.grouping import Groups, group_rows
 from onlinegcp.events.tables import open_tables
 from onlinegcp.events.temporary import TemporaryFolder
 from onlinegcp.losses import Loss
-from onlinegcp.many.files import is_many, read_settings, shard_numbers, write_settings
+from onlinegcp.many.files import STREAMS_JSON, is_many, read_settings, shard_numbers
 from onlinegcp.many.learning import Job, News, Task
-from onlinegcp.many.pool import learn_shards, usable_cores
+from onlinegcp.many.pool import learn_shards
 from onlinegcp.many.read_sources import begin_source, end_source
 from onlinegcp.many.reading import Oddest, StreamFacts, facts_of, oddest
 from onlinegcp.many.shard_files import shard_records
@@ -28,7 +29,7 @@ from onlinegcp.run import making
 from onlinegcp.run.settings import event_settings
 from onlinegcp.run.sources import describe
 from onlinegcp.streaming import StreamingModel
-from onlinegcp.streaming.options import check_whole
+from onlinegcp.sums.local import cores
 
 # Streams of a shard at most; fewer where that would leave less than a few shards for every core.
 MOST, SHARDS_AT_LEAST = 32, 64
@@ -242,7 +243,7 @@ class ManyStreams:
                 f"{self.path} must be open for writing to learn, but it is not. Use "
                 "ManyStreams.open(path)."
             )
-        processes = usable_cores() if n_jobs is None else check_whole("n_jobs", n_jobs, 1)
+        processes = cores() if n_jobs is None else check_whole("n_jobs", n_jobs, 1)
         if self.loss is not None:
             processes = 1  # functions cannot be sent to another process
         news = News()
@@ -372,7 +373,7 @@ class ManyStreams:
         self.info["per_shard"] = max(1, min(MOST, each))
         self.info["columns"] = None if work.groups is None else work.groups.columns
         self._lock = making.begin(
-            self.path, self.info, overwrite=self._overwrite, write=write_settings
+            self.path, self.info, overwrite=self._overwrite, write=STREAMS_JSON.write
         )
         self._begun = True
 

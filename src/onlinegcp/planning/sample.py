@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from onlinegcp.errors import DataError
 from onlinegcp.events.packed import is_packed
-from onlinegcp.events.tables import Part, Tables, open_tables
+from onlinegcp.events.table_parts import Part, Tables
+from onlinegcp.events.tables import open_tables
 from onlinegcp.events.tasting import Tasted
 from onlinegcp.planning.columns import Column, column_of
 

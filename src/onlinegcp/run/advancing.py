@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from onlinegcp import runlog
@@ -59,6 +60,17 @@ def collected(model: StreamingModel) -> tuple[Slice, ...] | None:
     if model.started_:
         return None
     return tuple(model.get_state()["buffer"]) if model.__sklearn_is_fitted__() else ()
+
+
+def after(last: Any, slices: Iterable[Slice]) -> Iterator[Slice]:
+    """Slices without the first ones whose time is not after `last`, which were learned before."""
+    passed = last is None
+    for x in slices:
+        with contextlib.suppress(TypeError):  # of another kind than `last`
+            if not passed and x.time is not None and x.time <= last:
+                continue
+        passed = True
+        yield x
 
 
 def _lines(

@@ -17,9 +17,10 @@ import time
 from pathlib import Path
 from typing import final
 
+from onlinegcp.errors import StateError
 from onlinegcp.runlog import CHECKPOINT, STEPS, SYNCED
 from onlinegcp.runlog.labels import LABELS
-from onlinegcp.storage.appending import unwritable
+from onlinegcp.storage.appending import force, unwritable
 
 SYNC_SECONDS = 5.0
 
@@ -51,29 +52,16 @@ class DiskSync:
             return
         for name in (LABELS, STEPS, CHECKPOINT):
             with contextlib.suppress(FileNotFoundError):
-                _force(self.folder / name)
+                force(self.folder / name)
         _second_name(self.folder / CHECKPOINT, self.folder / SYNCED)
-        with contextlib.suppress(OSError):  # not every system can do that for a directory
-            _force(self.folder)
+        with contextlib.suppress(StateError):  # not every system can do that for a directory
+            force(self.folder)
         self._last, self._pending = time.monotonic(), False
 
 
 def go_back(folder: Path) -> None:
     """Make the checkpoint that is surely on disk the newest one."""
     _second_name(folder / SYNCED, folder / CHECKPOINT)
-
-
-def _force(path: Path) -> None:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise unwritable(path, error) from error
 
 
 def _second_name(file: Path, name: Path) -> None:
@@ -84,7 +72,7 @@ def _second_name(file: Path, name: Path) -> None:
             os.link(file, beside)
         except OSError:  # some file systems have no links
             shutil.copyfile(file, beside)
-            _force(beside)
+            force(beside)
         beside.replace(name)
     except OSError as error:
         raise unwritable(name, error) from error

@@ -7,7 +7,6 @@ between can be put right when the run is opened again.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from onlinegcp.losses import Loss
 from onlinegcp.notebook.components import component_card
 from onlinegcp.notebook.html import card
 from onlinegcp.run import making
-from onlinegcp.run.advancing import advance, collected
+from onlinegcp.run.advancing import advance, after, collected
 from onlinegcp.run.checkpoint import (
     Checkpoint,
     Labels,
@@ -381,17 +380,10 @@ class Run:
                 renumber(self.path, order)
 
     def _unseen(self, stream: Iterable[Any], *, skip: bool) -> Iterator[Slice]:
-        last = self._point.last_time if skip else None
         # What lies there already may be announced; a stream is never asked before its turn.
         items = self.model.coming(stream) if isinstance(stream, Sequence) else stream
-        for item in items:
-            x = item if isinstance(item, Slice) else as_slice(item)
-            if last is not None:
-                with contextlib.suppress(TypeError):
-                    if x.time is not None and x.time <= last:
-                        continue
-                last = None
-            yield x
+        slices = (item if isinstance(item, Slice) else as_slice(item) for item in items)
+        return after(self._point.last_time, slices) if skip else slices
 
     # ---- the directory
 
@@ -400,7 +392,7 @@ class Run:
         self._broken = True  # until all of it is written
         self._begin()
         if self.info["format"] != runlog.FORMAT:
-            self.info = runlog.upgrade_run_json(self.path, self.info)
+            self.info = runlog.write_run_json(self.path, self.info)
         try:
             self._write(lines)
         except BaseException:

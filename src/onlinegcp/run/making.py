@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onlinegcp import __version__, runlog
+from onlinegcp.checks import check_number, check_whole
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.run.settings import model_settings
 from onlinegcp.runlog.labels import LABELS
@@ -19,7 +20,6 @@ from onlinegcp.runlog.names import NAMES
 from onlinegcp.runlog.sources import SOURCES
 from onlinegcp.storage.atomic import SHARDS, STREAMS
 from onlinegcp.streaming import StreamingModel
-from onlinegcp.streaming.options import check_number, check_whole
 
 # In this order whatever is left when they are moved can be opened.
 FILES = (
@@ -89,7 +89,7 @@ def begin(
     info: dict[str, Any],
     *,
     overwrite: bool,
-    write: Callable[[Path, dict[str, Any]], None] = runlog.write_run_json,
+    write: Callable[[Path, dict[str, Any]], object] = runlog.write_run_json,
 ) -> runlog.Lock:
     """Make the directory, take its lock, put an old run aside, and write the settings."""
     try:
@@ -102,7 +102,8 @@ def begin(
     lock = runlog.Lock(folder)
     lock.acquire()
     try:
-        if overwrite and runlog.holds_run(folder):
+        runlog.check_new(folder, overwrite)  # another process may have been quicker
+        if runlog.holds_run(folder):
             _put_aside(folder)
         try:
             write(folder, info)

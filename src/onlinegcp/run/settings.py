@@ -27,8 +27,8 @@ def model_settings(model: StreamingModel) -> dict[str, Any]:
 
 def event_settings(events: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of `from_events` as JSON."""
+    from onlinegcp.events.given_labels import read_vocabulary
     from onlinegcp.events.modes import Mode
-    from onlinegcp.events.vocabulary import read_vocabulary
 
     kept = {n: v for n, v in events.items() if v is not None and n not in OF_THE_SOURCE}
     modes = kept["modes"]

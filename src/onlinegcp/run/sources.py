@@ -18,9 +18,8 @@ from onlinegcp.errors import StateError
 from onlinegcp.events import from_events
 from onlinegcp.events.remote import is_database
 from onlinegcp.events.stream import EventStream
-from onlinegcp.runlog.sources import SOURCES, Source, read_sources
+from onlinegcp.runlog.sources import Source, read_sources, write_sources
 from onlinegcp.slices import Slice
-from onlinegcp.storage.atomic import replacing
 from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
@@ -80,8 +79,7 @@ def note(folder: Path, n_kept: int, source: Source) -> int:
     if kept and _read(kept[-1]) == _read(source):
         return n_kept
     kept.append(source)
-    with replacing(folder / SOURCES, of_run=True) as file:
-        file.writelines(runlog.sealed(runlog.encode_step(line)) for line in kept)
+    write_sources(folder, kept)
     return len(kept)
 
 

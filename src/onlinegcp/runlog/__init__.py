@@ -65,7 +65,6 @@ from onlinegcp.runlog.writing import (
     check_new,
     environment,
     recover,
-    upgrade_run_json,
     write_run_json,
 )
 
@@ -75,5 +74,5 @@ __all__ = [
     "RunView", "Step", "StoredSteps", "Tail", "Vector", "Verdict", "anomaly_of", "append_lines",
     "append_step", "check_new", "encode_step", "environment", "holds_run", "is_locked",
     "read_checkpoint", "read_head", "read_model", "read_run", "read_run_json", "recover", "sealed",
-    "smallest_p", "tail", "tell_in", "upgrade_run_json", "verify", "write_run_json",
+    "smallest_p", "tail", "tell_in", "verify", "write_run_json",
 ]  # fmt: skip

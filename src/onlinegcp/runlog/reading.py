@@ -18,7 +18,6 @@ from onlinegcp.runlog.details import Details
 from onlinegcp.runlog.files import (
     CHECKPOINT,
     CHECKPOINT_KIND,
-    FORMAT,
     LABELS_HELD,
     RUN,
     STEPS,
@@ -28,12 +27,11 @@ from onlinegcp.runlog.files import (
 from onlinegcp.runlog.label_history import LabelHistory
 from onlinegcp.runlog.labels import read_labels
 from onlinegcp.runlog.line import Step, parse_file
-from onlinegcp.runlog.shapes import check_info
+from onlinegcp.runlog.settings import RUN_JSON
 from onlinegcp.storage.appending import unreadable
 from onlinegcp.storage.archive import DamagedFile, read_archive, under
 from onlinegcp.storage.atomic import STREAMS
 from onlinegcp.storage.labels import Labels, held
-from onlinegcp.storage.sealed import unseal
 
 FloatArray = NDArray[np.float64]
 Model = tuple[
@@ -124,43 +122,12 @@ class Tail:
 def read_run_json(path: PathLike) -> dict[str, Any]:
     """The settings of a run."""
     folder = Path(path)
-    source = folder / RUN
-    try:
-        text = source.read_bytes()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        here = "is no directory" if not folder.is_dir() else f"has no {RUN}"
-        if (folder / STREAMS).exists():
-            raise StateError(
-                f"a run of one stream was needed, but {folder} holds many. Take one out with "
-                f"`onlinegcp export {folder} run --stream NAME -o NAME.run`, and use that."
-            ) from error
+    if (folder / STREAMS).exists() and not (folder / RUN).exists():
         raise StateError(
-            f"a run directory was needed, but {folder} {here}. Give the directory that fit wrote "
-            "with -o."
-        ) from error
-    except OSError as error:
-        raise unreadable(source, error) from error
-    try:
-        info, _ = unseal(text)
-        version = int(info["format"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(
-            f"{source} must be the settings of a run, but is no such JSON ({error}). The file is "
-            "damaged or not ours; restore it from a copy."
-        ) from error
-    if version > FORMAT:
-        raise StateError(
-            f"this version of onlinegcp reads run directories of format {FORMAT} and older, but "
-            f"{folder} has format {version}. Upgrade onlinegcp to read it."
+            f"a run of one stream was needed, but {folder} holds many. Take one out with "
+            f"`onlinegcp export {folder} run --stream NAME -o NAME.run`, and use that."
         )
-    try:
-        check_info(info)
-    except ValueError as error:
-        raise StateError(
-            f"{source} must be the settings of a run, but {error}. The file is damaged; restore it "
-            "from a copy."
-        ) from error
-    return info
+    return RUN_JSON.read(folder)
 
 
 def read_run(path: PathLike, *, details: int | None = None) -> RunView:

@@ -1,14 +1,17 @@
-"""Reading sources.jsonl: what a run has read, and by which commands."""
+"""The lines of sources.jsonl: what a run has read, and by which commands."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import PathLike
+from onlinegcp.runlog.line import encode_step, sealed
 from onlinegcp.runlog.reading import read_run_json
+from onlinegcp.storage.atomic import replacing
 from onlinegcp.storage.sealed import unseal
 
 SOURCES = "sources.jsonl"
@@ -36,6 +39,12 @@ def read_sources(folder: PathLike, n_kept: int | None = None) -> list[Source]:
             f"{path} must hold {n_kept} lines, but has {len(found)}. Restore it from a copy."
         )
     return found
+
+
+def write_sources(folder: Path, sources: Iterable[Source]) -> None:
+    """Replace sources.jsonl by these lines. Hold the lock."""
+    with replacing(folder / SOURCES, of_run=True) as file:
+        file.writelines(sealed(encode_step(source)) for source in sources)
 
 
 def told_sources(folder: PathLike) -> list[Source]:

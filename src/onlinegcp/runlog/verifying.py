@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from onlinegcp.errors import StateError
 from onlinegcp.runlog.files import (
@@ -59,12 +60,13 @@ def verify(path: PathLike) -> list[Verdict]:
         DIGEST: _digest,
     }
     present = [name for name in readers if name == RUN or (folder / name).exists()]
-    return [_verdict(folder, name, readers[name]) for name in present]
+    return [verdict(name, readers[name], folder, name) for name in present]
 
 
-def _verdict(folder: Path, name: str, look: Callable[[Path, str], str]) -> Verdict:
+def verdict(name: str, look: Callable[..., str], *where: Any) -> Verdict:
+    """What looking at a file says: that it is whole, or why it is not."""
     try:
-        return Verdict(name, True, look(folder, name))
+        return Verdict(name, True, look(*where))
     except (StateError, ValueError, OSError) as error:
         return Verdict(name, False, str(error))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -12,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from onlinegcp.errors import StateError
-from onlinegcp.runlog.files import FORMAT, RUN, STEPS, PathLike, holds_run
-from onlinegcp.runlog.line import encode_step, number_lines, plain, sealed
+from onlinegcp.runlog.files import STEPS, PathLike, holds_run
+from onlinegcp.runlog.line import encode_step, number_lines, sealed
+from onlinegcp.runlog.settings import RUN_JSON
 from onlinegcp.storage.appending import append, unreadable, unwritable
 from onlinegcp.storage.archive import DamagedFile
-from onlinegcp.storage.atomic import replacing
-from onlinegcp.storage.sealed import seal
 
 
 def check_new(folder: Path, overwrite: bool) -> None:
@@ -37,40 +35,9 @@ def check_new(folder: Path, overwrite: bool) -> None:
         )
 
 
-def write_run_json(path: PathLike, record: Mapping[str, Any]) -> None:
-    """Start a run directory: make it, and write run.json all at once.
-
-    Parameters
-    ----------
-    path
-        The directory; it may exist, but not hold a run.
-    record
-        Contents; "format" is added.
-    """
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        taken = (folder / RUN).exists()
-    except OSError as error:
-        raise StateError(
-            f"a run directory was to be made at {folder}, but that failed: "
-            f"{error.strerror or error}. Choose a directory you may write to."
-        ) from error
-    if taken:
-        raise StateError(
-            f"a new run needs a directory without one, but {folder} holds a run already. Continue "
-            "it with update, or choose another directory."
-        )
-    upgrade_run_json(folder, record)
-
-
-def upgrade_run_json(path: PathLike, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace run.json by these settings in the present format, before anything else is in it."""
-    found = {**record, "format": FORMAT}
-    text = json.dumps(plain(found), indent=1, allow_nan=False)
-    with replacing(Path(path) / RUN, of_run=True) as file:
-        file.write(seal(text.encode()) + b"\n")
-    return found
+def write_run_json(path: PathLike, info: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace run.json by these settings in the present format; what is in it then."""
+    return RUN_JSON.write(Path(path), info)
 
 
 def environment() -> dict[str, str]:

@@ -118,6 +118,13 @@ def auto_ten(x: Any, max_rank: int, *, seed: int = 0) -> RankEstimate:
     References
     ----------
     E. Papalexakis, Automatic unsupervised tensor mining with quality assessment, SDM 2016.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> truth = KTensor(None, [rng.normal(size=(n, 2)) for n in (7, 6, 5)])
+    >>> auto_ten(truth.full(), 4).rank
+    2
     """
     tensor = read_tensor(x)
     ranks = tuple(range(2, max_rank + 1))

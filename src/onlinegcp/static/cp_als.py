@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
+from onlinegcp.checks import check_number
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.kernels.layout import Blocks, stack_factors
@@ -19,7 +20,7 @@ from onlinegcp.kernels.static.mttkrp import contract_half, finish_half, half_of,
 from onlinegcp.kernels.static.row_systems import solve_least_squares_rows
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.devices import cell_sums_for, check_device
+from onlinegcp.solvers.devices import cell_sums_for
 from onlinegcp.static.inputs import check_options, read_start, read_tensor
 from onlinegcp.static.result import Progress, ProgressCallable, StaticFit
 from onlinegcp.static.starts import balance, best_of, check_rank, random_start, start_norm
@@ -99,10 +100,8 @@ def cp_als(
     """
     tensor = read_tensor(x)
     check_rank(rank, tensor.shape)
-    check_options(max_iterations, tolerance, n_jobs)
-    check_device(device)
-    if not (math.isfinite(ridge) and ridge >= 0.0):
-        raise DataError(f"ridge must be zero or positive, but is {ridge!r}. Use 0 for none.")
+    check_options(max_iterations, tolerance, n_jobs, device)
+    check_number("ridge", ridge, "[0, inf)", "Use 0 for none.")
     # Before the cells are grouped: squaring them takes memory too.
     norm_squared, start_length = tensor.norm_squared, start_norm(tensor)
     if norm_squared == 0.0:

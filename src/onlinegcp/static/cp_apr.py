@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from onlinegcp.checks import check_choice, check_number, check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.kernels.layout import Blocks, aligned_zeros, stack_factors
@@ -20,7 +21,7 @@ from onlinegcp.kernels.static.poisson_phi import poisson_phi
 from onlinegcp.kernels.static.poisson_rows import descend_rows, poisson_log_sum
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.devices import cell_sums_for, check_device
+from onlinegcp.solvers.devices import cell_sums_for
 from onlinegcp.static.inputs import check_options, read_start, read_tensor
 from onlinegcp.static.result import Progress, ProgressCallable, StaticFit
 from onlinegcp.static.starts import best_of, check_rank, random_start
@@ -144,16 +145,12 @@ def cp_apr(
     """
     tensor = read_tensor(x)
     check_rank(rank, tensor.shape)
-    check_options(max_iterations, tolerance, n_jobs)
-    check_device(device)
-    if method not in get_args(Method):
-        raise DataError(f'method must be "mu", "pdnr" or "pqnr", but is {method!r}. Use "pdnr".')
-    for name, number in (("max_inner", max_inner), ("memory", memory)):
-        if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < 1:
-            raise DataError(f"{name} must be a whole number from 1 on, but is {number!r}. Use 10.")
-    for name, size in (("epsilon", epsilon), ("damping", damping)):
-        if not (math.isfinite(size) and size > 0.0):
-            raise DataError(f"{name} must be positive, but is {size!r}. Use a value like 1e-10.")
+    check_options(max_iterations, tolerance, n_jobs, device)
+    check_choice("method", method, get_args(Method))
+    check_whole("max_inner", max_inner, 1)
+    check_whole("memory", memory, 1)
+    check_number("epsilon", epsilon, "(0, inf)", "Use a value like 1e-10.")
+    check_number("damping", damping, "(0, inf)", "Use a value like 1e-5.")
     _check_counts(tensor)
     with jobs(n_jobs) as engine:
         problem = _Problem(tensor, engine.jobs, device if method == "mu" else "cpu", rank)

@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from onlinegcp.checks import check_choice, check_number, check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.kernels.exact import exact_gradient
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.devices import check_device
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
 from onlinegcp.solvers.sgd.sampling import Sampler
 from onlinegcp.solvers.sgd.steps import Step
-from onlinegcp.static.inputs import read_start, read_tensor
+from onlinegcp.static.inputs import check_options, read_start, read_tensor
 from onlinegcp.static.result import Progress, ProgressCallable, StaticFit
 from onlinegcp.static.starts import (
     best_of,
-    check_count,
     check_rank,
     has_link,
     random_start,
@@ -146,19 +145,14 @@ def gcp(
     (True, 33, array([33.]))
     """
     problem = _problem(x, rank, loss, lower, ridge)
-    if n_jobs is not None:
-        check_count(n_jobs, "n_jobs")
-    check_device(device)
-    lbfgsb = _Lbfgsb(
-        check_count(max_iterations, "max_iterations"),
-        _not_negative(tolerance, "tolerance"),
-        check_count(memory, "memory"),
-    )
+    check_options(max_iterations, tolerance, n_jobs, device)
+    check_choice("method", method, get_args(Method))
+    lbfgsb = _Lbfgsb(max_iterations, tolerance, check_whole("memory", memory, 1))
     sgd = SgdSettings(
         step=step,
         rate=rate,
-        epochs=check_count(epochs, "epochs"),
-        iterations=check_count(iterations, "iterations"),
+        epochs=check_whole("epochs", epochs, 1),
+        iterations=check_whole("iterations", iterations, 1),
         sampler=sampler,
         objective_sampler=objective_sampler,
         ridge=problem.ridge,
@@ -215,42 +209,17 @@ def _problem(
     index = None if tensor.array is not None else tensor.index
     values = tensor.value if tensor.array is None else tensor.array
     resolved.check(values, index, unlisted_zeros=tensor.n_unlisted_zeros)
-    bound = resolved.lower if lower is None else _number(lower, "lower")
+    bound = resolved.lower if lower is None else check_number("lower", lower, "[-inf, inf)")
     if bound < resolved.lower:
         raise DataError(
             f"lower must not be below {resolved.lower}, the bound of the loss {resolved.name!r}, "
             f"but is {bound}. Raise it, or use a loss without a bound."
         )
-    if bound == np.inf:
-        raise DataError("lower must be finite or -inf, but is inf. Leave it out for no bound.")
-    penalty = _not_negative(ridge, "ridge")
+    penalty = check_number("ridge", ridge, "[0, inf)", "Use 0 for none.")
     return _Problem(tensor, check_rank(rank, tensor.shape), resolved, bound, penalty)
 
 
-def _not_negative(value: object, name: str) -> float:
-    number = _number(value, name)
-    if not 0.0 <= number < np.inf:
-        raise DataError(
-            f"{name} must be zero or positive, and finite, but is {number}. Use {name} >= 0."
-        )
-    return number
-
-
-def _number(value: object, name: str) -> float:
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = np.nan
-    if np.isnan(number) or isinstance(value, str):
-        raise DataError(f"{name} must be a number, but is {value!r}. Pass a number such as 0.1.")
-    return number
-
-
-def _solver(method: str, x: Slice, loss: Loss) -> str:
-    if method not in get_args(Method):
-        raise DataError(
-            f"method must be one of {', '.join(get_args(Method))}, but is {method!r}. Use 'auto'."
-        )
+def _solver(method: Method, x: Slice, loss: Loss) -> Method:
     if method != "auto":
         return method
     return "lbfgsb" if _cells_visited(x, loss) <= AFFORDABLE_CELLS else "sgd"

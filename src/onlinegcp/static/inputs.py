@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from onlinegcp.checks import check_number, check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice, as_slice, stack
+from onlinegcp.solvers.devices import check_device
 from onlinegcp.static.starts import start_from
 
 
@@ -22,19 +23,13 @@ def read_tensor(x: Any) -> Slice:
     return as_slice(x)
 
 
-def check_options(max_iterations: object, tolerance: float, n_jobs: object) -> None:
+def check_options(max_iterations: int, tolerance: float, n_jobs: int | None, device: str) -> None:
     """Refuse options that no solver can run with."""
-    for name, value in (("max_iterations", max_iterations), ("n_jobs", n_jobs)):
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if name == "n_jobs" and value is None:
-            continue
-        if not whole or value < 1:  # type: ignore[operator]
-            raise DataError(f"{name} must be a whole number from 1 on, but is {value!r}. Use 1.")
-    if not (math.isfinite(tolerance) and tolerance >= 0.0):
-        raise DataError(
-            f"tolerance must be zero or positive, but is {tolerance!r}. Use 0 to make every "
-            "iteration, or a small number such as 1e-4."
-        )
+    check_whole("max_iterations", max_iterations, 1)
+    check_number("tolerance", tolerance, "[0, inf)", "Use 0 to make every iteration.")
+    if n_jobs is not None:
+        check_whole("n_jobs", n_jobs, 1)
+    check_device(device)
 
 
 def read_start(

@@ -7,13 +7,13 @@ for more starts never makes the answer worse.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from onlinegcp.checks import LARGEST_RANK, check_whole
 from onlinegcp.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from onlinegcp.slices import Slice
 
 FloatArray = npt.NDArray[np.float64]
-
-# Above this the factors of one mode of a million rows need 80 GB; nobody means it.
-LARGEST_RANK = 10_000
 
 
 class HasObjective(Protocol):
@@ -57,7 +54,7 @@ def best_of(n_starts: int, fit: Callable[[np.random.Generator], Fit], seed: int 
     >>> round(found.objective, 3)
     0.014
     """
-    count = check_count(n_starts, "n_starts")
+    count = check_whole("n_starts", n_starts, 1)
     best = fit(start_generator(seed, 0))
     for i in range(1, count):
         candidate = fit(start_generator(seed, i))
@@ -69,10 +66,7 @@ def best_of(n_starts: int, fit: Callable[[np.random.Generator], Fit], seed: int 
 
 def start_generator(seed: int, number: int) -> np.random.Generator:
     """Return the random generator of one start."""
-    value = _integer(seed, "seed")
-    if value < 0:
-        raise DataError(f"seed must be zero or positive, but is {value}. Use a seed >= 0.")
-    return np.random.default_rng([value, number])
+    return np.random.default_rng([check_whole("seed", seed, 0), number])
 
 
 def check_rank(rank: object, shape: Sequence[int]) -> int:
@@ -81,9 +75,7 @@ def check_rank(rank: object, shape: Sequence[int]) -> int:
     Every tensor is the sum of as many components as the product of all its lengths but one, so
     a rank above the smallest such product asks for components that can only be redundant.
     """
-    value = check_count(rank, "rank")
-    if value > LARGEST_RANK:
-        raise DataError(f"rank must be at most {LARGEST_RANK}, but is {value}. Use a smaller rank.")
+    value = check_whole("rank", rank, 1, LARGEST_RANK)
     longest = max(shape, default=1)
     enough = max(1, math.prod(shape) // max(1, longest))
     if value > enough:
@@ -92,14 +84,6 @@ def check_rank(rank: object, shape: Sequence[int]) -> int:
             f"components fit exactly, but is {value}. Use a smaller rank."
         )
     return value
-
-
-def check_count(value: object, name: str) -> int:
-    """Return the value as an int of at least 1, or refuse it by name."""
-    count = _integer(value, name)
-    if count < 1:
-        raise DataError(f"{name} must be at least 1, but is {count}. Use a positive number.")
-    return count
 
 
 def random_start(
@@ -210,14 +194,3 @@ def balance(weights: FloatArray, factors: Sequence[FloatArray]) -> list[FloatArr
     balanced = [a * scale for a, scale in zip(factors, scales, strict=True)]
     balanced[0] *= np.where(weights < 0.0, -1.0, 1.0)
     return balanced
-
-
-def _integer(value: object, name: str) -> int:
-    if isinstance(value, bool | np.bool_):
-        raise DataError(f"{name} must be an integer, but is {value!r}. Pass a number.")
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise DataError(
-            f"{name} must be an integer, but is {value!r}. Pass a whole number such as 5."
-        ) from None

@@ -33,6 +33,20 @@ def append(file: Path, content: bytes) -> None:
         os.close(handle)
 
 
+def force(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on the disk itself."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
 def unreadable(file: Path, error: Exception) -> StateError:
     """The error for a file that cannot be read."""
     return StateError(

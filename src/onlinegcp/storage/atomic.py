@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from onlinegcp.errors import DataError, StateError
+from onlinegcp.storage.appending import force
 from onlinegcp.storage.exchanging import exchange
 
 # The file that makes a directory a run, the one that makes it a run of many streams, and the folder
@@ -64,7 +65,8 @@ def replacing(
             beside.replace(target)
             moved = True
         if durable:
-            _sync_directory(target.parent)
+            with contextlib.suppress(StateError):  # not every system can
+                force(target.parent)  # or the rename itself might not survive a power cut
     except OSError as error:
         kept = "The file already there is unchanged. " if target.exists() else ""
         raise StateError(
@@ -81,13 +83,3 @@ def replacing(
 def _in_a_run(folder: Path) -> bool:
     # Many streams lie in a folder of their own within the run.
     return any(file.exists() for file in (folder / RUN, folder / STREAMS, folder.parent / STREAMS))
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the rename itself survive a power cut, where the system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -8,6 +8,7 @@ from typing import Literal, final
 
 import numpy as np
 
+from onlinegcp.checks import check_choice, check_number, check_whole
 from onlinegcp.kernels.random import WEIGHT_SUBSET, stream_key, word
 from onlinegcp.kernels.tracking.adaptive import adapt
 from onlinegcp.kernels.tracking.cells import listed_cells
@@ -16,7 +17,6 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import error_slopes, gram, solve_normal, solve_weights
 from onlinegcp.streaming.model import StreamingModel
-from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState

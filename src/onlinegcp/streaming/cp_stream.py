@@ -7,11 +7,11 @@ from typing import final
 
 import numpy as np
 
+from onlinegcp.checks import check_number, check_truth, check_whole
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import solve_normal, solve_weights, weighted_mttkrp
 from onlinegcp.streaming.columns import unit_columns
-from onlinegcp.streaming.options import check_number, check_truth, check_whole
 from onlinegcp.streaming.row_sparse import Block, compress, expand
 from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState

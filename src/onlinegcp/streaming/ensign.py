@@ -8,6 +8,7 @@ from typing import final
 
 import numpy as np
 
+from onlinegcp.checks import check_number, check_truth, check_whole
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import (
@@ -18,7 +19,6 @@ from onlinegcp.solvers.least_squares import (
     weighted_mttkrp,
 )
 from onlinegcp.streaming.columns import lengths, unit_columns
-from onlinegcp.streaming.options import check_number, check_truth, check_whole
 from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.tracker import Tracker

@@ -7,6 +7,7 @@ from typing import final
 
 import numpy as np
 
+from onlinegcp.checks import check_number, check_whole
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import (
@@ -17,7 +18,6 @@ from onlinegcp.solvers.least_squares import (
     solve_weights,
     weighted_mttkrp,
 )
-from onlinegcp.streaming.options import check_number, check_whole
 from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.tracker import Tracker

@@ -8,12 +8,12 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.checks import check_number, check_whole
 from onlinegcp.kernels import get_kernels
 from onlinegcp.kernels.layout import pad_vector, stack_factors
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_normal, weighted_mttkrp
-from onlinegcp.streaming.options import check_number, check_whole
 from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.tracker import Tracker

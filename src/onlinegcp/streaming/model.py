@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from onlinegcp.checks import LARGEST_RANK, check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting.recent import Recent
 from onlinegcp.kernels.blas import one_blas_thread
@@ -24,7 +25,6 @@ from onlinegcp.streaming.admission import admit, tell_rank
 from onlinegcp.streaming.cancelling import tell_cancelling
 from onlinegcp.streaming.inputs import is_stream, read_one, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import begun, kept, learning, tell_left_out
-from onlinegcp.streaming.options import check_common
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.scaling import tell_scale
@@ -252,7 +252,15 @@ class StreamingModel(Showing, Keeping):
 
     def check_parameters(self) -> None:
         """Refuse parameters that no data could make right; the first slice does the same."""
-        check_common(self, self.gathers)
+        rank: Any = self.rank
+        if not (self.changes_rank and rank == "auto"):
+            or_auto = " or 'auto'," if self.changes_rank else ""
+            check_whole("rank", rank, 1, LARGEST_RANK, or_auto)
+        for name in ("init_slices", "init_starts", self.gathers):
+            if name is not None:
+                check_whole(name, getattr(self, name), 1)
+        if self.random_state is not None:
+            check_whole("random_state", self.random_state, 0)
         check_told(self.ndim, self.mode_names)
         self._check_parameters()
 

@@ -7,11 +7,11 @@ from typing import Literal, final
 
 import numpy as np
 
+from onlinegcp.checks import check_choice, check_number
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights, weighted_mttkrp
 from onlinegcp.streaming.model import StreamingModel
-from onlinegcp.streaming.options import check_choice, check_number
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, write_record
 from onlinegcp.streaming.state import FloatArray, ModelState

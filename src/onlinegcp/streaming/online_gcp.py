@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self, final
 
+from onlinegcp.checks import LARGEST_RANK, check_choice, check_whole
 from onlinegcp.errors import BackendError, DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
@@ -17,7 +18,6 @@ from onlinegcp.solvers.devices import engine_for
 from onlinegcp.streaming import auto_solver, paper_solver
 from onlinegcp.streaming.inputs import with_next
 from onlinegcp.streaming.model import StreamingModel
-from onlinegcp.streaming.options import LARGEST_RANK, check_choice, check_whole
 from onlinegcp.streaming.paper_solver import Surroundings
 from onlinegcp.streaming.rank_study import most_told_apart, study_path
 from onlinegcp.streaming.record import StepRecord

@@ -7,11 +7,11 @@ from typing import Literal, final
 
 import numpy as np
 
+from onlinegcp.checks import check_choice, check_number
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_weights
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
-from onlinegcp.streaming.options import check_choice, check_number
 from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.tracker import Tracker

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from onlinegcp.checks import check_choice, check_number, check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.kernels.sgd.plan import FoldedHistory, Moments
@@ -19,7 +20,6 @@ from onlinegcp.solvers.sgd.sampling import KINDS as SAMPLERS
 from onlinegcp.solvers.sgd.sampling import Sampler
 from onlinegcp.solvers.sgd.steps import KINDS as STEPS
 from onlinegcp.solvers.sgd.steps import Step, get_step
-from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
 from onlinegcp.streaming.sgd import SGD

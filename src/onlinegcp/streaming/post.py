@@ -13,11 +13,11 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr
 
+from onlinegcp.checks import check_choice, check_number, check_truth, check_whole
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import weighted_mttkrp
-from onlinegcp.streaming.options import check_choice, check_number, check_truth, check_whole
 from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.tracker import Tracker

@@ -10,12 +10,12 @@ from typing import final
 
 import numpy as np
 
+from onlinegcp.checks import check_number, check_whole
 from onlinegcp.kernels.tracking.columns import to_columns, to_factors
 from onlinegcp.kernels.tracking.recursion import DRIFT, count, follow, weigh
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.rank_one import khatri_rao, power_sweep
-from onlinegcp.streaming.options import check_number, check_whole
 from onlinegcp.streaming.scoring import Account, Stopwatch
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.tracker import Tracker

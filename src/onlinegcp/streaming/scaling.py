@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.checks import check_whole
 from onlinegcp.errors import DataError, ScaleWarning
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.streaming.options import check_whole
 
 if TYPE_CHECKING:
     from onlinegcp.streaming.model import StreamingModel

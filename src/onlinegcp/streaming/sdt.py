@@ -10,12 +10,12 @@ from typing import final
 
 import numpy as np
 
+from onlinegcp.checks import check_number, check_whole
 from onlinegcp.errors import DataError, DivergenceWarning
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.rank_one import khatri_rao, power_sweep
 from onlinegcp.solvers.sliding_svd import Window, decomposed, rebuilt
-from onlinegcp.streaming.options import check_number, check_whole
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState

@@ -12,13 +12,13 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
+from onlinegcp.checks import check_choice, check_number, check_whole
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice, stack
 from onlinegcp.solvers.least_squares import solve_weights
 from onlinegcp.static.auto_ten import auto_ten
 from onlinegcp.static.cp_als import cp_als
 from onlinegcp.streaming.columns import unit_columns
-from onlinegcp.streaming.options import check_choice, check_number, check_whole
 from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.tracker import Tracker

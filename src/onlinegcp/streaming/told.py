@@ -12,10 +12,10 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from onlinegcp.checks import check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice
 from onlinegcp.streaming.naming import Labels, Names, padded
-from onlinegcp.streaming.options import check_whole
 
 
 @dataclass(frozen=True)

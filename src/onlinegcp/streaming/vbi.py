@@ -10,10 +10,10 @@ from typing import Any, Literal, final
 import numpy as np
 from scipy.special import digamma, gammaln
 
+from onlinegcp.checks import check_choice, check_number, check_truth, check_whole
 from onlinegcp.kernels.static.mttkrp import dense_mttkrp
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
-from onlinegcp.streaming.options import check_choice, check_number, check_truth, check_whole
 from onlinegcp.streaming.scoring import Account
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.tracker import Tracker

@@ -11,16 +11,15 @@ from onlinegcp.kernels.layout import pad_vector, stack_factors
 from onlinegcp.kernels.sgd import cpu
 from onlinegcp.losses import LOSS_NAMES, get_loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.sgd import sampling
 from onlinegcp.solvers.sgd.sampling import Sampler, get_sampler
 
 SAMPLERS = {
-    "uniform": sampling.uniform(9),
-    "stratified": sampling.stratified(4, 5),
-    "stratified, all listed": sampling.stratified(100, 5),
-    "stratified, all zeros": sampling.stratified(4, 100),
-    "semi_stratified": sampling.semi_stratified(4, 5),
-    "all": sampling.all_cells(),
+    "uniform": Sampler("uniform", 9),
+    "stratified": Sampler("stratified", 4, 5),
+    "stratified, all listed": Sampler("stratified", 100, 5),
+    "stratified, all zeros": Sampler("stratified", 4, 100),
+    "semi_stratified": Sampler("semi_stratified", 4, 5),
+    "all": Sampler("all"),
 }
 SHAPE, RANK = (4, 3, 2), 2
 DRAWS = 800

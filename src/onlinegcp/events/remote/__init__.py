@@ -15,7 +15,7 @@ from onlinegcp.events.remote.logs import is_log, log_tables
 from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
-    from onlinegcp.events.tables import Tables
+    from onlinegcp.events.table_parts import Tables
 
 SQL = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite", "duckdb": "duckdb"}
 SQL_FILES = {".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".duckdb": "duckdb"}

@@ -22,7 +22,7 @@ from onlinegcp.events.remote.arrow_names import column_names
 from onlinegcp.events.remote.connections import connect
 from onlinegcp.events.remote.extras import needed
 from onlinegcp.events.remote.time_literal import TimeLiteral
-from onlinegcp.events.tables import Part, Tables
+from onlinegcp.events.table_parts import Part, Tables
 from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:
@@ -46,6 +46,12 @@ def database(address: str | os.PathLike[str], query: str) -> Tables:
         better leave it to ``~/.pgpass`` or ``PGPASSWORD``.
     query
         A select without "order by"; it may give more columns than are needed.
+
+    Examples
+    --------
+    >>> trips = database("sqlite:///trips.db", "select pickup, borough from trips")
+    >>> trips.parts[0].name  # nothing is asked before the slices are
+    'sqlite:///trips.db'
     """
     place = Database(os.fspath(address), query)
     return Tables((Part(place.name, place.columns, place.frames),), place=place)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
+from onlinegcp.events.in_memory import table_part
+from onlinegcp.events.table_parts import Part, Tables
 from onlinegcp.events.table_text import check_columns
-from onlinegcp.events.tables import Part, Tables, table_part
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,6 +34,12 @@ class LogBatch:
         The rows.
     position : callable
         The position after the first n rows, for n from 0 to their number: anything JSON can hold.
+
+    Examples
+    --------
+    >>> batch = LogBatch({"t": ["2024-01-01", "2024-01-02"]}, lambda n: 100 + n)
+    >>> batch.position(len(batch.table["t"]))
+    102
     """
 
     table: Any
@@ -48,6 +55,19 @@ class EventLog(Protocol):
     name : str
         Names it in errors and in the run; without secrets, and never changing: its position is
         kept under it.
+
+    Examples
+    --------
+    >>> from onlinegcp.events import from_events
+    >>> class Clicks:
+    ...     name = "clicks"
+    ...     def read_after(self, position):
+    ...         yield LogBatch({"t": ["2024-01-01", "2024-01-02"], "page": ["a", "b"]}, int)
+    ...     def acknowledge(self, position):
+    ...         pass
+    >>> stream = from_events(Clicks(), time="t", every="1d", modes=["page"])
+    >>> next(stream).total
+    1.0
     """
 
     @property

@@ -14,8 +14,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, final
 
 from onlinegcp.errors import DataError
+from onlinegcp.events.table_parts import Part, Tables
 from onlinegcp.events.table_text import TextTable
-from onlinegcp.events.tables import SUFFIXES, Part, Tables
+from onlinegcp.events.tables import SUFFIXES
 from onlinegcp.storage.secrets import redacted
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import re
 from typing import TYPE_CHECKING, final
 
 from onlinegcp.errors import DataError
-from onlinegcp.events.time_column import DAY, EPOCH, TimeColumn
+from onlinegcp.events.time_column import TimeColumn
+from onlinegcp.events.wall_clock import DAY, EPOCH
 
 if TYPE_CHECKING:
     import polars as pl

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.errors import DataError
+from onlinegcp.checks import check_choice, check_number, check_whole
 from onlinegcp.kernels import random
 from onlinegcp.slices import Slice
 
@@ -64,16 +64,10 @@ class History:
         cls, kind: HistoryKind, rank: int, *, size: int, weight: float, decay: float
     ) -> History:
         """A history that has seen nothing."""
-        if kind not in KINDS:
-            raise DataError(f"history must be one of {', '.join(KINDS)}, but got {kind!r}.")
-        if not (isinstance(size, int | np.integer) and size >= 0):
-            raise DataError(f"history_size must be a whole number >= 0, but got {size!r}.")
-        if not (np.isfinite(weight) and weight >= 0):
-            raise DataError(f"history_weight must be a finite number >= 0, but got {weight!r}.")
-        if not 0 < decay <= 1:
-            raise DataError(
-                f"history_decay must lie in (0, 1], but got {decay!r}. Use 1 to never forget."
-            )
+        check_choice("history", kind, KINDS)
+        check_whole("history_size", size, 0)
+        check_number("history_weight", weight, "[0, inf)", "Use 0 for no history.")
+        check_number("history_decay", decay, "(0, 1]", "Use 1 to never forget.")
         return cls(
             kind,
             int(size),

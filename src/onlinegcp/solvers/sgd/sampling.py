@@ -8,8 +8,9 @@ with weight 1 instead (errata row 9). Formulas: Kolda & Hong (2020), sections 4 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from onlinegcp.checks import check_choice, check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.sgd.plan import (
     CELL_ALL,
@@ -64,13 +65,10 @@ class Sampler:
     n_zeros: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise DataError(
-                f"A sampler's kind must be one of {', '.join(KINDS)}, got {self.kind!r}; "
-                "choose one of those."
-            )
-        for name in ("n_listed", "n_zeros"):
-            _check_count(name, getattr(self, name))
+        check_choice("A sampler's kind", self.kind, KINDS)
+        for name in ("n_listed", "n_zeros"):  # a stratum without samples would bias the gradient
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1, _MOST_SAMPLES - 1)
 
     def for_gradient(self, x: Slice, iterations: int) -> Sampler:
         """Fill in the default sizes for `iterations` gradients of a slice.
@@ -134,26 +132,6 @@ class Sampler:
         return Plan(tuple(stratum for stratum in strata if stratum.count))
 
 
-def uniform(n: int | None = None) -> Sampler:
-    """Sampler of n observed cells, listed or not."""
-    return Sampler("uniform", n_listed=n)
-
-
-def stratified(n_listed: int | None = None, n_zeros: int | None = None) -> Sampler:
-    """Sampler of listed cells and of unlisted zeros, apart."""
-    return Sampler("stratified", n_listed, n_zeros)
-
-
-def semi_stratified(n_listed: int | None = None, n_zeros: int | None = None) -> Sampler:
-    """Sampler of listed cells and of any cell taken as a zero."""
-    return Sampler("semi_stratified", n_listed, n_zeros)
-
-
-def all_cells() -> Sampler:
-    """Sampler that takes every observed cell once."""
-    return Sampler("all")
-
-
 def get_sampler(sampler: str | Sampler | None, x: Slice) -> Sampler:
     """Turn an option into a sampler.
 
@@ -175,17 +153,6 @@ def get_sampler(sampler: str | Sampler | None, x: Slice) -> Sampler:
             "pass a name, or Sampler(kind, n_listed, n_zeros)."
         )
     return Sampler(sampler)
-
-
-def _check_count(name: str, count: Any) -> None:
-    if count is None:
-        return
-    whole = hasattr(count, "__index__") and not isinstance(count, bool)
-    if not whole or not 1 <= int(count) < _MOST_SAMPLES:
-        raise DataError(
-            f"{name} must be a whole number from 1 to 2^40 - 1, got {count!r}; a stratum without "
-            "samples would bias the gradient. Leave it out for the default."
-        )
 
 
 def _listed(x: Slice, count: int) -> Stratum:

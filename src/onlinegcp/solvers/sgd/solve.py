@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.checks import check_choice, check_number, check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.kernels import random
 from onlinegcp.kernels.layout import Blocks, pad_vector, stack_factors
@@ -78,18 +79,13 @@ class SgdSettings:
     dtype: str = "float64"
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 0), ("iterations", 1), ("max_fails", 0)):
-            number = getattr(self, name)
-            if number is None and name == "max_fails":
-                continue
-            if isinstance(number, bool) or not hasattr(number, "__index__") or number < least:
-                raise DataError(f"{name} must be a whole number >= {least}, got {number!r}.")
+        check_whole("epochs", self.epochs, 0)
+        check_whole("iterations", self.iterations, 1)
+        if self.max_fails is not None:
+            check_whole("max_fails", self.max_fails, 0)
         for name in ("ridge", "weight_ridge", "tolerance"):
-            number = getattr(self, name)
-            if not isinstance(number, int | float | np.number) or not 0.0 <= number < math.inf:
-                raise DataError(f"{name} must be a finite number >= 0, got {number!r}.")
-        if self.dtype not in ("float64", "float32"):
-            raise DataError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
+            check_number(name, getattr(self, name), "[0, inf)")
+        check_choice("dtype", self.dtype, ("float64", "float32"))
 
 
 @dataclass(frozen=True)
@@ -193,8 +189,7 @@ def solve_sgd(
     True
     """
     settings = SgdSettings() if settings is None else settings
-    if isinstance(n_jobs, bool) or not hasattr(n_jobs, "__index__") or n_jobs < 1:
-        raise DataError(f"n_jobs must be a whole number >= 1, got {n_jobs!r}; pass 1 or more.")
+    check_whole("n_jobs", n_jobs, 1)
     name = kernels_for(kernels, x, len(weights))
     problem = _problem(x, factors, weights, loss, settings, update, history, row_weights)
     engine = engine_of(name, problem, x, loss, settings, n_jobs)

@@ -6,13 +6,12 @@ kernels; here are their parameters and what must be remembered between epochs.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.checks import check_choice, check_number
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.layout import Blocks
 from onlinegcp.kernels.sgd.plan import ADAGRAD, ADAM, AMSGRAD, SGD, Moments, Problem
@@ -52,21 +51,11 @@ class Step:
     epsilon: float = 1e-8
 
     def __post_init__(self) -> None:
-        if self.name not in KINDS:
-            raise DataError(
-                f"A step must be one of {', '.join(KINDS)}, got {self.name!r}; choose one of those."
-            )
-        for name, low, high in (
-            ("rate", 0.0, math.inf),
-            ("epsilon", 0.0, math.inf),
-            ("beta_1", -0.0, 1.0),
-            ("beta_2", -0.0, 1.0),
-        ):
-            number = getattr(self, name)
-            inside = isinstance(number, int | float | np.number) and low <= number < high
-            if not inside or (number == 0.0 and name in ("rate", "epsilon")):
-                bound = "a number > 0" if high == math.inf else "in [0, 1)"
-                raise DataError(f"{name} must be {bound}, got {number!r}; change it.")
+        check_choice("step", self.name, KINDS)
+        for name in ("rate", "epsilon"):
+            check_number(name, getattr(self, name), "(0, inf)")
+        for name in ("beta_1", "beta_2"):
+            check_number(name, getattr(self, name), "[0, 1)")
 
     @property
     def kind(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
@@ -40,40 +41,23 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None, othe
 
     `other` is what else is taken, for the message.
     """
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
+    try:
+        number = None if isinstance(value, bool | np.bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least or (most is not None and number > most):
         limits = f">= {least}" if most is None else f"from {least} to {most:,}"
         raise DataError(
             f"{name} must be a whole number {limits}{other or ','} but got {value!r}. "
             "Pass an integer."
         )
-    return int(value)
+    return number
 
 
 def check_truth(name: str, value: Any) -> None:
     """Refuse anything but True or False."""
     if not isinstance(value, bool | np.bool):
         raise DataError(f"{name} must be True or False, but got {value!r}. Choose one.")
-
-
-def check_common(model: Any, gathers: str | None) -> None:
-    """Refuse values of the parameters that all streaming models have.
-
-    Parameters
-    ----------
-    model
-        The model.
-    gathers
-        Its parameter that says how many slices are learned together, if it has one.
-    """
-    if not (model.rank == "auto" and model.changes_rank):
-        or_auto = " or 'auto'," if model.changes_rank else ""
-        check_whole("rank", model.rank, 1, LARGEST_RANK, or_auto)
-    for name in ("init_slices", "init_starts", gathers):
-        if name is not None:
-            check_whole(name, getattr(model, name), 1)
-    if model.random_state is not None:
-        check_whole("random_state", model.random_state, 0)
 
 
 def check_number(name: str, value: Any, interval: str, advice: str = "Change it.") -> float:
