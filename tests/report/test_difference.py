@@ -86,8 +86,15 @@ def test_the_command_tells_text_and_json(runs, capsys):
     assert "1 pattern in both, 1 new, 1 gone" in capsys.readouterr().out
     assert call(["diff", *runs, "--json"]) is Exit.DONE
     told = json.loads(capsys.readouterr().out)
-    assert {row["kind"] for row in told} == {"both", "new", "gone", "label"}
-    assert all(row["of"] == "share" for row in told if row["kind"] == "label")
+    assert {row["kind"] for row in told} == {"both", "new", "gone"}
+    assert call(["diff", *runs, "--labels"]) is Exit.DONE
+    text = capsys.readouterr().out
+    assert "pattern" not in text
+    assert call(["diff", *runs, "--labels", "--json"]) is Exit.DONE
+    told = json.loads(capsys.readouterr().out)
+    assert told
+    assert all(row["of"] == "share" for row in told)
+    assert all(row["label"] in text for row in told[:2])
 
 
 def test_runs_with_other_modes_are_refused(runs, tmp_path):

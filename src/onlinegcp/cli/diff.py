@@ -23,6 +23,7 @@ def diff(
     before: str | None = None,
     output: Annotated[str | None, Parameter(name=["--output", "-o"])] = None,
     open: Flag = False,
+    labels: Flag = False,
     json: Json = False,
 ) -> None:
     """Match the patterns of two runs, or of two periods: what grew, what is new, what is gone.
@@ -47,8 +48,10 @@ def diff(
         Write a page, too: one HTML file.
     open
         Show the page in the browser.
+    labels
+        Tell only of labels, and not of patterns.
     json
-        As JSON.
+        As JSON: the patterns or, with --labels, the labels.
     """
     from pathlib import Path
 
@@ -61,23 +64,24 @@ def diff(
 
     with Reading(quiet=json) as reading:
         parts, names = _parts(first, second, before, reading)
-    pairs, labels = difference(*parts), changed_labels(*parts)
+    pairs, found = difference(*parts), changed_labels(*parts)
     if output is not None or open:
         from onlinegcp.report.difference_page import render_difference
 
         target = Path(output or "diff.html")
         with replacing(target) as file:
-            file.write(render_difference(*parts, pairs, labels, names).encode())
+            file.write(render_difference(*parts, pairs, found, names).encode())
         (note if json else say)(str(target) if json else escape(str(target)))
         if open:
             import webbrowser
 
             webbrowser.open(target.resolve().as_uri())
     if json:
-        say_json([pair.to_json() for pair in pairs] + [label.to_json() for label in labels])
-    else:
+        say_json([change.to_json() for change in found] if labels else [p.to_json() for p in pairs])
+        return
+    if not labels:
         _tell(pairs, names)
-        _tell_labels(labels)
+    _tell_labels(found, asked=labels)
 
 
 def _parts(
@@ -153,13 +157,15 @@ def _tell(pairs: list[Pair], names: tuple[str, str]) -> None:
     )
 
 
-def _tell_labels(labels: list[LabelChange]) -> None:
+def _tell_labels(labels: list[LabelChange], *, asked: bool) -> None:
     from rich.markup import escape
 
     from onlinegcp.cli.terminal import say
     from onlinegcp.report.label_changes import by_mode, heading
 
     if not labels:
+        if asked:
+            say("No label changed beyond its usual ups and downs.")
         return
     say(heading(labels))
     for text in by_mode(labels, len(labels), labels=5):

@@ -56,17 +56,13 @@ class LabelChange:
         return f"{short(self.label)} from {say(self.was)} to {say(self.now)}"
 
     def to_json(self) -> dict[str, Any]:
-        """For programs: what a pair of patterns tells, and whether it is a share or a mean."""
+        """For programs."""
         return {
-            "kind": "label",
-            "before": None,
-            "after": None,
-            "name": self.label,
-            "similarity": None,
-            "held": self.was,
-            "holds": self.now,
             "mode": self.mode,
+            "label": self.label,
             "of": "share" if self.adds_up else "mean",
+            "was": self.was,
+            "now": self.now,
         }
 
 

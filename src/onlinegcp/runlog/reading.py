@@ -230,7 +230,7 @@ def read_model(path: PathLike) -> Model:
     weights = arrays.get("weights", np.zeros(0)) if factors else np.zeros(0)
     numbers = np.asarray(weights, dtype=np.float64)
     past = LabelHistory()
-    followed = record["tracker"].get("parts", {}).get("labels")
+    followed = record.get("tracker", {}).get("parts", {}).get("labels")
     if followed is not None:  # none in runs that were last written by version 0.1
         past = LabelHistory.from_state(under(arrays, LABELS_HELD), followed)
     return tuple(factors), numbers, tuple(labels), under(arrays, "recent."), past
