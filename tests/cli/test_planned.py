@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import shlex
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -160,3 +162,25 @@ def test_columns_of_very_different_size_get_units_of_their_own(tmp_path, monkeyp
     assert (
         call([*words, "--rank", "2", "--quiet", "-o", "w.run"]) is Exit.DONE
     )  # warnings are errors
+
+
+@pytest.mark.parametrize("method", ["acp", "online_sgd", "online_gcp"])
+def test_the_command_of_any_method_does_the_same_again(method, tmp_path, monkeypatch, capsys):
+    """Written by clocks that change, so that the plan has all there is to say."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = ["at,meter,kWh"]
+    for hour in range(24 * 44):
+        moment = datetime.datetime(2025, 3, 1, tzinfo=datetime.UTC) + datetime.timedelta(hours=hour)
+        at = moment.astimezone(ZoneInfo("Europe/Berlin")).isoformat()
+        rows += [f"{at},{meter},{rng.gamma(3.0):.3f}" for meter in "ab"]
+    Path("meters.csv").write_text("\n".join(rows))
+    words = ["--method", method, "--rank", "1"]
+    assert call(["fit", "meters.csv", *words, "-o", "first.run"]) is Exit.DONE
+    told = capsys.readouterr().out
+    command = shlex.split(told.partition("The same in full: ")[2].splitlines()[0])
+    options = [word for word in command if word.startswith("--")]
+    assert options.count("--timezone") == 1
+    assert runlog.read_run_json("first.run")["command"] == command
+    assert call([*command[1:-1], "again.run"]) is Exit.DONE
+    assert steps_of("again.run") == steps_of("first.run")

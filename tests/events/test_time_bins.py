@@ -186,6 +186,8 @@ def test_times_have_a_zone_when_the_column_has():
         ("90s", "90s"),
         ("900s", "15m"),
         (datetime.timedelta(hours=6), "6h"),
+        (datetime.timedelta(milliseconds=250), "250ms"),
+        ("1000ms", "1s"),
         ("2w", "2w"),
         ("1q", "3mo"),
         ("y", "12mo"),
@@ -206,10 +208,28 @@ def test_what_is_no_length_is_explained(every):
         parse_every(every)
 
 
-@pytest.mark.parametrize("every", ["7h", "36h", "50m", "7s", datetime.timedelta(hours=5)])
+@pytest.mark.parametrize("every", ["7h", "36h", "50m", "7s", "7ms", datetime.timedelta(hours=5)])
 def test_bins_that_do_not_divide_a_day_are_refused(every):
     with pytest.raises(DataError, match="divide"):
         parse_every(every)
+
+
+@pytest.mark.parametrize("every", [datetime.timedelta(microseconds=1400), datetime.timedelta(0)])
+def test_a_duration_that_is_no_length_is_not_rounded_to_one(every):
+    with pytest.raises(DataError, match="every must be"):
+        parse_every(every)
+
+
+def test_bins_shorter_than_a_second_hold_what_falls_between_their_limits():
+    bins = made("100ms")
+    start = datetime.datetime(2025, 6, 1, 12, 0, 0, 400_000)
+    times = [start + datetime.timedelta(microseconds=us) for us in (-1, 0, 99_999, 100_000)]
+    keys = [key_of(bins, time) for time in times]
+    assert [bins.time(key) - start for key in keys] == [
+        datetime.timedelta(milliseconds=ms) for ms in (-100, 0, 0, 100)
+    ]
+    assert bins.after(keys[1]) == keys[3]
+    assert bins.usual_gap == made("1s").usual_gap  # no millions of empty bins without a question
 
 
 # Limits

@@ -54,7 +54,7 @@ def test_a_label_may_be_a_word_for_nothing():
     [
         (["$1.50", "2.50 €"], "amounts in $ and €"),
         (["1,234", "12"], "'1,234' can mean two numbers"),
-        (["08:15", "17:40"], "is a time of day"),
+        (["08:15", "17:40"], "is a time of day; behind date in one column it would tell hours"),
         (["", " "], "is empty"),
     ],
 )

@@ -19,7 +19,9 @@ from onlinegcp.report import make_report, write_report
 from onlinegcp.report.fit import mean_losses
 from onlinegcp.report.global_loss import CACHE, measure_global
 from onlinegcp.run import Run
+from onlinegcp.slices import Slice
 from onlinegcp.storage.archive import read_archive, write_archive
+from onlinegcp.streaming import OnlineGCP
 
 
 @pytest.fixture
@@ -200,3 +202,25 @@ def test_a_report_can_do_without(run, tmp_path):
     assert '"global":' not in out.read_text()
     assert not (run / CACHE).exists()
     assert "global" not in mean_losses(make_report(run, global_loss=False).digest)
+
+
+def test_a_run_in_units_of_its_rows_is_that_of_data_divided_by_them(tmp_path):
+    """All three losses and the norm they are divided by, against data divided by hand."""
+    rng = np.random.default_rng(0)
+    rows, places = np.array([1000.0, 60.0, 12.0]) * (1 + rng.random((2, 3))), rng.random((2, 5))
+    days = np.einsum("tr,ri,rj->tij", 1 + rng.random((14, 2)), rows, places)
+    days *= 1 + 0.01 * rng.normal(size=days.shape)
+    size = np.sqrt(np.square(days[:5]).mean(axis=(0, 2)))
+    runs = {"scaled": (days, 0), "divided": (days / size[:, None], None)}
+    for name, (held, scale) in runs.items():
+        slices = [Slice.dense(day) for day in held]
+        model = OnlineGCP(2, "gaussian", init_slices=5, scale=scale)
+        with Run.create(tmp_path / name, model, modes=["row", "place"]) as run:
+            run.learn(slices)
+        found = measured(tmp_path / name, slices=slices)
+        lines = runlog.read_run(tmp_path / name).steps
+        told = {key: [line[key] for line in lines] for key in ("local", "norm_squared")}
+        told["prequential"] = [line["prequential"] for line in lines[5:]]
+        runs[name] = {**told, "global": found.losses}
+    for key, expected in runs["divided"].items():
+        np.testing.assert_allclose(runs["scaled"][key], expected, rtol=1e-5, err_msg=key)

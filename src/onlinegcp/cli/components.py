@@ -26,6 +26,7 @@ def components(run: str, *, top: Whole = 4, json: Json = False) -> None:
     from onlinegcp.cli.reading import digest_of
     from onlinegcp.cli.terminal import say_json, say_table
     from onlinegcp.drawing.text import shown_modes
+    from onlinegcp.notebook.components import brief_percent
 
     digest = digest_of(run)
     view, found = digest.view, patterns_of(digest, top)
@@ -36,10 +37,13 @@ def components(run: str, *, top: Whole = 4, json: Json = False) -> None:
     rows = [
         [
             str(pattern["component"]),
-            f"{pattern['share']:.0%}",
+            brief_percent(pattern["share"]),
             pattern["headline"],
             *(
-                ", ".join(f"{part['label']} {part['share']:.0%}" for part in pattern["modes"][mode])
+                ", ".join(
+                    f"{part['label']} {brief_percent(part['share'])}"
+                    for part in pattern["modes"][mode]
+                )
                 for mode in view.modes
             ),
         ]

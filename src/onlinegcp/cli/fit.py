@@ -110,11 +110,11 @@ def fit(
 
     made = plan_of(sources, table, model, output, by=by)
     complete = not table.missing and output is not None
+    given = {"level": level, "season": season, "holidays": holidays, "unit": unit}
+    extra = extra_words(table, model, {**given, "hold_flagged": hold_flagged})
     table, model, words = *with_plan(made, table, model), sys.argv[1:]
     if made is not None:
         output = made.output
-        given = {"level": level, "season": season, "holidays": holidays, "unit": unit}
-        extra = extra_words(table, model, {**given, "hold_flagged": hold_flagged})
         command = made.command(sources, [*by_words(by), *extra])
         words = shlex.split(command)[1:]
         if plan and json:

@@ -78,7 +78,7 @@ def forecast(
         right="rrr",
     )
     if top > 0:
-        say(f"[b]Most of it: {say_time(found.times[0], interval)}[/b]")
+        say(f"[b]Cells that will hold most, {say_time(found.times[0], interval)}[/b]")
         say_table(
             [*shown_modes(view.modes), "expected", f"{level:.0%} interval"],
             [

@@ -60,7 +60,25 @@ def plan_of(
         source, stem = busiest(source, by, table.format)
         given["output"] = output or free_name(stem)
     settings |= {"since": table.since, "until": table.until}
-    return make_plan(source, given, format=table.format, settings=settings)
+    plan = make_plan(source, given, format=table.format, settings=settings)
+    return plan if model.method == "online_gcp" else _of_a_rival(plan, model)
+
+
+def _of_a_rival(plan: Plan, model: ModelOptions) -> Plan:
+    """The plan for a method that has no bound or units, finds no rank, and perhaps has no loss."""
+    from onlinegcp.streaming import METHODS
+
+    method = METHODS.get(model.method)  # an unknown one is refused by whoever makes it
+    known = () if method is None else method._get_param_names()
+    loss = plan.model["loss"] if "loss" in known else model.loss
+    rank = model.usual_rank if model.rank is None else model.rank
+    chosen = {"rank": rank, "loss": loss, "init_slices": plan.model["init_slices"], "lower": None}
+    why = ["as you said", *(["its loss as for the default"] if loss != model.loss else [])]
+    spelt = f"{model.method}, {'' if loss is None else f'{loss}, '}rank {rank}"
+    lines = [
+        line if line[0] != "model" else ("model", spelt, "; ".join(why)) for line in plan.lines
+    ]
+    return dataclasses.replace(plan, model=chosen, lines=tuple(lines))
 
 
 def _refuse_missing(table: TableOptions, output: str | None, source: str) -> None:
@@ -95,17 +113,17 @@ def with_plan(
         value=value if value is None or isinstance(value, str) else ",".join(value),
         agg=events["agg"],
         share=["=".join(group) for group in events["share"]],
+        timezone=events.get("timezone", table.timezone),
     )
     lower = [] if chosen["lower"] is None else [f"lower={chosen['lower']:g}"]
     set_already = any(word.startswith("lower=") for word in model.set)
-    # Rivals have no bound of their own to set.
-    bound = [] if set_already or model.method != "online_gcp" else lower
-    if chosen.get("scale") is not None and model.method == "online_gcp":
+    bound = [] if set_already else lower
+    if chosen.get("scale") is not None:
         bound = [*bound, f"scale={chosen['scale']}"]
     model = dataclasses.replace(
         model,
         rank=model.usual_rank if model.rank is None else model.rank,
-        loss=chosen["loss"] if model.method == "online_gcp" else model.loss,
+        loss=chosen["loss"],
         warm_start=chosen["init_slices"],
         set=[*model.set, *bound],
     )

@@ -156,6 +156,8 @@ def say_time(time: Any, interval: str = "") -> str:
     ('week of 3 June 2013', '1992')
     >>> say_time("2005-01-01", interval_of("5y")), say_time("2005-07-01", interval_of("6mo"))
     ('2005', 'July 2005')
+    >>> say_time("2013-01-31T17:00:00", interval_of("10s")), say_time("2013-01-31T17:00:00.25")
+    ('31 January 2013, 17:00:00', '31 January 2013, 17:00:00.250')
     """
     moment = parse_time(time)
     if moment is None:
@@ -173,16 +175,22 @@ def say_time(time: Any, interval: str = "") -> str:
         return f"week of {date}"
     # Where others have a time of day, midnight is one, too.
     clock = len(time) > len("2013-01-31") and interval != "daily"
-    return f"{date}, {moment:%H:%M}" if clock or moment.time() != datetime.time() else date
+    if not clock and moment.time() == datetime.time():
+        return date
+    fine = "milliseconds" if moment.microsecond or interval == _FRACTIONS else "minutes"
+    if fine == "minutes" and (moment.second or interval == _SECONDS):
+        fine = "seconds"
+    return f"{date}, {moment.time().isoformat(fine)}"
 
 
-# Several of them to a slice: it is told by the first, and there is no word for how often it comes.
-_YEARS, _MONTHS = "in years", "in months"
+# It is told by the first of several, or so finely; there is no word for how often it comes.
+_YEARS, _MONTHS, _SECONDS, _FRACTIONS = "in years", "in months", "in seconds", "in milliseconds"
 _INTERVALS = {
     **{"1h": "hourly", "60m": "hourly", "1d": "daily", "24h": "daily", "1w": "weekly"},
     **{"7d": "weekly", "1mo": "monthly", "1q": "quarterly", "3mo": "quarterly"},
     **{"1y": "yearly", "12mo": "yearly", "4q": "yearly"},
 }
+_SEVERAL = {"y": _YEARS, "q": _MONTHS, "mo": _MONTHS, "s": _SECONDS, "ms": _FRACTIONS}
 
 
 def interval_of(every: Any) -> str:
@@ -193,8 +201,8 @@ def interval_of(every: Any) -> str:
     >>> interval_of("1mo"), interval_of("15m"), interval_of(None), interval_of("5y")
     ('monthly', '', '', 'in years')
     """
-    several = re.fullmatch(r"\d+(y|q|mo)", str(every))
-    known = "" if several is None else _YEARS if several[1] == "y" else _MONTHS
+    several = re.fullmatch(r"\d+(y|q|mo|s|ms)", str(every))
+    known = "" if several is None else _SEVERAL[several[1]]
     return _INTERVALS.get(str(every), known)
 
 

@@ -108,6 +108,20 @@ def units_of(text: pl.Series) -> list[str]:
     return sorted(found.drop_nulls().unique().to_list())
 
 
+def in_seconds(durations: pl.Series) -> pl.Series:
+    """How long things took, in seconds.
+
+    Examples
+    --------
+    >>> import datetime
+    >>> import polars as pl
+    >>> in_seconds(pl.Series([datetime.timedelta(minutes=2), None])).to_list()
+    [120.0, None]
+    """
+    ticks = {"ns": 1e9, "us": 1e6, "ms": 1e3}[durations.dtype.time_unit]  # type: ignore[attr-defined]
+    return durations.to_physical() / ticks
+
+
 def numbers_of(
     column: pl.Series, where: Callable[[int], str], purpose: str
 ) -> npt.NDArray[np.float64]:
@@ -116,7 +130,7 @@ def numbers_of(
     Parameters
     ----------
     column
-        Numbers, booleans, or text as it comes out of a CSV file.
+        Numbers, booleans, durations (in seconds), or text as it comes out of a CSV file.
     where
         Names a row, by its position, in errors.
     purpose
@@ -134,6 +148,8 @@ def numbers_of(
                 f"{' and '.join(units)} from {where(0)} on. Convert them first, or choose rows of "
                 "one unit."
             )
+    elif given.dtype == pl.Duration:
+        numbers = in_seconds(given)
     elif given.dtype.is_numeric() or given.dtype in (pl.Boolean, pl.Null):
         numbers = given.cast(pl.Float64)
     else:

@@ -19,7 +19,7 @@ from onlinegcp.errors import DataError
 from onlinegcp.events.time_column import TimeColumn
 from onlinegcp.events.wall_clock import DAY, EPOCH, SECOND, Ticks, zone_of
 
-_SECONDS = {"h": 3600, "m": 60, "s": 1}
+_TICKS = {"h": 3600 * SECOND, "m": 60 * SECOND, "s": SECOND, "ms": SECOND // 1000}
 
 
 @final
@@ -29,8 +29,8 @@ class TimeBins:
     Parameters
     ----------
     every
-        A number and a unit: s, m, h (which must divide a day), d, w (from Monday), mo, q, y, such
-        as "15m" or "1mo"; or a whole number for a column of plain numbers.
+        A number and a unit: ms, s, m, h (which must divide a day), d, w (from Monday), mo, q, y,
+        such as "15m" or "1mo"; or a whole number for a column of plain numbers.
     column
         The time column that gives the ticks.
 
@@ -50,15 +50,14 @@ class TimeBins:
         if self.unit == "number":
             return str(self.length)
         if self.unit == "tick":
-            seconds = self.length // SECOND
-            unit = next(name for name, n in _SECONDS.items() if seconds % n == 0)
-            return f"{seconds // _SECONDS[unit]}{unit}"
+            unit = next(name for name, n in _TICKS.items() if self.length % n == 0)
+            return f"{self.length // _TICKS[unit]}{unit}"
         return str(self.length) + {"day": "d", "week": "w", "month": "mo"}[self.unit]
 
     @property
     def usual_gap(self) -> int:
         """Empty bins in a row that are nothing to wonder at: a week of short ones, and 100."""
-        return max(100, 7 * DAY // self.length) if self.unit == "tick" else 100
+        return max(100, 7 * DAY // max(self.length, SECOND)) if self.unit == "tick" else 100
 
     def keys(self, ticks: Ticks) -> Ticks:
         """The bin of every tick."""
@@ -168,19 +167,21 @@ def parse_every(every: Any) -> tuple[str, int]:
     if isinstance(every, datetime.timedelta):
         seconds = every.total_seconds()
         days = seconds / 86_400
-        every = f"{days:.0f}d" if days >= 1 and days.is_integer() else f"{seconds:g}s"
+        thousandths, rest = divmod(every, datetime.timedelta(milliseconds=1))
+        fine = f"{seconds:g}s" if rest or seconds.is_integer() else f"{thousandths}ms"
+        every = f"{days:.0f}d" if days >= 1 and days.is_integer() else fine
     if isinstance(every, str) and every.strip().isdecimal():
         every = int(every)
     if isinstance(every, (int, np.integer)) and not isinstance(every, bool) and every > 0:
         return "number", int(every)
     found = re.fullmatch(r"\s*(\d*)\s*([a-z]+)\s*", every) if isinstance(every, str) else None
     count = int(found[1] or 1) if found else 0
-    seconds_of = _SECONDS | {"min": 60}
+    ticks = _TICKS | {"min": _TICKS["m"]}
     unit = found[2] if found else ""
-    if count and unit in seconds_of:
-        length = count * seconds_of[unit]
-        if length <= 86_400 and 86_400 % length == 0:
-            return ("day", 1) if length == 86_400 else ("tick", length * SECOND)
+    if count and unit in ticks:
+        length = count * ticks[unit]
+        if length <= DAY and DAY % length == 0:
+            return ("day", 1) if length == DAY else ("tick", length)
         raise DataError(
             f"Bins shorter than a day must divide it, but every={every!r} does not. Use 1, 2, 3, "
             "4, 6, 8 or 12 hours, or a number of minutes that divides an hour, or days as '2d'."
@@ -191,7 +192,7 @@ def parse_every(every: Any) -> tuple[str, int]:
         name, factor = calendar[unit]
         return name, count * factor
     raise DataError(
-        f"every must be a number and a unit out of s, m, h, d, w, mo, q, y, but is {every!r}. "
+        f"every must be a number and a unit out of ms, s, m, h, d, w, mo, q, y, but is {every!r}. "
         "Write for example '1d', '1h', '15m', '1w' or '1mo'."
     )
 

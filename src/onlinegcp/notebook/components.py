@@ -15,6 +15,19 @@ FloatArray = NDArray[np.float64]
 _WIDTH = 34
 
 
+def brief_percent(share: float) -> str:
+    """A share as a percentage that stands in a list of many; what is there is not called 0.
+
+    Examples
+    --------
+    >>> brief_percent(0.123), brief_percent(0.004), brief_percent(0.00001), brief_percent(0.0)
+    ('12%', '0.4%', '<0.1%', '0%')
+    """
+    if 0.0 < share < 0.001:
+        return "<0.1%"
+    return f"{share:.1%}" if 0.0 < share < 0.0095 else f"{share:.0%}"
+
+
 @final
 @dataclass(frozen=True)
 class ComponentTable:
@@ -67,7 +80,7 @@ class ComponentTable:
         rows = [
             [
                 str(row["component"]),
-                f"{row['share']:.0%}",
+                brief_percent(row["share"]),
                 *(_cut(_told(row["modes"][mode])) for mode in self.modes),
             ]
             for row in self
@@ -165,7 +178,7 @@ def component_card(title: str, facts: str, found: ComponentTable, *, most: int =
 
 
 def _told(parts: Sequence[tuple[str, float]]) -> str:
-    return ", ".join(f"{label} {share:.0%}" for label, share in parts)
+    return ", ".join(f"{label} {brief_percent(share)}" for label, share in parts)
 
 
 def _cut(told: str) -> str:

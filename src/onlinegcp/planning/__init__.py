@@ -25,8 +25,9 @@ from onlinegcp.planning.losses import Measured, choose_loss, natural_bound
 from onlinegcp.planning.sample import Sample, read_sample
 from onlinegcp.planning.what import Modes, Values, choose_modes, choose_values, label_columns
 from onlinegcp.planning.when import Bins, When, choose_bins, choose_time, rows_between
+from onlinegcp.planning.zone import as_written
 from onlinegcp.slices import Slice
-from onlinegcp.streaming.scaling import drowning_row, squared
+from onlinegcp.streaming.scaling import drowning_row, row_sizes, squared
 
 _RANK = 10  # of the models that losses are tried with, at most
 _TRIAL_SLICES, _TRIAL_ROWS, _TRIAL_RANK = 24, 2_000_000, 5
@@ -42,8 +43,9 @@ class Plan:
     events : dict
         Arguments of `from_events`, without the source.
     model : dict
-        Parameters of the model: rank (a number or "auto"), loss as text, init_slices, lower where
-        there is one, and scale where rows want units of their own.
+        Parameters of the model: rank (a number or "auto"), loss as text (None for a method that
+        has none), init_slices, lower where there is one, and scale where rows want units of their
+        own.
     output : str
         Name for the run directory.
     lines : tuple of (str, str, str)
@@ -69,7 +71,11 @@ class Plan:
             words += ["--agg", events["agg"]]
         for group in events.get("share") or ():
             words += ["--share", "=".join(group)]
-        words += ["--loss", self.model["loss"], "--rank", str(self.model["rank"])]
+        if events.get("timezone"):
+            words += ["--timezone", events["timezone"]]
+        if self.model.get("loss") is not None:
+            words += ["--loss", self.model["loss"]]
+        words += ["--rank", str(self.model["rank"])]
         words += ["--warm-start", str(self.model["init_slices"])]
         if self.model.get("lower") is not None:
             words += ["--set", f"lower={self.model['lower']:g}"]
@@ -125,6 +131,9 @@ def make_plan(
         sample = sample.between(inside)
         columns = sample.columns
         when = choose_time(columns, asked.get("time"), clock)
+    zone = None
+    if extra.get("timezone") is None:
+        when, zone = as_written(when, columns[when.name])
     value = asked.get("value")
     wanted = () if value is None else (value,) if isinstance(value, str) else tuple(value)
     labels = label_columns(columns, when)
@@ -148,6 +157,7 @@ def make_plan(
         "value": _one_or_more(values.columns, names),
         "agg": values.agg if values.columns or values.agg != "count" else None,
         "share": [tuple(group) for group in share],
+        **({} if zone is None else {"timezone": zone}),
     }
     slices, shape = _first_slices(source, format, sample, bins, {**extra, **events})
     rank = asked.get("rank") or "auto"
@@ -161,7 +171,7 @@ def make_plan(
     warm = int(asked.get("init_slices") or min(10, max(2, bins.n_slices // 5)))
     drowning = None
     if "scale" not in asked and squared(get_loss(measured.loss.partition(":")[0])):
-        drowning = drowning_row(slices)
+        drowning = drowning_row(slices) or (_apart(slices) if len(values.columns) > 1 else None)
     model = {"rank": rank, "loss": measured.loss, "init_slices": warm, "lower": measured.lower}
     if drowning is not None:
         model["scale"] = drowning[0]
@@ -169,7 +179,7 @@ def make_plan(
     lines = _lines(when, bins, values, modes, events, shape, measured, model, asked)
     if drowning is not None:
         what, choice, why = lines[-1]
-        own = f"{why}; rows in units of their own, as one is {drowning[2]:,.0f} times the usual"
+        own = f"{why}; rows in units of their own, as one is {drowning[2]:,.0f} times another"
         lines = (*lines[:-1], (what, f"{choice}, scale {drowning[0]}", own))
     named = "as you said" if "output" in asked else "named after the source"
     return Plan(events, model, output, (*lines, ("run", output, named)))
@@ -230,6 +240,21 @@ def _events_per_row(sample: Sample, values: Values) -> float:
     if len(values.columns) == 1 and sample.columns[values.columns[0]].is_count:
         return float(sample.columns[values.columns[0]].present.mean())
     return 1.0
+
+
+def _apart(slices: Sequence[Slice]) -> tuple[int, int, float] | None:
+    """The mode of several columns of values, where one of them would hardly count beside another.
+
+    Columns are seldom in one unit: what has a tenth of the size has a hundredth of the squares.
+    """
+    if not slices:
+        return None
+    mode = slices[0].ndim - 1
+    sizes = row_sizes(slices, mode)
+    held = sizes[sizes > 0.0]
+    if not held.size or held.max() <= 10.0 * held.min():
+        return None
+    return mode, int(sizes.argmax()), float(held.max() / held.min())
 
 
 def _rank_for(shape: Sequence[int], n_slices: int) -> int:

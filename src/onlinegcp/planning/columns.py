@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from onlinegcp.errors import DataError
 from onlinegcp.events.absent import known, stripped
-from onlinegcp.events.numbers import read_numbers, two_ways, units_of
+from onlinegcp.events.numbers import in_seconds, read_numbers, two_ways, units_of
 from onlinegcp.events.time_column import AmbiguousDatesError, Ticks, TimeColumn
 from onlinegcp.planning import words
 
@@ -115,6 +115,16 @@ class Column:
         return np.asarray(ranks, dtype=np.int64) - 1
 
     @cached_property
+    def n_labels(self) -> int:
+        """How many distinct values it has."""
+        return int(self.values.drop_nulls().n_unique())
+
+    @property
+    def rows_each(self) -> float:
+        """Rows that have each of its labels, on average."""
+        return (len(self.values) - self.values.null_count()) / max(1, self.n_labels)
+
+    @cached_property
     def labels(self) -> set[str]:
         """Its distinct values as text."""
         import polars as pl
@@ -136,8 +146,15 @@ def _column_of(values: pl.Series) -> Column:
     name, dtype = values.name, values.dtype
     if values.null_count() == len(values):
         return Column(name, "none", values, "is empty")
-    if dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Duration, pl.Time):
+    if dtype.is_nested():
+        held = "fields of its own" if isinstance(dtype, pl.Struct) else "lists"
+        return Column(name, "none", values, f"holds {held}, neither labels nor numbers")
+    if dtype == pl.Time:
+        return Column(name, "none", values, "is a time of day", hours=True)
+    if dtype in (pl.Binary, pl.Object):
         return Column(name, "none", values, f"holds {dtype}, which is neither label nor number")
+    if dtype == pl.Duration:
+        values = in_seconds(values)
     if dtype in (pl.Date, pl.Datetime):
         return _with_ticks(Column(name, "time", values))
     if dtype in (pl.Categorical, pl.Enum):

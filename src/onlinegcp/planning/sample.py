@@ -121,7 +121,12 @@ def read_sample(source: Any, *, format: str | None = None, rows: int = ROWS) -> 
             if more:
                 break
     if not n_rows:
-        raise DataError("A table with rows is needed to make a plan from, but there are none.")
+        names = ", ".join(part.name for part in tables.parts[:3])
+        more_names = ", ..." if len(tables.parts) > 3 else ""
+        raise DataError(
+            f"A table with rows is needed to make a plan from, but {names}{more_names} "
+            f"{'has' if len(tables.parts) == 1 else 'have'} none. Give files that have some."
+        )
     in_all = rows_in_all(tables.parts) if more else n_rows
     frame = pl.concat(frames, how="diagonal_relaxed")
     paths = [part.path for part in tables.parts if part.path is not None]

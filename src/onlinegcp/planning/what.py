@@ -10,14 +10,15 @@ from typing import final
 
 import numpy as np
 
-from onlinegcp.events.time_column import Ticks
+from onlinegcp.events.time_column import DAY, Ticks
 from onlinegcp.planning.columns import Codes, Column
-from onlinegcp.planning.when import LADDER, Bins, When, bin_keys, occupancy
+from onlinegcp.planning.when import STEPS, Bins, When, bin_keys, is_shorter, occupancy
 from onlinegcp.planning.words import PAIRS, words_of
 
 MOST_COLUMNS = 3
-# A label that occurs so often can be learned; one that occurs less often names a single thing.
-OFTEN, SELDOM = 100, 5
+# A label that occurs so often is learned well; so often, well enough for a place nobody else wants;
+# one that occurs less often than that names a single thing.
+OFTEN, ENOUGH, SELDOM = 100, 30, 5
 # Values whose typical sizes lie further apart than this are not measured with one loss.
 SCALES = 1000.0
 _LACKING = 0.1
@@ -128,7 +129,10 @@ def label_columns(columns: Mapping[str, Column], when: When) -> Labels:
         if name == when.name:
             continue
         if column.kind == "none":
-            out[name] = column.reason
+            # A clock beside the calendar is half of a time.
+            half = column.hours and not when.plain and not (when.ticks % DAY).any()
+            joined = f"; behind {when.name} in one column it would tell hours" if half else ""
+            out[name] = column.reason + joined
         elif "," in name:
             out[name] = "a comma in a name separates columns"
         elif column.kind == "time":
@@ -136,11 +140,10 @@ def label_columns(columns: Mapping[str, Column], when: When) -> Labels:
         elif repeats_the_time(column, when):
             out[name] = f"repeats {when.name}"
         elif column.kind == "label":
-            present = column.values.drop_nulls()
-            each = len(present) / max(1, present.n_unique())
+            each = column.rows_each
             # In a table of measurements a label occurs once at each time, however few these are.
             if each < SELDOM and not (n_times > 1 and each >= 0.5 * n_times):
-                out[name] = f"{present.n_unique():,} labels, about {each:.1f} rows each"
+                out[name] = f"{column.n_labels:,} labels, about {each:.1f} rows each"
             elif column.values.null_count() > len(column.values) / 2:
                 out[name] = "empty in most rows"
             else:
@@ -269,7 +272,7 @@ def _keys(
 
 def _by_the_clock(when: When) -> bool:
     """Whether times are whole days, or almost all at the same moment of their bins."""
-    if when.plain or when.resolution not in LADDER[: LADDER.index("1d")]:
+    if when.plain or not when.resolution or not is_shorter(when.resolution, "1d"):
         return True
     moments = when.ticks - bin_keys(when, when.resolution)
     return bool(np.unique(moments, return_counts=True)[1].max() >= 0.9 * len(moments))
@@ -313,7 +316,7 @@ def choose_modes(
         names = [column.name for column in labels.columns if column.name in values.keys]
         others = [column.name for column in labels.columns if column.name not in names]
         out |= dict.fromkeys(others, "not needed to tell rows apart")
-        reason = "they tell rows apart" if names else "the columns of values are the mode"
+        reason = "they tell rows apart"
     else:
         names, more_out = _most_telling(labels.columns)
         out |= more_out
@@ -330,6 +333,9 @@ def choose_modes(
         if _same_labels(columns[first], columns[second])
     )
     clock = _clock_mode(when, bins, names)
+    if not names and values.keys is not None:
+        one = "the columns of values are one" if len(values.columns) > 1 else "there is one value"
+        reason = one if clock is None else f"{one}, the clock tells rows of a bin apart"
     return Modes((*names, *([] if clock is None else [clock])), share, reason, out)
 
 
@@ -345,7 +351,6 @@ def _most_telling(labels: Sequence[Column]) -> tuple[list[str], dict[str, str]]:
     """
     codes = {column.name: column.codes for column in labels}
     entropy = {name: _entropy(part) for name, part in codes.items()}
-    often = {c.name: len(c.values) / max(1, c.values.n_unique()) >= OFTEN for c in labels}
     pairs = [
         {a.name, b.name} for a, b in itertools.combinations(labels, 2) if _pair(a.name, b.name)
     ]
@@ -353,7 +358,8 @@ def _most_telling(labels: Sequence[Column]) -> tuple[list[str], dict[str, str]]:
     ranked = sorted(
         labels,
         key=lambda c: (
-            *(c.name not in paired, not often[c.name], missing(c) > _LACKING, -entropy[c.name]),
+            *(c.name not in paired, c.rows_each < OFTEN, missing(c) > _LACKING),
+            *(-round(entropy[c.name], 9), c.numbers is not None),  # of two that say the same, words
         ),
     )
     chosen: list[str] = []
@@ -371,12 +377,18 @@ def _most_telling(labels: Sequence[Column]) -> tuple[list[str], dict[str, str]]:
         )
         if teller is not None:
             out[name] = f"known from {teller}"
-        elif len(chosen) == MOST_COLUMNS:
-            out[name] = f"{MOST_COLUMNS} others tell more"
-        elif not often[name] and len(chosen) >= 2 and name not in paired:
-            out[name] = f"its labels occur less than {OFTEN} times"
-        else:
+        elif len(chosen) >= 2 and column.rows_each < ENOUGH and name not in paired:
+            out[name] = f"{column.n_labels:,} labels, about {column.rows_each:.0f} rows each"
+        elif len(chosen) < MOST_COLUMNS:
             chosen.append(name)
+        elif entropy[name] <= min(entropy[other] for other in chosen):
+            out[name] = f"{MOST_COLUMNS} others tell more"
+        elif missing(column) > _LACKING:
+            out[name] = f"{missing(column):.0%} of rows lack it"
+        elif column.rows_each < OFTEN:
+            out[name] = f"labels of {MOST_COLUMNS} others occur more often"
+        else:
+            out[name] = "two ends of one thing come first"
     return chosen, out
 
 
@@ -412,20 +424,18 @@ def _same_labels(first: Column, second: Column) -> bool:
 
 def _clock_mode(when: When, bins: Bins, names: Sequence[str]) -> str | None:
     """The hour, weekday or month of the time, where bins are longer and it is finer."""
-    if when.plain or bins.every not in LADDER:
+    if when.plain or bins.every not in STEPS:
         return None
-    length = LADDER.index(bins.every)
-    finest = LADDER.index(when.resolution) if when.resolution else 0
     months = when.ticks.view("M8[us]").astype("M8[M]").astype(np.int64)
     clocks = {
-        ("hour", "1d", "1h"): when.ticks // 3_600_000_000 % 24,
-        ("weekday", "1w", "1d"): when.ticks // 86_400_000_000 % 7,
-        ("month", "1y", "1mo"): months % 12,
+        ("hour", "1d", "1d"): when.ticks // 3_600_000_000 % 24,
+        ("weekday", "1w", "2d"): when.ticks // 86_400_000_000 % 7,
+        ("month", "1y", "1y"): months % 12,
     }
-    for (clock, longer, finer), values in clocks.items():
+    for (clock, longer, coarse), values in clocks.items():
         known = any(clock in words_of(name) for name in names)
         room = len(names) < MOST_COLUMNS or (clock == "hour" and bins.n_events >= 10 * 24)
-        fits = length >= LADDER.index(longer) and finest <= LADDER.index(finer)
+        fits = not is_shorter(bins.every, longer) and is_shorter(when.resolution, coarse)
         if fits and room and not known and len(np.unique(values)) > 1:
             return f"{when.name}:{clock}"
     return None

@@ -23,6 +23,9 @@ from onlinegcp.storage.printable import short
 
 # Bins people think in, short to long.
 LADDER = (
+    "1ms",
+    "10ms",
+    "100ms",
     "1s",
     "1m",
     "5m",
@@ -38,6 +41,14 @@ LADDER = (
     "2y",
     "5y",
     "10y",
+)
+# Steps that clocks and instruments take, short to long.
+STEPS = (
+    *("1ms", "2ms", "5ms", "10ms", "20ms", "50ms", "100ms", "200ms", "500ms"),
+    *("1s", "2s", "5s", "10s", "15s", "20s", "30s"),
+    *("1m", "2m", "5m", "10m", "15m", "20m", "30m"),
+    *("1h", "2h", "3h", "4h", "6h", "8h", "12h"),
+    *("1d", "2d", "1w", "2w", "1mo", "2mo", "1q", "6mo", "1y", "2y", "5y", "10y"),
 )
 _YEAR = re.compile(r"(1[5-9]|20)\d\d")
 ENOUGH_EVENTS = 50
@@ -77,20 +88,25 @@ class When:
 
     @cached_property
     def resolution(self) -> str:
-        """The longest bin that still keeps different times apart; empty if none does."""
+        """The longest step that still keeps different times apart; empty if none does."""
         if self.plain:
             return "1"
         times = np.unique(self.ticks)
         # What the first times tell apart settles most of it.
         start, few = replace(self, ticks=times[:500]), min(500, len(times))
         found = ""
-        for every in LADDER:
+        for every in STEPS:
             if len(np.unique(bin_keys(start, every))) < few:
                 break
             if len(np.unique(bin_keys(replace(self, ticks=times), every))) < len(times):
                 break
             found = every
         return found
+
+
+def is_shorter(every: str, other: str) -> bool:
+    """Whether one of the steps is shorter than another, or is none."""
+    return not every or (bool(other) and STEPS.index(every) < STEPS.index(other))
 
 
 def choose_time(
@@ -339,21 +355,18 @@ def choose_bins(
         guess = "1y" if when.years else "1d"
         return _bins(when, events, guess, "a guess, as all rows have the same time", more)
     finest = when.resolution
-    start = LADDER.index(finest) if finest else 0
+    start = max((at for at, every in enumerate(LADDER) if not is_shorter(finest, every)), default=0)
     if measured:
-        day = LADDER.index("1d")
-        if start < day:
+        if is_shorter(finest, "1d"):
             daily = _bins(when, events, "1d", "days, with the hour as a mode", more)
             if daily.n_slices >= ENOUGH_SLICES:
                 return daily
         return _bins(when, events, finest, "one for each time of measurement", more)
     at = max(start, LADDER.index("1d"))
-    own = (
-        "days, as they hold"
-        if LADDER[at] == "1d"
-        else "the column tells no shorter ones; they hold"
-    )
-    found = _bins(when, events, LADDER[at], f"{own} enough events", more)
+    found = _bins(when, events, LADDER[at], "the column tells no shorter ones", more)
+    if found.n_events >= ENOUGH_EVENTS:
+        own = "days, as" if LADDER[at] == "1d" else f"{found.reason};"
+        found = replace(found, reason=f"{own} they hold enough events")
     while found.n_events < ENOUGH_EVENTS and LADDER[at] != "1y" and at + 1 < len(LADDER):
         longer = _bins(
             when, events, LADDER[at + 1], f"so that a slice holds {ENOUGH_EVENTS} events", more
@@ -366,11 +379,18 @@ def choose_bins(
         if longer.n_slices < ENOUGH_SLICES or occupancy(when, longer.every) < _MOSTLY:
             break
         found, at = longer, at + 1
+    if LADDER[at] == "1y" and at > start and found.n_events < ENOUGH_EVENTS:
+        return replace(found, reason=f"even years hold less than {ENOUGH_EVENTS} events")
     while found.n_slices < ENOUGH_SLICES and at > start:
-        shorter = _bins(when, events, LADDER[at - 1], "so that there are 50 slices", more)
+        reason = f"so that there are {ENOUGH_SLICES} slices"
+        shorter = _bins(when, events, LADDER[at - 1], reason, more)
         if shorter.n_events < ENOUGH_EVENTS:
-            break
+            return replace(
+                found, reason=f"shorter ones would hold less than {ENOUGH_EVENTS} events"
+            )
         found, at = shorter, at - 1
+    if found.n_slices < ENOUGH_SLICES and at < max(start, LADDER.index("1d")):
+        found = replace(found, reason="the shortest that it tells apart")
     return found
 
 

@@ -68,10 +68,10 @@ def changes(digest: Digest, patterns: Sequence[Pattern], top: int = 3) -> list[C
     found += [change for change in _over_all(digest, patterns) if change.component not in told][:2]
     found += _labels(digest, top)
     if digest.births or digest.deaths:
-        gone = digest.deaths
-        found.append(
-            Change("born", f"{plural(digest.births, 'pattern')} appeared, {gone} went in all.")
-        )
+        came = [f"{plural(digest.births, 'pattern')} appeared"] if digest.births else []
+        gone = plural(digest.deaths, "pattern") if not came else f"{digest.deaths:,}"
+        went = [f"{gone} went"] if digest.deaths else []
+        found.append(Change("born", f"{', '.join(came + went)} in all."))
     moved = digest.moved
     if patterns and len(moved) and moved.max() > 0.05:
         most = int(moved.argmax())

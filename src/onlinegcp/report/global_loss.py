@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from onlinegcp.losses import Loss
     from onlinegcp.run import Run
     from onlinegcp.slices import Slice
+    from onlinegcp.streaming import StreamingModel
 
 CACHE = "global-loss.json"
 
@@ -166,7 +167,7 @@ def _measure(
             continue
         x = item if isinstance(item, Slice) else as_slice(item)
         line = next(lines, None)
-        if line is None or not _is_same(x, line):
+        if line is None or not _is_same(x, line, run.model):
             return None
         losses[number - 1] = seen(x, run.model)[1]
         done = number
@@ -175,14 +176,14 @@ def _measure(
     return losses if done == n_steps else None
 
 
-def _is_same(x: Slice, step: Step) -> bool:
+def _is_same(x: Slice, step: Step, model: StreamingModel) -> bool:
     from onlinegcp.run.lines import written
 
     return (
         written(x.time) == step.get("time")
         and x.nnz == step.get("nnz")
         and math.isclose(x.total, step.get("total") or 0.0, rel_tol=1e-9, abs_tol=1e-12)
-        and math.isclose(x.norm_squared, step.get("norm_squared") or 0.0, rel_tol=1e-9)
+        and math.isclose(model.recorded_norm(x), step.get("norm_squared") or 0.0, rel_tol=1e-9)
     )
 
 

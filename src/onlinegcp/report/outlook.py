@@ -55,4 +55,4 @@ def drawn(found: Forecast | None) -> dict[str, Any] | None:
 
 
 def _rounded(values: np.ndarray) -> list[float]:
-    return [float(f"{v:.5g}") for v in values.tolist()]
+    return [float(f"{v:.7g}") for v in values.tolist()]

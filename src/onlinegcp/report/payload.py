@@ -213,17 +213,17 @@ def row(drawn_point: Point, kept: set[int | None]) -> Json:
         "n": odd.get("number"),
         "t": odd.get("time"),
         "warm": p.warm,
-        "total": _short(total / known) if known else None,
+        "total": _fine(total / known) if known else None,
         **dict(zip(("pre", "local"), map(_short, p.loss[:2]), strict=True)),
         "w": _rounded(p.size),
         "drift": _rounded(p.drift),
     }
     if p.count > 1:
-        out |= {"k": p.count, "low": _short(p.low), "high": _short(p.high)}
+        out |= {"k": p.count, "low": _fine(p.low), "high": _fine(p.high)}
         if p.flagged > 1:
             out["flags"] = p.flagged
     if p.expected[1]:
-        out["expected"] = _short(p.expected[0] / p.expected[1])
+        out["expected"] = _fine(p.expected[0] / p.expected[1])
     if p.losses[2, 1]:
         out["global"] = _short(p.loss[2])
     out |= {name: int(n) for name, n in zip(COUNTS, p.happened, strict=True) if n}
@@ -232,12 +232,12 @@ def row(drawn_point: Point, kept: set[int | None]) -> Json:
         out["regime"] = p.regime
     if anomaly:
         out["a"] = {
-            name: _short(anomaly.get(name))
-            for name in ("volume_p", "expected_low", "expected_high")
+            name: _fine(anomaly.get(name))
+            for name in ("expected_low", "expected_high", "expected_total")
         }
-        out["a"]["expected_total"] = _short(anomaly.get("expected_total"))
+        out["a"]["volume_p"] = _short(anomaly.get("volume_p"))
         out["a"]["p"] = _short(max(10.0 ** -min(score(odd), 400.0), SMALLEST_P))
-        out["a"]["total"] = _short(odd.get("total"))
+        out["a"]["total"] = _fine(odd.get("total"))
         out["a"]["flagged"] = bool(anomaly.get("flagged"))
         out["a"]["kind"], out["a"]["severity"] = anomaly.get("kind"), anomaly.get("severity")
         if odd.get("number") in kept:
@@ -321,10 +321,19 @@ def _rounded(values: np.ndarray) -> list[float | None]:
 
 
 def _short(value: Any) -> Any:
-    """Four significant digits, which is more than a screen shows."""
+    """Four significant digits, which is more than a screen shows where an axis begins at 0."""
+    return _to_digits(value, 4)
+
+
+def _fine(value: Any) -> Any:
+    """Seven, where the axis does not: levels may hardly move."""
+    return _to_digits(value, 7)
+
+
+def _to_digits(value: Any, digits: int) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if not math.isfinite(value):
         return None
-    short = float(f"{value:.4g}") if abs(value) < 1e5 else float(f"{value:.7g}")
+    short = float(f"{value:.{digits if abs(value) < 1e5 else 7}g}")
     return int(short) if short.is_integer() else short

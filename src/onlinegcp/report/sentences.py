@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from onlinegcp.drawing.text import say_time
+from onlinegcp.drawing.text import interval_of, say_time
 from onlinegcp.runlog import Step
 from onlinegcp.runlog.told import sentence as stored
 
-_INTERVALS = ("", "weekly", "monthly", "quarterly", "yearly")
+_INTERVALS = ("", *map(interval_of, ("1w", "1mo", "1q", "1y", "1s", "1ms")))
 
 
 def said(step: Step) -> str:

@@ -44,13 +44,13 @@ def learned_line(
     """
     if model.n_waiting_:
         weights, loss = seen(x, model)
-        line = _line(x, number, loss, loss, weights)
+        line = _line(x, model, number, loss, loss, weights)
         line["anomaly"] = cast("Anomaly | None", anomaly)
         return line
     record = model.last_
     assert record is not None
     moved = np.zeros(model.rank_) if old is None else _drift(old, model)
-    line = _line(x, number, record.prequential, record.local, model.weights_)
+    line = _line(x, model, number, record.prequential, record.local, model.weights_)
     line["forget"] = record.forget
     line["newton_steps"] = record.newton_steps
     line["births"], line["deaths"] = record.births, record.deaths
@@ -76,14 +76,19 @@ def warm_lines(slices: Sequence[Slice], number: int, model: StreamingModel) -> l
     lines = []
     for n, x in enumerate(slices, number):
         weights, loss = seen(x, model)
-        line = _line(x, n, None, loss, weights)
+        line = _line(x, model, n, None, loss, weights)
         line["warm"] = True
         lines.append(line)
     return lines
 
 
 def _line(
-    x: Slice, number: int, prequential: float | None, local: float, weights: FloatArray
+    x: Slice,
+    model: StreamingModel,
+    number: int,
+    prequential: float | None,
+    local: float,
+    weights: FloatArray,
 ) -> Step:
     """Every field of a line, for a slice at which nothing happened."""
     return {
@@ -93,7 +98,7 @@ def _line(
         "nnz": x.nnz,
         "n_observed": x.n_observed,
         "total": x.total,
-        "norm_squared": x.norm_squared,
+        "norm_squared": model.recorded_norm(x),
         "prequential": prequential,
         "local": local,
         "forget": None,
@@ -114,14 +119,14 @@ def _line(
 
 
 def seen(x: Slice, model: StreamingModel) -> tuple[FloatArray, float]:
-    """Weights of a slice, and its loss with them, under the factors as they are now."""
+    """Weights of a slice, and its loss as recorded, under the factors as they are now."""
     factors = model.factors_
     shape = tuple(len(a) for a in factors)
     known = cropped(x, shape)
     # As the model sees a slice from before its newest labels: dense ones are left to it.
     known = known if known.array is not None else widen(known, shape)
     weights = model.transform([known])[0]
-    return weights, model.loss_of(known, weights)
+    return weights, model.recorded_loss(known, weights)
 
 
 def cropped(x: Slice, shape: Sequence[int]) -> Slice:

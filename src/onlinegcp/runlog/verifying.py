@@ -77,6 +77,10 @@ def _settings(folder: Path, name: str) -> str:
     return "whole" if sealed else "readable; written before there were checksums"
 
 
+def _some(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def _lines(folder: Path, name: str) -> str:
     n_lines = n_sealed = 0
     with (folder / name).open("rb") as file:
@@ -98,14 +102,14 @@ def _lines(folder: Path, name: str) -> str:
             n_sealed += sealed
     rest = n_lines - n_sealed
     old = f", {rest:,} of them written before there were checksums" if rest else ""
-    return f"whole, {n_lines:,} lines{old}"
+    return f"whole, {_some(n_lines, 'line')}{old}"
 
 
 def _checkpoint(folder: Path, name: str) -> str:
     found = read_checkpoint(folder, name)
     assert found is not None
     steps = found[1].get("n_steps")
-    return f"whole, after {steps:,} slices" if isinstance(steps, int) else "whole"
+    return f"whole, after {_some(steps, 'slice')}" if isinstance(steps, int) else "whole"
 
 
 def _digest(folder: Path, name: str) -> str:
@@ -113,4 +117,4 @@ def _digest(folder: Path, name: str) -> str:
         _, record = read_archive(folder / name, DIGEST_KIND)
     except StateError as error:
         raise ValueError(f"{error} Delete it: the next reader makes it anew") from error
-    return f"whole, tells of {record.get('n_steps', 0):,} lines"
+    return f"whole, tells of {_some(record.get('n_steps', 0), 'line')}"

@@ -210,6 +210,17 @@ def weigh(
     return np.array(solution.weights[: live.factors.rank])
 
 
+def as_recorded(state: ModelState, x: Slice) -> tuple[Slice, Sequence[FloatArray]]:
+    """A slice and the factors in the units of the rows."""
+    scale = _scale_of(state, x)
+    if scale is None:
+        return x, state.factors
+    mode, sizes = scale
+    rows = len(state.factors[mode])  # a slice from before the newest labels has fewer
+    factors = in_data_units(state.factors, mode, 1.0 / sizes[:rows])
+    return in_units(x, mode, sizes[: x.shape[mode]]), factors
+
+
 def predict_halves(state: ModelState, x: Slice, loss: Loss, seed: int, number: int) -> Halves:
     """Either half of the cells of a slice from the other; changes nothing."""
     model, scale = _live(state).current.model, _scale_of(state, x)

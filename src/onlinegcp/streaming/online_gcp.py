@@ -366,5 +366,9 @@ class OnlineGCP(StreamingModel):
         # Slice number 0 is never learned, so these draws belong to no step.
         return paper_solver.weigh(paper, self._surroundings(0, seed), state, x, loss)[0]
 
+    def _as_recorded(self, x: Slice) -> tuple[Slice, Sequence[FloatArray]]:
+        state = self._ready()
+        return (x, state.factors) if self.scale is None else auto_solver.as_recorded(state, x)
+
     def _surroundings(self, number: int, seed: int) -> Surroundings:
         return Surroundings(self._get_lower(), number, seed, self.device, engine().jobs)

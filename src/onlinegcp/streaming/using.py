@@ -164,6 +164,19 @@ class Using(Contract, abc.ABC):
         row = self._weigh_all([part])[0] if weights is None else np.asarray(weights)
         return self._lost(part, row)
 
+    def recorded_loss(self, x: Slice, weights: ArrayLike) -> float:
+        """Loss of one slice as records have it: with ``scale`` that of the scaled data."""
+        part, factors = self._as_recorded(self._one(x))
+        return slice_loss(part, factors, np.asarray(weights), self.loss_, seed=self._seed)
+
+    def recorded_norm(self, x: Slice) -> float:
+        """Squared norm of one slice as records have it."""
+        return self._as_recorded(x)[0].norm_squared
+
+    def _as_recorded(self, x: Slice) -> tuple[Slice, Sequence[FloatArray]]:
+        """A slice and the factors in the units in which losses are recorded."""
+        return x, self._ready().factors
+
     def surprise_of(self, x: Any, weights: ArrayLike) -> float:
         """Mean surprise of an event of a slice: -log of its share in a mixture of patterns.
 

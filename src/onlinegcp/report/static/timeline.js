@@ -114,10 +114,10 @@ export const clock = {
 
 // ISO text read as it stands: the calendar of the data is shown, not that of the reader.
 export function parseTime(text) {
-  const found = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?/.exec(text);
+  const found = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d(?:\.\d+)?))?)?/.exec(text);
   if (!found) return NaN;
   const [, year, month, day, hour = 0, minute = 0, second = 0] = found;
-  return Date.UTC(+year, +month - 1, +day, +hour, +minute, +second);
+  return Date.UTC(+year, +month - 1, +day, +hour, +minute) + Math.round(+second * 1000);
 }
 
 export const MONTHS = [
@@ -164,9 +164,15 @@ export function sayTime(row, { long = false, interval = clock.interval } = {}) {
     return `${long ? "Week of" : "Wk of"} ${date.getUTCDate()} ${month} ${year}`;
   // Where others have a time of day, midnight is one, too.
   const timed = ms % 864e5 || (row.t.length > 10 && interval !== "daily");
-  const time = timed ? `, ${date.toISOString().slice(11, 16)}` : "";
+  const time = timed ? `, ${clockOf(ms)}` : "";
   const day = `${date.getUTCDate()} ${month} ${year}${time}`;
   return long ? `${DAYS[date.getUTCDay()]}, ${day}` : day;
+}
+
+// As finely as it has to be: 17:00, 17:00:05, 17:00:05.250.
+function clockOf(ms) {
+  const end = ms % 1000 ? 23 : ms % 6e4 ? 19 : 16;
+  return new Date(ms).toISOString().slice(11, end);
 }
 
 function timeTicks(low, high, count) {
@@ -192,6 +198,8 @@ function timeTicks(low, high, count) {
   const hour = 36e5;
   const step =
     [
+      ...[1, 2, 5, 10, 20, 50, 100, 200, 500],
+      ...[1000, 2000, 5000, 10000, 15000, 30000],
       hour / 60,
       hour / 12,
       hour / 4,
@@ -209,7 +217,7 @@ function timeTicks(low, high, count) {
     ticks.push([
       ms,
       step < day && ms % day
-        ? date.toISOString().slice(11, 16)
+        ? clockOf(ms)
         : `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`,
     ]);
   }
