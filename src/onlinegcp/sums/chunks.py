@@ -80,6 +80,11 @@ class RowChunks(Chunks):
         pairs = zip(self.lows.tolist(), self.highs.tolist(), strict=True)
         return [list(zip(low, high, strict=True)) for low, high in pairs]
 
+    def longest(self, modes: range) -> int:
+        """Rows of some modes that a chunk may have sums of, at most."""
+        lengths = (self.highs - self.lows)[:, modes.start : modes.stop]
+        return int(lengths.sum(axis=1).max())
+
 
 def even_cuts(n: int, work: int) -> NDArray[np.int64]:
     """Cut `n` cells of `work` multiply-adds each into a power of two of even chunks.
