@@ -9,7 +9,7 @@ from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.solvers.auto.cells import row_chunks
 from onlinegcp.sums import chunks as chunks_module
 from onlinegcp.sums.chunks import Chunks, RowChunks, evenly
-from onlinegcp.sums.local import rows_of, spread_chunk
+from onlinegcp.sums.local import spread_chunk
 from onlinegcp.sums.shares import deal, share
 
 SHAPE = (9, 5000, 700)
@@ -67,7 +67,7 @@ def test_sums_of_a_share_go_to_the_rows_they_belong_to(n, monkeypatch):
     for group in deal(grid, runs, 4):
         found = share(grid, [runs[run] for run in group])
         for place, piece in enumerate(found.pieces):
-            scratch = np.empty((rows_of(piece, 0, range(3)), 1))
+            scratch = np.empty((piece.longest(range(3)), 1))
             _, target, _ = spread_chunk(count, piece, 0, range(3), scratch, ())
             begin = 0
             for k in range(3):

@@ -21,7 +21,7 @@ Array = NDArray[Any]
 LEAST_WORK = 1 << 19
 # Partial sums of so many chunks are short work to add up, and keep 128 threads busy.
 MOST_CHUNKS = 256
-# Rows that are updated together: eight columns of a handful of arrays stay in second-level cache.
+# Rows that are updated together: at rank 50 a sixth of a millisecond.
 BLOCK_ROWS = 2048
 
 
@@ -79,6 +79,11 @@ class RowChunks(Chunks):
         """Low and high of every chunk and mode, as Python's numbers: these are quicker."""
         pairs = zip(self.lows.tolist(), self.highs.tolist(), strict=True)
         return [list(zip(low, high, strict=True)) for low, high in pairs]
+
+    def longest(self, modes: range) -> int:
+        """Rows of some modes that a chunk may have sums of, at most."""
+        lengths = (self.highs - self.lows)[:, modes.start : modes.stop]
+        return int(lengths.sum(axis=1).max())
 
 
 def even_cuts(n: int, work: int) -> NDArray[np.int64]:

@@ -99,10 +99,23 @@ class Local:
         With `fresh`, whatever was in the rows of these modes is gone.
         """
         found: list[Any] = [None] * chunks.count
-        longest = max(rows_of(chunks, c, modes) for c in range(chunks.count))
-        together = 1
-        if self.jobs > 1:
-            together = max(WAVES * self.jobs, WAVE_NUMBERS // max(1, longest * out.shape[1]))
+        longest = chunks.longest(modes)
+        begins = offsets.tolist()
+        if self.jobs == 1:
+
+            def in_turn(_: int) -> None:
+                scratch = np.empty((longest, out.shape[1]))
+                if fresh:
+                    out[begins[modes[0]] : begins[modes[-1] + 1]] = 0.0
+                for c in range(chunks.count):
+                    places, target, found[c] = spread_chunk(
+                        function, chunks, c, modes, scratch, small
+                    )
+                    _add(chunks.spans[c], places, target, modes, begins, out, 0, begins[-1])
+
+            yield in_turn, 1
+            return found
+        together = max(WAVES * self.jobs, WAVE_NUMBERS // max(1, longest * out.shape[1]))
         # Memory that is used again: the system would fill fresh pages with zeros each time.
         scratch: list[Any] = [None] * min(together, chunks.count)
         for start in range(0, chunks.count, together):
@@ -118,7 +131,7 @@ class Local:
 
             yield work, len(wave)
             clear = fresh and start == 0
-            yield self._adding(chunks, wave, sums, modes, offsets, out, clear=clear)
+            yield self._adding(chunks, wave, sums, modes, begins, out, clear=clear)
         return found
 
     def beside(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -139,31 +152,24 @@ class Local:
         wave: range,
         sums: list[Any],
         modes: range,
-        offsets: NDArray[np.int64],
+        begins: list[int],
         out: Array,
         *,
         clear: bool,
     ) -> Pieces:
         """Add row sums to those of all chunks before; rows are shared out, chunks have an order."""
-        begins = offsets.tolist()
-        first, last = begins[modes[0]], begins[modes[-1] + 1]
         numbers = sum(target.size for _, target, _ in sums)
-        most = PIECES * self.jobs if self.jobs > 1 else 1
-        bounds = _cut(first, last, max(1, min(most, numbers // LEAST_ADDED)))
+        pieces = max(1, min(PIECES * self.jobs, numbers // LEAST_ADDED))
+        bounds = _cut(begins[modes[0]], begins[modes[-1] + 1], pieces)
 
         def work(piece: int) -> None:
+            low, high = bounds[piece], bounds[piece + 1]
             if clear:
-                out[bounds[piece] : bounds[piece + 1]] = 0.0
+                out[low:high] = 0.0
             for c, (places, target, _) in zip(wave, sums, strict=True):
-                for k in modes:
-                    begin, (low, high) = begins[k], chunks.spans[c][k]
-                    low = max(bounds[piece], begin + low)
-                    high = min(bounds[piece + 1], begin + high)
-                    if low < high:
-                        shift = int(places[k]) - begin
-                        out[low:high] += target[low + shift : high + shift]
+                _add(chunks.spans[c], places, target, modes, begins, out, low, high)
 
-        return work, len(bounds) - 1
+        return work, pieces
 
     def _runs(self, count: int) -> list[int]:
         """Cut chunks into whole subtrees of their sum, a few per thread."""
@@ -179,10 +185,23 @@ def _cut(first: int, last: int, pieces: int) -> list[int]:
     return [first + (last - first) * piece // pieces for piece in range(pieces + 1)]
 
 
-def rows_of(chunks: RowChunks, chunk: int, modes: range) -> int:
-    """Rows of some modes that a chunk may have sums of."""
-    spans = chunks.spans[chunk]
-    return sum(spans[k][1] - spans[k][0] for k in modes)
+def _add(
+    spans: list[tuple[int, int]],
+    places: list[int],
+    target: Array,
+    modes: range,
+    begins: list[int],
+    out: Array,
+    first: int,
+    last: int,
+) -> None:
+    """Add the row sums of a chunk to rows `first` to `last` of all modes."""
+    for k in modes:
+        begin, (low, high) = begins[k], spans[k]
+        shift = places[k] - begin
+        low, high = max(first, begin + low), min(last, begin + high)
+        if low < high:
+            out[low:high] += target[low + shift : high + shift]
 
 
 def spread_chunk(
@@ -192,17 +211,18 @@ def spread_chunk(
     modes: range,
     scratch: Array,
     small: tuple[Any, ...],
-) -> tuple[NDArray[np.int64], Array, tuple[Array, ...]]:
+) -> tuple[list[int], Array, tuple[Array, ...]]:
     """Row sums of one chunk: where each mode begins, sums (rows of `scratch`), and the rest."""
     spans = chunks.spans[chunk]
-    places, rows = np.zeros(len(spans), dtype=np.int64), 0
+    places, rows = [0] * len(spans), 0
     for k in modes:
         low, high = spans[k]
         places[k] = rows - low
         rows += high - low
     target = scratch[:rows]
     target[...] = 0.0
-    return places, target, function(chunks.part(chunk, chunk + 1), places, target, *small)
+    begins = np.array(places, dtype=np.int64)
+    return places, target, function(chunks.part(chunk, chunk + 1), begins, target, *small)
 
 
 ONE = Local(1)

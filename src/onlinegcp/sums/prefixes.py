@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.sums.chunks import RowChunks
-from onlinegcp.sums.local import rows_of, spread_chunk
+from onlinegcp.sums.local import spread_chunk
 
 Array = NDArray[Any]
 
@@ -116,7 +116,7 @@ def sums_of_share(
     width
         Numbers per row.
     """
-    scratch = np.empty((max(rows_of(part, 0, modes) for part in parts), width))
+    scratch = np.empty((max(part.longest(modes) for part in parts), width))
     first, others, rests = dict[int, Array](), list[list[Array]](), []
     for part, numbers in zip(parts, sums, strict=True):
         places, target, rest = spread_chunk(function, part, 0, modes, scratch, small)

@@ -75,25 +75,26 @@ def absorb(
     divide_columns(first, last, sums, data)
 
 
-@kernel
+# As written: what rounding is left must not depend on who calls it.
+@kernel(fastmath={"contract"})
 def follow(parts, first, last, lift, sensitivity, drift):
     # How the factors change with the memory now; `drift` (width,) out: its column sums.
     old, phi, rate, lam, exposure = parts
+    width = old.shape[1]
     shared = exposure.shape[0] == 1
-    for r in range(old.shape[1]):
-        moved = 0.0
-        for i in range(first, last):
-            e = exposure[0 if shared else i, r]
-            prior = lam[r] * rate[i, r]
-            total = prior + e
+    drift[:] = 0.0
+    for i in range(first, last):
+        e, h, b, p, s = exposure[0 if shared else i], rate[i], old[i], phi[i], sensitivity[i]
+        for r in range(width):
+            prior = lam[r] * h[r]
+            total = prior + e[r]
             kept = prior / total if total > 0.0 else 1.0
-            fresh = phi[i, r] / e if e > 0.0 else old[i, r]
+            fresh = p[r] / e[r] if e[r] > 0.0 else b[r]
             # d/d eta of (kept * old + (1 - kept) * fresh); that phi depends on the factors
             # is left out on purpose: with it the recursion explodes (docs/solver.md).
-            value = kept * sensitivity[i, r] - (1.0 - kept) * kept * lift[r] * (fresh - old[i, r])
-            sensitivity[i, r] = value
-            moved += value
-        drift[r] = moved
+            value = kept * s[r] - (1.0 - kept) * kept * lift[r] * (fresh - b[r])
+            s[r] = value
+            drift[r] += value
 
 
 @kernel
@@ -104,31 +105,31 @@ def settle(parts, first, last, scale, floor, learn, drift, sensitivity, data, su
     width = data.shape[1]
     shared = exposure.shape[0] == 1
     if learn:
-        for r in range(width):
-            moved = drift[r]
-            for i in range(first, last):
-                sensitivity[i, r] -= data[i, r] * moved
+        for i in range(first, last):
+            s, a = sensitivity[i], data[i]
+            for r in range(width):
+                s[r] -= a[r] * drift[r]
+    sums[:] = 0.0
     for i in range(first, last):
-        e = exposure[0 if shared else i]
-        h = rate[i]
+        e, h, a = exposure[0 if shared else i], rate[i], data[i]
         for r in range(width):
             h[r] = (lam[r] * h[r] + e[r]) * scale[r]
-    for r in range(width):
-        total = 0.0
-        for i in range(first, last):
-            if data[i, r] < floor[r]:
-                data[i, r] = floor[r]
-            total += data[i, r]
-        sums[r] = total
+            # Not max, which would make a floor of NaN.
+            if a[r] < floor[r]:
+                a[r] = floor[r]
+            sums[r] += a[r]
 
 
 @kernel
 def divide_columns(first, last, sums, data):
-    for r in range(data.shape[1]):
-        total = sums[r]
-        if total > 0.0:
-            for i in range(first, last):
-                data[i, r] /= total
+    width = data.shape[1]
+    share = np.ones(width)
+    for r in range(width):
+        if sums[r] > 0.0:
+            share[r] = 1.0 / sums[r]
+    for i in range(first, last):
+        for r in range(width):
+            data[i, r] *= share[r]
 
 
 @kernel

@@ -56,11 +56,14 @@ def other_rows(data, offsets, index, j, weights, mode, z):
     width = data.shape[1]
     for r in range(width):
         z[r] = weights[r]
-    for k in range(index.shape[1]):
-        if k != mode:
-            a = data[offsets[k] + index[j, k]]
-            for r in range(width):
-                z[r] *= a[r]
+    for k in range(mode):
+        a = data[offsets[k] + index[j, k]]
+        for r in range(width):
+            z[r] *= a[r]
+    for k in range(mode + 1, index.shape[1]):
+        a = data[offsets[k] + index[j, k]]
+        for r in range(width):
+            z[r] *= a[r]
 
 
 @kernel

@@ -113,11 +113,14 @@ def listed_rates(listed, weights, linear, base, slope, mode, places, rate):
             # Multiplied out, not divided out: a factor entry may be zero.
             for r in range(width):
                 z[r] = h * weights[r]
-            for other in range(d):
-                if other != k:
-                    a = data[offsets[other] + index[j, other]]
-                    for r in range(width):
-                        z[r] *= a[r]
+            for other in range(k):
+                a = data[offsets[other] + index[j, other]]
+                for r in range(width):
+                    z[r] *= a[r]
+            for other in range(k + 1, d):
+                a = data[offsets[other] + index[j, other]]
+                for r in range(width):
+                    z[r] *= a[r]
             target = rate[places[k] + index[j, k]]
             for r in range(width):
                 target[r] += z[r]

@@ -64,12 +64,16 @@ def row_products(data, offsets, first, last, start, out):
     # number `start` on.
     width = data.shape[1]
     d = last - first
+    if d == 0:
+        out[:] = 1.0
+        return
     digits = np.zeros(d, np.int64)
     _digits(offsets, first, last, start, digits)
     for row in range(out.shape[0]):
+        a = data[offsets[first] + digits[0]]
         for r in range(width):
-            out[row, r] = 1.0
-        for k in range(d):
+            out[row, r] = a[r]
+        for k in range(1, d):
             a = data[offsets[first + k] + digits[k]]
             for r in range(width):
                 out[row, r] *= a[r]
@@ -87,17 +91,19 @@ def spread(data, offsets, first, last, start, slopes, rows, wanted, places, rate
     digits = np.zeros(d, np.int64)
     _digits(offsets, first, last, start, digits)
     buffer = np.empty(width)
+    low, high = (0, d) if wanted == ALL_MODES else (wanted - first, wanted - first + 1)
     for row in range(rows):
-        for k in range(d):
-            if wanted != ALL_MODES and wanted != first + k:
-                continue
+        for k in range(max(low, 0), min(high, d)):
             for r in range(width):
                 buffer[r] = slopes[row, r]
-            for other in range(d):
-                if other != k:
-                    a = data[offsets[first + other] + digits[other]]
-                    for r in range(width):
-                        buffer[r] *= a[r]
+            for other in range(k):
+                a = data[offsets[first + other] + digits[other]]
+                for r in range(width):
+                    buffer[r] *= a[r]
+            for other in range(k + 1, d):
+                a = data[offsets[first + other] + digits[other]]
+                for r in range(width):
+                    buffer[r] *= a[r]
             target = rate[places[first + k] + digits[k]]
             for r in range(width):
                 target[r] += buffer[r]
@@ -133,14 +139,14 @@ def tangent_sums(data, offsets, split, weights, wanted, low, high, pull, places,
     right_slopes = np.zeros((n_right if want_right else 0, width))
     pull[:] = 0.0
     total = 0.0
-    scaled = np.empty((rows, width))
+    scaled, nothing = np.empty((rows, width)), np.empty((0, width))
     for start in range(0, n_left, rows):
         stop = min(start + rows, n_left)
         here = stop - start
         for i in range(here):
             for r in range(width):
                 scaled[i, r] = left[start + i, r] * weights[r]
-        slopes = np.zeros((here, width))
+        slopes = nothing
         for begin in range(0, n_right, columns):
             end = min(begin + columns, n_right)
             tile = np.dot(scaled[:here], right[begin:end].T)
@@ -157,11 +163,14 @@ def tangent_sums(data, offsets, split, weights, wanted, low, high, pull, places,
                 if not want_pull:
                     continue
             for i in range(here):
-                line = tile[i]
                 for c in range(end - begin):
-                    line[c] = 1.0 / (1.0 + line[c])
+                    tile[i, c] = 1.0 / (1.0 + tile[i, c])
             if want_pull or want_left:
-                slopes += np.dot(tile, right[begin:end])
+                more = np.dot(tile, right[begin:end])
+                if begin == 0:
+                    slopes = more
+                else:
+                    slopes += more
             if want_right:
                 right_slopes[begin:end] += np.dot(tile.T, scaled[:here])
         if want_pull:

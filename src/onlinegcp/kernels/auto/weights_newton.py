@@ -39,25 +39,16 @@ ATTEMPTS = 16
 @kernel
 def khatri_rao_row(data, offsets, index, j, z):
     # z[r] = product over modes of data[offsets[k] + index[j, k], r]; z belongs to the caller.
+    # No case for each d: rows that are taken in a branch, and arrays that are handed on to another
+    # function, have their references counted, which took longer than all that is done to them.
     width = z.shape[0]
-    d = index.shape[1]
-    first = data[offsets[0] + index[j, 0]]
-    if d == 1:
-        for r in range(width):
-            z[r] = first[r]
-        return
-    second = data[offsets[1] + index[j, 1]]
-    if d == 2:
-        for r in range(width):
-            z[r] = first[r] * second[r]
-        return
-    third = data[offsets[2] + index[j, 2]]
+    a = data[offsets[0] + index[j, 0]]
     for r in range(width):
-        z[r] = first[r] * second[r] * third[r]
-    for k in range(3, d):
-        other = data[offsets[k] + index[j, k]]
+        z[r] = a[r]
+    for k in range(1, index.shape[1]):
+        a = data[offsets[k] + index[j, k]]
         for r in range(width):
-            z[r] *= other[r]
+            z[r] *= a[r]
 
 
 @kernel
