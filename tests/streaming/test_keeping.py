@@ -200,6 +200,23 @@ def test_a_slice_that_no_row_can_follow_does_not_spoil_those_after_it(loss, seed
         assert model.n_slices_ == number
 
 
+@pytest.mark.parametrize("loss", ["gamma", "rayleigh"])
+@pytest.mark.parametrize("seed", [2, 3])
+def test_weights_do_not_run_away_from_rows_that_absurd_cells_left_close_to_zero(loss, seed):
+    rng, shape = np.random.default_rng(seed), [2, 4, 2]
+    model = OnlineGCP(2, loss, init_slices=3, init_starts=1)
+    for number in range(1, 37):
+        if number % 7 == 0:
+            shape[number % 3] += 1
+        amounts = rng.gamma(2.0, 0.5, shape)
+        if number <= 30:
+            absurd = rng.random(shape) < 0.1
+            amounts[absurd] = rng.choice([1e10, 1e25, 1e49], int(absurd.sum()))
+        model.partial_fit([Slice.dense(amounts)])  # none is refused
+        assert model.n_slices_ == number
+    assert model.weights_.max() < 1e12
+
+
 @pytest.mark.filterwarnings("ignore::onlinegcp.errors.CancellingWarning")
 def test_a_first_slice_that_no_model_can_begin_with_is_left_out_and_told():
     rng = np.random.default_rng(0)

@@ -25,6 +25,7 @@ from onlinegcp.solvers.auto.cells import Weighted, weighted_cells
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
 from onlinegcp.solvers.auto.fisher_weights import (
     Prior,
+    ceiling,
     restraint,
     solve_weights,
     start_candidates,
@@ -169,7 +170,13 @@ class FisherRows(Past):
                     visit.store(lift if memory.learned else None)
             # From where it is: between sweeps the weights move little.
             solution = solve_weights(
-                sums, [weights], prior, bounded=model.bounded, tolerance=1e-6, max_steps=10
+                sums,
+                [weights],
+                prior,
+                bounded=model.bounded,
+                most=self._ceiling(model, sums),
+                tolerance=1e-6,
+                max_steps=10,
             )
             weights = solution.weights
         kept = mass / max(self._trace(), 1e-300)
@@ -190,7 +197,12 @@ class FisherRows(Past):
         rank, bounded = model.factors.rank, model.bounded
         starts = start_candidates(model.last_weights, self.mean, bounded, rank)
         prior = self._weight_prior(model, sums.loss)
-        return solve_weights(sums, starts, prior, bounded=bounded, tolerance=tolerance)
+        most = self._ceiling(model, sums)
+        return solve_weights(sums, starts, prior, bounded=bounded, most=most, tolerance=tolerance)
+
+    def _ceiling(self, model: Model, sums: Any) -> Array | None:
+        """What weights may be at most; None where nothing holds them."""
+        return ceiling(model.factors, sums.cells) if model.bounded else None
 
     def _weight_prior(self, model: Model, loss: Loss) -> Prior | None:
         rank = model.factors.rank

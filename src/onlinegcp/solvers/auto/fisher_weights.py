@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.kernels.layout import Blocks
 from onlinegcp.losses import Loss
+from onlinegcp.solvers.auto.cells import Weighted
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
 from onlinegcp.solvers.auto.model import Model
 from onlinegcp.solvers.auto.newton import Move, Solution, away_from_zero, damped_step
@@ -23,6 +25,7 @@ MOST_RESTRAINT = 1e-4
 CANCELLING = 4.0  # times the squared norm of a slice
 OPPOSED = 16.0  # the same for slices of several modes, whose patterns may well overlap
 PARTING = 1e-3
+MOST_BEYOND = 1e6  # times the largest value of a slice that a component may say somewhere
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,22 @@ def weight_prior(
     return Prior(mean, precision)
 
 
+def ceiling(factors: Blocks, cells: Weighted) -> Array | None:
+    """Largest weights (width,) that a model of nonnegative parts can need; None for no limit.
+
+    A loss that cannot bear values below its data (gamma: x / m) would raise a weight without end
+    for a row that is close to zero. Where a pattern is largest it then says far more than any
+    value there is, and its rows, not its weight, are what must move.
+    """
+    largest = float(cells.value.max(initial=0.0))
+    if largest <= 0.0:
+        return None
+    peaks = np.prod([view.max(axis=0) for view in factors.views()], axis=0)
+    found = np.zeros(factors.width)
+    found[: factors.rank] = MOST_BEYOND * largest / np.maximum(peaks, 1e-300)
+    return found
+
+
 def start_candidates(last: Array, mean: Array, bounded: bool, rank: int) -> list[Array]:
     """Starts for the weights: the last ones, their mean, and zero where zero is safe."""
     if not bounded:
@@ -85,6 +104,7 @@ def solve_weights(
     prior: Prior | None = None,
     *,
     bounded: bool,
+    most: Array | None = None,
     tolerance: float = 1e-10,
     max_steps: int = 50,
 ) -> Solution:
@@ -100,6 +120,8 @@ def solve_weights(
         The prior on the weights; None for none.
     bounded
         Keep the weights at or above zero.
+    most
+        What each weight may be at most (width,), where they are bounded.
     tolerance
         Newton decrement at which to stop, relative to 1 + |objective|.
     max_steps
@@ -114,6 +136,8 @@ def solve_weights(
         data = sums.value(at)
         return data + 0.5 * float(precision @ (at - center) ** 2), data
 
+    if most is not None:
+        starts = [np.minimum(start, most) for start in starts]
     tried = [(*objective(candidate), k) for k, candidate in enumerate(starts)]
     total, data, best = min(tried, key=lambda t: t[0] if math.isfinite(t[0]) else math.inf)
     weights = starts[best].copy()
@@ -126,7 +150,7 @@ def solve_weights(
         free[:rank] = True
         if bounded:
             free[:rank] &= ~((weights[:rank] <= 1e-8 * weights.max()) & (slope[:rank] > 0.0))
-        move = Move(weights, slope, hessian, free, bounded=bounded)
+        move = Move(weights, slope, hessian, free, bounded=bounded, most=most)
         decrement = 0.5 * float(slope[free] @ move.step[free])
         if decrement <= tolerance * (1.0 + abs(total)):
             break

@@ -258,13 +258,22 @@ class Move:
         The weights that may move; with `bounded` the others go to zero.
     bounded
         Keep the weights at or above zero.
+    most
+        What each weight may be at most, where they are bounded; None for no limit.
     """
 
     def __init__(
-        self, weights: Array, slope: Array, hessian: Array, free: Array, *, bounded: bool
+        self,
+        weights: Array,
+        slope: Array,
+        hessian: Array,
+        free: Array,
+        *,
+        bounded: bool,
+        most: Array | None = None,
     ) -> None:
         self.weights, self.slope, self.hessian, self.free = weights, slope, hessian, free
-        self.bounded = bounded
+        self.bounded, self.most = bounded, most
         self.step, self._lower = np.zeros_like(weights), np.zeros_like(hessian)
         self.damp(np.zeros_like(weights))
 
@@ -277,6 +286,8 @@ class Move:
     def end(self) -> Array:
         """Where the step leads."""
         trial = self.weights - self.step
+        if self.most is not None:
+            trial = np.minimum(trial, self.most)
         return np.where(self.free, np.maximum(trial, 0.0), 0.0) if self.bounded else trial
 
 

@@ -195,6 +195,9 @@ class CardFisher(FisherRows):
     def _along(self, sums: Any, weights: Array) -> tuple[float, float]:
         return sums.along(weights)  # type: ignore[no-any-return]
 
+    def _ceiling(self, model: Model, sums: Any) -> Array | None:
+        return None  # no slice is asked for its largest pattern there: what runs away is refused
+
     def update(self, model: Model, sums: Any, weights: Array, cap: float) -> Solution:
         """Absorb one slice into the factors; return the weights solved for the new ones."""
         factors, memory, loss = model.factors, model.memory, sums.loss
