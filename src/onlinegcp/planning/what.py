@@ -10,7 +10,8 @@ from typing import final
 
 import numpy as np
 
-from onlinegcp.events.time_column import DAY, Ticks
+from onlinegcp.events.time_column import Ticks
+from onlinegcp.events.wall_clock import DAY
 from onlinegcp.planning.columns import Codes, Column
 from onlinegcp.planning.when import STEPS, Bins, When, bin_keys, is_shorter, occupancy
 from onlinegcp.planning.words import PAIRS, words_of

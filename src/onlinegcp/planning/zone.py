@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from onlinegcp.events.time_column import EPOCH, Ticks, TimeColumn, zone_of
+from onlinegcp.events.time_column import Ticks, TimeColumn
+from onlinegcp.events.wall_clock import EPOCH, zone_of
 from onlinegcp.planning.columns import Column
 from onlinegcp.planning.when import When
 
