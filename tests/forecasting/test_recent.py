@@ -46,6 +46,8 @@ def test_all_that_is_kept_has_room_and_nothing_more_would_have():
         seen.add(count)
         assert [len(x.value) for x in recent.slices] == until[at - count :]
         assert recent.listed == sum(until[at - count :])
+        # Resumed, it lets go of the same slices.
+        assert Recent.of(recent.to_arrays()).listed == recent.listed
     assert {0, MOST} < seen
 
 
