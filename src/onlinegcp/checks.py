@@ -54,6 +54,13 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None, othe
     return number
 
 
+def check_jobs(n_jobs: Any) -> int | None:
+    """A number of threads, or None for every core, for which others take -1."""
+    if n_jobs is None:
+        return None
+    return check_whole("n_jobs", n_jobs, 1, other=", or None for every core,")
+
+
 def check_truth(name: str, value: Any) -> None:
     """Refuse anything but True or False."""
     if not isinstance(value, bool | np.bool):

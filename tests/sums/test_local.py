@@ -9,6 +9,8 @@ import time
 import numpy as np
 import pytest
 
+from onlinegcp import OnlineGCP, cp_als, cp_apr, gcp
+from onlinegcp.errors import DataError
 from onlinegcp.sums import local
 from onlinegcp.sums.local import ONE, Local, cores, engine, jobs
 
@@ -128,3 +130,19 @@ def test_a_container_with_one_and_a_half_processors_has_two(monkeypatch, tmp_pat
     assert local._granted() == 2
     read["/sys/fs/cgroup/cpu.max"] = "max 100000\n"
     assert local._granted() == local.MOST_THREADS
+
+
+@pytest.mark.parametrize("n_jobs", [0, -1, 1.5, True, "2"])
+@pytest.mark.parametrize(
+    "learn",
+    [
+        lambda x, n_jobs: OnlineGCP(1, "poisson", n_jobs=n_jobs).partial_fit(x),
+        lambda x, n_jobs: cp_als(x, 1, n_jobs=n_jobs),
+        lambda x, n_jobs: cp_apr(x, 1, n_jobs=n_jobs),
+        lambda x, n_jobs: gcp(x, 1, "poisson", n_jobs=n_jobs),
+    ],
+    ids=["OnlineGCP", "cp_als", "cp_apr", "gcp"],
+)
+def test_other_numbers_of_threads_are_refused_with_what_gives_every_core(learn, n_jobs):
+    with pytest.raises(DataError, match=r"n_jobs must be .* or None for every core"):
+        learn(np.ones((3, 2)), n_jobs)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from onlinegcp import runlog
-from onlinegcp.checks import check_whole
+from onlinegcp.checks import check_jobs
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events import from_events
 from onlinegcp.events.grouping import Groups, group_rows
@@ -243,7 +243,7 @@ class ManyStreams:
                 f"{self.path} must be open for writing to learn, but it is not. Use "
                 "ManyStreams.open(path)."
             )
-        processes = cores() if n_jobs is None else check_whole("n_jobs", n_jobs, 1)
+        processes = check_jobs(n_jobs) or cores()
         if self.loss is not None:
             processes = 1  # functions cannot be sent to another process
         news = News()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onlinegcp.checks import check_number, check_whole
+from onlinegcp.checks import check_jobs, check_number, check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice, as_slice, stack
@@ -27,8 +27,7 @@ def check_options(max_iterations: int, tolerance: float, n_jobs: int | None, dev
     """Refuse options that no solver can run with."""
     check_whole("max_iterations", max_iterations, 1)
     check_number("tolerance", tolerance, "[0, inf)", "Use 0 to make every iteration.")
-    if n_jobs is not None:
-        check_whole("n_jobs", n_jobs, 1)
+    check_jobs(n_jobs)
     check_device(device)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self, final
 
-from onlinegcp.checks import LARGEST_RANK, check_choice, check_whole
+from onlinegcp.checks import LARGEST_RANK, check_choice, check_jobs, check_whole
 from onlinegcp.errors import BackendError, DataError
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
@@ -214,8 +214,7 @@ class OnlineGCP(StreamingModel):
                 f"device must be 'cpu', 'cuda', 'auto' or 'reference', but got {self.device!r}. "
                 "Choose one."
             )
-        if self.n_jobs is not None:
-            check_whole("n_jobs", self.n_jobs, 1)
+        check_jobs(self.n_jobs)
         if self.cluster is not None:
             engine_of(self)  # refuses a scheduler that does not answer
         check_whole("max_rank", self.max_rank, 1, LARGEST_RANK)
