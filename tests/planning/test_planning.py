@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from onlinegcp.drawing.text import words_of
 from onlinegcp.errors import DataError
 from onlinegcp.events import from_events
 from onlinegcp.planning import make_plan
 from onlinegcp.planning.columns import column_of
 from onlinegcp.planning.losses import choose_loss
 from onlinegcp.planning.sample import read_sample
-from onlinegcp.planning.words import words_of
 from onlinegcp.slices import Slice
 
 START = datetime.datetime(2023, 1, 2)

@@ -10,12 +10,14 @@ import pytest
 
 import fake_run
 from onlinegcp.digest import Digest
+from onlinegcp.drawing.text import interval_of, say_time
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.report import write_report
 from onlinegcp.report.fit import judge
 from onlinegcp.report.page import render
 from onlinegcp.report.payload import _parameters, build
+from onlinegcp.report.sentences import said
 from onlinegcp.report.summary import anomalies
 from onlinegcp.run.settings import model_settings
 from onlinegcp.runlog import RunView
@@ -192,3 +194,18 @@ def test_a_report_is_written_whole_where_it_was_asked_for(tmp_path):
     assert "1 January 2013 to 20 January 2013" in text
     # The summary is there without JavaScript, too.
     assert "<b>Data</b>" in text
+
+
+def test_totals_that_hardly_move_are_not_drawn_as_steps():
+    run = view(12)
+    for k, step in enumerate(run.steps):
+        step["total"] = 36_890.25 + 0.5 * k
+    rows = strict(build(run))["steps"]["rows"]
+    assert [row["total"] for row in rows] == [step["total"] for step in run.steps]
+
+
+@pytest.mark.parametrize("every", ["1s", "100ms", "1h", "1d"])
+def test_the_time_of_a_slice_is_said_once(every):
+    time = "2025-06-01T12:00:00"
+    told = f"{say_time(time, interval_of(every))}: 120 events, as usual."
+    assert said({"time": time, "anomaly": {"sentence": told}}) == "120 events, as usual."

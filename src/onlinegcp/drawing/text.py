@@ -6,6 +6,7 @@ import datetime
 import itertools
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,20 @@ def number(value: float | None, digits: int = 3) -> str:
     if "e+" in text:  # 999.9 in three digits
         return f"{float(text):,.0f}"
     return text if "e" in text else text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name, in small letters.
+
+    Examples
+    --------
+    >>> words_of("pickupTime_UTC"), words_of("Quantité $")
+    (['pickup', 'time', 'utc'], ['quantite'])
+    """
+    bare = unicodedata.normalize("NFKD", name)  # letters without what stands above them
+    bare = "".join(mark for mark in bare if not unicodedata.combining(mark)).replace("_", " ")
+    # PULocationID: a capital before a small letter begins a word, other capitals stay together.
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", bare)]
 
 
 def signed(value: float, digits: int = 3) -> str:

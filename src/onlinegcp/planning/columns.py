@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, final
 import numpy as np
 import numpy.typing as npt
 
+from onlinegcp.drawing.text import words_of
 from onlinegcp.errors import DataError
 from onlinegcp.events.absent import known, stripped
 from onlinegcp.events.numbers import in_seconds, read_numbers, two_ways, units_of
@@ -81,7 +82,7 @@ class Column:
     @property
     def words(self) -> list[str]:
         """The words of its name, in small letters."""
-        return words.words_of(self.name)
+        return words_of(self.name)
 
     @cached_property
     def present(self) -> Numbers:

@@ -10,11 +10,12 @@ from typing import final
 
 import numpy as np
 
+from onlinegcp.drawing.text import words_of
 from onlinegcp.events.time_column import Ticks
 from onlinegcp.events.wall_clock import DAY
 from onlinegcp.planning.columns import Codes, Column
 from onlinegcp.planning.when import STEPS, Bins, When, bin_keys, is_shorter, occupancy
-from onlinegcp.planning.words import PAIRS, words_of
+from onlinegcp.planning.words import PAIRS
 
 MOST_COLUMNS = 3
 # A label that occurs so often is learned well; so often, well enough for a place nobody else wants;

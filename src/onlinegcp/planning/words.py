@@ -2,23 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
-
-
-def words_of(name: str) -> list[str]:
-    """The words of a name, in small letters.
-
-    Examples
-    --------
-    >>> words_of("pickupTime_UTC"), words_of("Quantité $")
-    (['pickup', 'time', 'utc'], ['quantite'])
-    """
-    bare = unicodedata.normalize("NFKD", name)  # letters without what stands above them
-    bare = "".join(mark for mark in bare if not unicodedata.combining(mark)).replace("_", " ")
-    # PULocationID: a capital before a small letter begins a word, other capitals stay together.
-    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", bare)]
-
 
 def _set(text: str) -> frozenset[str]:
     return frozenset(text.split())

@@ -15,7 +15,7 @@ from onlinegcp.drawing.profiles import (
     TimeProfile,
     mode_profiles,
 )
-from onlinegcp.drawing.text import MONTHS, WEEKDAYS, and_list, parse_time, percent
+from onlinegcp.drawing.text import MONTHS, WEEKDAYS, and_list, parse_time, percent, words_of
 from onlinegcp.report.telling_apart import distance, lead, more_of, told_apart
 from onlinegcp.runlog import RunView
 from onlinegcp.runlog.names import read_names
@@ -42,6 +42,12 @@ _PREPOSITIONS = {
 _BY_NAME = {
     name: preposition for preposition, names in _PREPOSITIONS.items() for name in names.split()
 }
+# What may stand beside "from" and "to" without changing what they say.
+_PLACES = {
+    *("account", "address", "airport", "area", "borough", "city", "code", "country", "county"),
+    *("district", "host", "id", "ip", "location", "name", "node", "place", "port", "region"),
+    *("state", "station", "stop", "terminal", "user", "zone"),
+}
 _PARTS_OF_DAY = (
     (5, "night"),
     (8, "early morning"),
@@ -51,6 +57,24 @@ _PARTS_OF_DAY = (
     (22.5, "evening"),
     (25, "night"),
 )
+
+
+def preposition(mode: str) -> str:
+    """What stands before the labels of a mode: from, to, by or in, or its name.
+
+    Examples
+    --------
+    >>> preposition("dest"), preposition("start_station_name"), preposition("toCity")
+    ('to', 'from', 'to')
+    >>> preposition("end_reason"), preposition("Account")
+    ('end_reason', 'Account')
+    """
+    known = _BY_NAME.get(mode.lower())
+    if known is not None:
+        return known
+    first, *others = words_of(mode) or [""]
+    end = _BY_NAME.get(first)
+    return end if end in ("from", "to") and others and set(others) <= _PLACES else mode
 
 
 @final
@@ -287,7 +311,7 @@ def _categories(mode: ModeProfile, column: FloatArray, others: FloatArray, plain
         long = and_list([f"{sign[i]} {name}" for i, name in names.items()])
         lead = "" if plain else f"{mode.name} "
         return _Words(f"{lead}{and_list(short)}", f"{mode.name} {long}", f"{lead}{short[0]}")
-    said = _BY_NAME.get(mode.name.lower(), mode.name)
+    said = preposition(mode.name)
     lead = "" if plain and said == mode.name else f"{said} "
     if size[order[0]] > 0.85:
         only = int(order[0])

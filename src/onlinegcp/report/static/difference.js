@@ -75,7 +75,7 @@ function slopes() {
             : pair.holds >= pair.held
               ? "var(--c0)"
               : "var(--c1)";
-    const name = `${pair.after ?? pair.before} · ${pair.name}`;
+    const name = `${numbers(pair)} · ${pair.name}`;
     svg.append(
       draw("line", { x1: left, x2: right, y1: y, y2: y, style: "stroke:var(--line)" }),
       draw(
@@ -153,6 +153,12 @@ function slopes() {
     ),
     svg,
   );
+}
+
+// Its number in the first and in the second run, once where they are the same.
+function numbers({ before, after }) {
+  if (before === null || after === null || before === after) return `${after ?? before}`;
+  return `${before} → ${after}`;
 }
 
 function side(title, columns) {
