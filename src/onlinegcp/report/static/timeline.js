@@ -216,9 +216,7 @@ function timeTicks(low, high, count) {
     const date = new Date(ms);
     ticks.push([
       ms,
-      step < day && ms % day
-        ? clockOf(ms)
-        : `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`,
+      step < day && ms % day ? clockOf(ms) : `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`,
     ]);
   }
   return ticks;
