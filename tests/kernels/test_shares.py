@@ -89,7 +89,7 @@ def learned(x, surprise, streak=0.0, weight=1.0):
     out = np.array([[10.0], [3.0], [surprise]])
     none, pool = np.zeros((2, 0)), np.zeros(3)
     shares.learn_rows(
-        rows, none, none, pool, 1.0, np.array([float(x)]), out, 1, 100.0, weight, True,
+        rows, none, none, pool, np.array([float(x)]), out, 1, 100.0, weight, True,
         (0.9, 0.9, 0.9), False,
     )  # fmt: skip
     return rows[:, 0]

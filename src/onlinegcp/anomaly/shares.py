@@ -256,14 +256,13 @@ class RowShares:
                 self.rows, self._phase(), day, seen.observed, seen.compared, seen.n_known,
                 seen.total, weight == 1.0,
             )  # fmt: skip
-        unrest = self._unrest()
         if seen.ready and weight == 1.0 and self.period > 1 and not day.size:
             learn_unrest(
-                self.rows, self.pool, seen.observed, seen.compared, seen.n_known, unrest,
+                self.rows, self.pool, seen.observed, seen.compared, seen.n_known,
                 self.unrest, self.n_slices % self.period,
             )  # fmt: skip
         learn_rows(
-            self.rows, self._phase(), day, self.pool, unrest, seen.observed, seen.compared,
+            self.rows, self._phase(), day, self.pool, seen.observed, seen.compared,
             seen.n_known, seen.total, weight, seen.ready, keeps, cycles == 0,
         )  # fmt: skip
         if not day.size:

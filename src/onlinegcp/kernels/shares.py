@@ -174,7 +174,7 @@ def learn_habits(rows, season, special, sums, out, n_known, total, spread):
 
 
 @kernel
-def learn_unrest(rows, pool, sums, out, n_known, now, known, time):
+def learn_unrest(rows, pool, sums, out, n_known, known, time):
     # How much rows varied beyond Poisson, as a part of what they usually do. Before `learn_rows`,
     # which changes what was usual.
     common = _common_spread(pool)
@@ -191,7 +191,7 @@ def learn_unrest(rows, pool, sums, out, n_known, now, known, time):
         varied += (squares - noise) / usual
         learned += (usual - noise) / usual
     if learned >= LEAST_LEARNED:
-        learn_time(known, time, max(varied / learned, 0.0), now)
+        learn_time(known, time, max(varied / learned, 0.0), unrest_at(known, time))
 
 
 @kernel
@@ -200,7 +200,6 @@ def learn_rows(
     season,
     special,
     pool,
-    unrest,
     sums,
     out,
     n_known,
