@@ -134,11 +134,35 @@ def listed_sums(
     return float(value @ np.log(m)), rows.T @ (value / m), rows.T @ curved
 
 
-def judge_levels(values, ahead, errors, spread, seen, least, noise):
+def unrest_at(known, time):
+    """How many times as far as usual slices are off at a time: between and within, as in ANOVA."""
+    number, whole, squares = known[:, known[0] > 0.0]
+    found, spare = len(number), np.maximum(number - 1.0, 0.0).sum()
+    if found < 2 or spare < 2.0:
+        return 1.0
+    mean = whole / number
+    within = np.maximum(squares - number * mean**2, 0.0).sum() / spare
+    doubt = 1.0 + 2.0 * np.sqrt(2.0 / (found - 1) + 2.0 / spare)
+    real = np.var(mean, ddof=1) - doubt * within * np.mean(1.0 / number)
+    if real <= 0.0:
+        return 1.0
+    held = within / real
+    told = (known[1, time] + held * mean.mean()) / (known[0, time] + held)
+    return float(np.clip(told / mean.mean(), 0.25, 16.0))
+
+
+def lasting(habits):
+    """What is left of how far every expert was off."""
+    lately, product, power = habits
+    return np.clip(product / (power + 20.0), 0.0, 0.95) * lately
+
+
+def judge_levels(values, base, habits, errors, spread, unrest, time, seen, least, noise):
     """Forecast, deviation and surprise of series, and the sum of their values."""
-    more = len(values) - len(seen)
+    more, ahead = len(values) - len(seen), base + lasting(habits)
+    wild = np.array([unrest_at(unrest[:, i], time) for i in range(len(seen))])
     forecast = ahead[np.argmin(errors, axis=0), np.arange(len(seen))]
-    deviation = np.maximum(1.2533 * spread[0] / np.maximum(spread[1], 1e-12), noise)
+    deviation = np.maximum(1.2533 * spread[0] / np.maximum(spread[1], 1e-12) * wild, noise)
     deviation = np.where(spread[1] < 2.0, np.inf, deviation)
     young = np.concatenate([seen < least, np.ones(more, dtype=bool)])
     forecast = np.nan_to_num(np.concatenate([forecast, values[len(seen) :]]))
@@ -149,19 +173,31 @@ def judge_levels(values, ahead, errors, spread, seen, least, noise):
 
 
 def learn_levels(
-    values, compared, ahead, rates, trends, least, keep, early, cycle, place, kind, part,
-    level, trend, errors, spread, streak, seen,
+    values, compared, base, habits, rates, trends, least, keep, early, cycle, place, kind, part,
+    unrest, time, level, trend, errors, spread, streak, seen,
 ):  # fmt: skip
-    """What `kernels.levels.learn_levels` makes of a cycle and of series, field by field."""
+    """What `kernels.levels.learn_levels` makes of a cycle, series, habits and unrest."""
     forecast, deviation, surprise = compared
     known, old = ~np.isnan(values), seen >= least
     told = known & old
-    error = np.where(known, values - ahead, 0.0)
+    error = np.where(known, values - base, 0.0)
+    left = np.where(known, error - lasting(habits), 0.0)
     streak = np.where(known, np.where(np.abs(surprise) > 4.0, streak + 1.0, 0.0), streak)
     limit = np.where(old & (streak < 3), 3.0 * deviation, np.inf)
-    errors = 0.95 * errors + np.minimum(np.abs(error), limit)
-    mine = np.where(told, np.abs(values - forecast), 0.0)
-    spread = keep * spread + np.stack([np.minimum(mine, limit), told])
+    errors = 0.95 * errors + np.minimum(np.abs(left), limit)
+    lately, product, power = habits
+    tells = old & (np.abs(surprise) <= 4.0) & (kind != 2)
+    now, variance = np.where(tells, error, 0.0), deviation * deviation
+    sure = tells & (variance > 0.0)
+    product = np.where(sure, (1.0 - 1.0 / 200.0) * product + now * lately / variance, product)
+    power = np.where(sure, (1.0 - 1.0 / 200.0) * power + lately * lately / variance, power)
+    mine = np.minimum(np.where(told, np.abs(values - forecast), 0.0), limit)
+    wild = np.array([unrest_at(unrest[:, i], time) for i in range(len(seen))])
+    unrest = unrest.copy()
+    for i in np.flatnonzero(told & (spread[1] >= 2.0) & (spread[0] > 0.0)):
+        off = min(1.2533 * mine[i] / (1.2533 * spread[0, i] / spread[1, i]), 2.0 * wild[i])
+        unrest[:, i, time] = (1.0 - 1.0 / 12.0) * unrest[:, i, time] + [1.0, off, off * off]
+    spread = keep * spread + np.stack([mine / wild, told])
     error = np.maximum(np.minimum(error, limit), -limit)
     rate = np.maximum(rates, 1.0 / (seen + 1.0)) * known
     cycle = cycle.copy()
@@ -172,4 +208,5 @@ def learn_levels(
         cycle[:, :, place] += part * (1.0 - rate) * error
     moved = level + 0.9 * trend + early * rate * error
     trend = 0.9 * trend + trends * rate * error
-    return cycle, moved, trend, errors, spread, streak, seen + known
+    series = moved, trend, errors, spread, streak, seen + known
+    return cycle, *series, now, product, power, unrest

@@ -83,3 +83,30 @@ def test_a_longer_season_goes_on_from_a_shorter_one():
         seen = levels.judge(np.array([100.0 + 30.0 * (t % 7 == 5)]))
         assert abs(seen.forecast[0] - seen.observed[0]) < 5.0
         levels.learn(seen)
+
+
+@pytest.mark.parametrize("stays", [0.0, 0.8])
+def test_a_series_that_stays_off_is_expected_to(stays):
+    # A busy hour is followed by another: forecasts of hourly totals were off by three quarters of
+    # how far they had been off before.
+    rng = np.random.default_rng(4)
+    off, values = 0.0, []
+    for hour in range(24 * 60):
+        off = stays * off + np.sqrt(1.0 - stays**2) * rng.normal()
+        values.append(100.0 + 20.0 * np.cos(hour * np.pi / 12.0) + off)
+    forecast, _ = run(values, period=24)
+    error = (np.array(values) - forecast)[24 * 20 :]
+    # 1 - stays^2 of the variance is new in every hour.
+    assert np.mean(error**2) < (0.55 if stays else 1.2)
+    assert abs(np.corrcoef(error[1:], error[:-1])[0, 1]) < 0.2
+
+
+def test_restless_hours_have_a_wider_range():
+    rng = np.random.default_rng(5)
+    hours = np.arange(24 * 40)
+    values = 1000.0 + np.where(hours % 24 < 6, 8.0, 1.0) * rng.normal(size=len(hours))
+    _, surprise = run(values, period=24)
+    late = hours >= 24 * 20
+    night = np.mean(np.minimum(surprise[late & (hours % 24 < 6)] ** 2, 25.0))
+    day = np.mean(np.minimum(surprise[late & (hours % 24 >= 6)] ** 2, 25.0))
+    assert night < 3.0 * day

@@ -80,3 +80,22 @@ def test_hours_of_a_day_tell_those_of_a_week_when_that_is_found(longer, kept):
     after = errors(24 * 14, 24 * 15)
     assert (after < 1.3 * before) == kept
     assert shares.season.shape == (longer, 2, 4)
+
+
+def test_restless_hours_are_so_for_all_rows():
+    # At night rows of a city vary several times as much as by day.
+    rng, shares, found = np.random.default_rng(2), RowShares(24), ([], [])
+    for t in range(24 * 40):
+        wild = 0.3 if t % 24 < 6 else 0.1
+        seen = shares.judge(rng.poisson(200.0 * np.exp(wild * rng.normal(size=30))).astype(float))
+        if t >= 24 * 20:
+            found[t % 24 < 6].append(np.mean(np.minimum(seen.surprise**2, 25.0)))
+        shares.learn(seen)
+    day, night = map(np.mean, found)
+    assert night < 2.0 * day
+    arrays, record = shares.state()
+    before = {name: part for name, part in arrays.items() if name != "unrest"}  # of old runs
+    assert RowShares.from_state(before, record).judge(seen.observed).ready
+    assert RowShares.from_state(arrays, record).judge(seen.observed).surprise == pytest.approx(
+        shares.judge(seen.observed).surprise, rel=0, abs=0
+    )

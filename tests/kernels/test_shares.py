@@ -15,12 +15,14 @@ def row_of(*fields):
     return rows
 
 
-def compared(x, mean, *, events=1e9, squares=0.0, noise=0.0, sizes=0.0, pool=(0.0, 0.0, 0.0)):
+def compared(
+    x, mean, *, unrest=1.0, events=1e9, squares=0.0, noise=0.0, sizes=0.0, pool=(0.0, 0.0, 0.0)
+):
     """Forecast, deviation and surprise of one row whose share of a total of 100 is mean / 100."""
     rows = row_of(events, 1.0, squares, noise, sizes)
     out = np.zeros((3, 1))
     share = np.array([mean / 100.0])
-    shares.compare_rows(rows, np.array(pool), share, np.array([float(x)]), 100.0, out)
+    shares.compare_rows(rows, np.array(pool), unrest, share, np.array([float(x)]), 100.0, out)
     return out[:, 0]
 
 

@@ -1,7 +1,9 @@
 """Series against their own past by exponential smoothing: level, damped trend, season, spread.
 
 Several rates run side by side, and of each series the one with the smallest recent errors is its
-forecast: a steady series is averaged over long, one that grows or jumps is followed.
+forecast: a steady series is averaged over long, one that grows or jumps is followed. Where a series
+usually stays off for a while, what is left of how far it was off is part of the forecast; and times
+at which it varies more than at others have a wider range.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from onlinegcp.kernels.levels import (
     SEASON,
     SPECIAL_DAY,
     Cycle,
+    Habits,
     Series,
     judge_levels,
     learn_levels,
@@ -55,10 +58,12 @@ class Levels:
         self.period, self.noise = period, noise
         self.n_slices = 0
         self.level = self.trend = self.errors = np.zeros((len(RATES), 0))
+        self.lately = self.product = self.power = np.zeros((len(RATES), 0))
         self.season = np.zeros((len(RATES), 0, period))
         self.special = np.zeros((len(RATES), 0, SPECIAL))
         self.phases, self.days = np.zeros(period), np.zeros(SPECIAL)
         self.spread = np.zeros((2, 0))  # sums of absolute errors and of their weights
+        self.unrest = np.zeros((3, 0, period))  # as `kernels.unrest` has it
         self.streak = np.zeros(0)
         self.seen = np.zeros(0)  # values of each series
 
@@ -72,9 +77,12 @@ class Levels:
         least[[place for place in (self.TOTAL, self.REST) if place < len(self)]] = self.noise
         total = judge_levels(
             values,
-            self._ahead(special),
+            self._base(special),
+            self._habits(),
             self.errors,
             self.spread,
+            self.unrest,
+            self.n_slices % self.period,
             self.seen,
             LEAST,
             least,
@@ -93,10 +101,10 @@ class Levels:
     def learn(self, seen: Judged, *, special: int = 0) -> None:
         """Remember judged values; what is odd about one is left out until it has stayed."""
         values = seen.observed
-        ahead = self._ahead(special)
+        base = self._base(special)
         if len(values) > len(self):
             self._grow(values)
-            ahead = np.concatenate([ahead, self.level[:, ahead.shape[1] :]], axis=1)
+            base = np.concatenate([base, self.level[:, base.shape[1] :]], axis=1)
         keep = 1.0 - 1.0 / min(SPREAD_MEMORY, self.n_slices + 1.5)
         cycle = Cycle(self.season, 0, NOTHING, 1.0)
         if special and self.n_slices >= max(14, 2 * self.period):
@@ -112,15 +120,19 @@ class Levels:
         early = 0.3 if self.n_slices < self.period else 1.0
         # Whoever took the state keeps it.
         series = Series(*(getattr(self, name).copy() for name in Series._fields))
+        habits = Habits(*(part.copy() for part in self._habits()))
+        self.unrest = self.unrest.copy()
         learn_levels(
-            values, seen.compared, ahead, RATES, TRENDS, LEAST, keep, early, cycle, series
+            values, seen.compared, base, habits, RATES, TRENDS, LEAST, keep, early, cycle,
+            self.unrest, self.n_slices % self.period, series,
         )  # fmt: skip
-        for name, array in zip(Series._fields, series, strict=True):
+        for name, array in (*series._asdict().items(), *habits._asdict().items()):
             setattr(self, name, array)
         self.n_slices += 1
 
     def skip(self) -> None:
         """Let a slice pass that nothing was observed of, so that the phase is kept."""
+        self.lately = np.zeros_like(self.lately)
         self.n_slices += 1
 
     def start_season(self, period: int) -> None:
@@ -128,6 +140,9 @@ class Levels:
         before, self.season = self.season, np.zeros((len(RATES), len(self), period))
         if period % self.period == 0:
             self.season += np.tile(before, (1, 1, period // self.period))
+        old, self.unrest = self.unrest, np.zeros((3, len(self), period))
+        if period % self.period == 0:
+            self.unrest += np.tile(old, (1, 1, period // self.period))
         self.period, self.phases = period, np.zeros(period)
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -143,29 +158,38 @@ class Levels:
         """What `state` described."""
         made = cls(int(record["period"]), float(record["noise"]))
         made.n_slices = int(record["n_slices"])
+        before = np.zeros_like(arrays["level"])  # in a run of an earlier version
+        made.unrest = np.zeros((3, before.shape[1], made.period))
+        made.lately = made.product = made.power = before
         for name in _ARRAYS:
-            setattr(made, name, np.array(arrays[name], dtype=np.float64))
+            if name in arrays:
+                setattr(made, name, np.array(arrays[name], dtype=np.float64))
         return made
 
-    def _ahead(self, special: int) -> FloatArray:
-        ahead = self.level + DAMPING * self.trend + self.season[:, :, self.n_slices % self.period]
+    def _habits(self) -> Habits:
+        return Habits(self.lately, self.product, self.power)
+
+    def _base(self, special: int) -> FloatArray:
+        """What every expert says, but for what stays of how far it was off."""
+        base = self.level + DAMPING * self.trend + self.season[:, :, self.n_slices % self.period]
         if special and self.n_slices >= max(14, 2 * self.period):
-            ahead = ahead + self.special[:, :, special - 1]
-        return np.asarray(ahead)
+            base = base + self.special[:, :, special - 1]
+        return np.asarray(base)
 
     def _grow(self, values: FloatArray) -> None:
         more = len(values) - len(self)
         first = np.nan_to_num(values[len(self) :])
         blank = np.zeros((len(RATES), more))
         self.level = np.concatenate([self.level, blank + first], axis=1)
-        self.trend = np.concatenate([self.trend, blank], axis=1)
-        self.errors = np.concatenate([self.errors, blank], axis=1)
+        for name in ("trend", "errors", *Habits._fields):
+            setattr(self, name, np.concatenate([getattr(self, name), blank], axis=1))
         for name in ("season", "special"):
             old = getattr(self, name)
             setattr(
                 self, name, np.concatenate([old, np.zeros((len(RATES), more, old.shape[2]))], 1)
             )
         self.spread = np.concatenate([self.spread, np.zeros((2, more))], axis=1)
+        self.unrest = np.concatenate([self.unrest, np.zeros((3, more, self.period))], axis=1)
         self.streak = np.concatenate([self.streak, np.zeros(more)])
         self.seen = np.concatenate([self.seen, np.zeros(more)])
 
@@ -190,17 +214,4 @@ def as_counts(middle: float, width: float) -> tuple[float, float, float]:
     return low, middle, high
 
 
-_ARRAYS = (
-    *(
-        "level",
-        "trend",
-        "errors",
-        "season",
-        "special",
-        "phases",
-        "days",
-        "spread",
-        "streak",
-        "seen",
-    ),
-)
+_ARRAYS = (*Series._fields, *Habits._fields, "season", "special", "phases", "days", "unrest")

@@ -4,7 +4,8 @@ A row's forecast is its share of the slice's total times its season, and times w
 of how far it was off in the slice before. The total is that of the rows that are as usual, so that
 one row's collapse is not every other row's rise. The spread is learned in both directions: rows
 that vary more than Poisson get the size of a negative binomial, rows that vary less a factor below
-one. A row never seen has forecast zero, give or take half an event in all the past. What a row
+one; and at times that are more restless than others, such as nights, all rows vary more than that.
+A row never seen has forecast zero, give or take half an event in all the past. What a row
 shows beyond three standard deviations is not learned, unless it stays.
 """
 
@@ -31,8 +32,10 @@ from onlinegcp.kernels.shares import (
     compare_rows,
     learn_habits,
     learn_rows,
+    learn_unrest,
     row_shares,
     total_of_usual_rows,
+    unrest_of,
 )
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -113,6 +116,7 @@ class RowShares:
         self.rows = np.zeros((fields, 0))
         self.season = np.zeros((period if period > 1 else 0, 2, 0))
         self.special = np.zeros((SPECIAL, 2, 0))
+        self.unrest = np.zeros((3, period))  # as `kernels.unrest` has it
 
     def __len__(self) -> int:
         return self.rows.shape[1]
@@ -162,10 +166,11 @@ class RowShares:
             out[FORECAST] = share * whole
             out[DEVIATION] = np.sqrt(out[FORECAST] + 0.25)
             return Judged(sums, out, whole, n_known, False)
+        unrest = self._unrest()
         if total is not None:
-            compare_rows(self.rows, self.pool, share, sums, total, out)
+            compare_rows(self.rows, self.pool, unrest, share, sums, total, out)
             return Judged(sums, out, total, n_known, True)
-        usual = self._compare(sums, share, expected, out)
+        usual = self._compare(sums, share, expected, unrest, out)
         return Judged(sums, out, usual, n_known, True)
 
     def _compare(
@@ -173,6 +178,7 @@ class RowShares:
         sums: FloatArray,
         share: FloatArray,
         expected: tuple[float, float, float] | None,
+        unrest: float,
         out: FloatArray,
     ) -> float:
         """Compare rows given the total that those as usual tell, and return that total.
@@ -193,17 +199,17 @@ class RowShares:
             parts = float(bare.sum())
         whole = float(known.sum())
         first = _usual_total(known, bare, whole, parts)
-        usual = self._settle(sums, share, bare, first, out)
+        usual = self._settle(sums, share, bare, first, unrest, out)
         plain = whole / parts
         if expected is not None and usual < LEAST_USUAL * plain:
             far, near = (abs(math.log(t * parts / expected[1])) for t in (max(usual, 1e-9), plain))
             if far > near:  # no burst, but rows that take turns, such as days of the week
                 usual = plain
-                compare_rows(self.rows, self.pool, share, sums, usual, out)
+                compare_rows(self.rows, self.pool, unrest, share, sums, usual, out)
         told = _odd_things(out, usual * parts, expected)
         if expected is not None and told > 0:
             rival = np.zeros_like(out)
-            other = self._settle(sums, share, bare, expected[1] / parts, rival)
+            other = self._settle(sums, share, bare, expected[1] / parts, unrest, rival)
             fewer = told - _odd_things(rival, other * parts, expected)
             # Of equal ones that which blames no row for what it always does.
             held = (np.abs(out[SURPRISE]) >= ODD) & (np.abs(rival[SURPRISE]) < ODD)
@@ -215,13 +221,19 @@ class RowShares:
         return usual * parts
 
     def _settle(
-        self, sums: FloatArray, share: FloatArray, bare: FloatArray, total: float, out: FloatArray
+        self,
+        sums: FloatArray,
+        share: FloatArray,
+        bare: FloatArray,
+        total: float,
+        unrest: float,
+        out: FloatArray,
     ) -> float:
         """Compare rows, and again with the total of those that are as usual; return that."""
-        compare_rows(self.rows, self.pool, share, sums, total, out)
+        compare_rows(self.rows, self.pool, unrest, share, sums, total, out)
         for _ in range(2):
             total = total_of_usual_rows(bare, sums, out, len(bare), total)
-            compare_rows(self.rows, self.pool, share, sums, total, out)
+            compare_rows(self.rows, self.pool, unrest, share, sums, total, out)
         return total
 
     def learn(self, seen: Judged, *, special: int = 0) -> None:
@@ -244,10 +256,14 @@ class RowShares:
                 self.rows, self._phase(), day, seen.observed, seen.compared, seen.n_known,
                 seen.total, weight == 1.0,
             )  # fmt: skip
+        if seen.ready and weight == 1.0 and self.period > 1 and not day.size:
+            learn_unrest(
+                self.rows, self.pool, seen.observed, seen.compared, seen.n_known,
+                self.unrest, self.n_slices % self.period,
+            )  # fmt: skip
         learn_rows(
-            self.rows, self._phase(), day, self.pool, seen.observed,
-            seen.compared, seen.n_known, seen.total,
-            weight, seen.ready, keeps, cycles == 0,
+            self.rows, self._phase(), day, self.pool, seen.observed, seen.compared,
+            seen.n_known, seen.total, weight, seen.ready, keeps, cycles == 0,
         )  # fmt: skip
         if not day.size:
             self.whole = keep * self.whole + weight * seen.total
@@ -266,6 +282,9 @@ class RowShares:
             self.season += np.tile(
                 before * min(1.0, INHERITED / slices), (period // self.period, 1, 1)
             )
+        old, self.unrest = self.unrest, np.zeros((3, period))
+        if period % self.period == 0:
+            self.unrest += np.tile(old, (1, period // self.period))
         self.period = period
 
     def keep(self, rows: NDArray[np.int64]) -> None:
@@ -276,7 +295,7 @@ class RowShares:
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and numbers it goes on from."""
-        arrays = {name: getattr(self, name) for name in ("pool", "rows", "season", "special")}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
         names = ("period", "n_slices", "whole", "newcomer")
         return arrays, {name: getattr(self, name) for name in names}
 
@@ -288,12 +307,17 @@ class RowShares:
         made = cls(int(record["period"]))
         made.n_slices, made.whole = int(record["n_slices"]), float(record["whole"])
         made.newcomer = float(record["newcomer"])
-        for name in ("pool", "rows", "season", "special"):
-            setattr(made, name, np.array(arrays[name], dtype=np.float64, order="C"))
+        for name in _ARRAYS:
+            if name in arrays:  # a run of an earlier version knows nothing of unrest
+                setattr(made, name, np.array(arrays[name], dtype=np.float64, order="C"))
         # A run of an earlier version has no habits of rows yet: zeros, as for a new row.
         missing = np.zeros((fields - len(made.rows), len(made)))
         made.rows = np.concatenate([made.rows, missing])
         return made
+
+    def _unrest(self) -> float:
+        """How many times as much as usual rows vary at this time, beyond Poisson."""
+        return float(unrest_of(self.unrest, self.n_slices % self.period))
 
     def _phase(self) -> FloatArray:
         return self.season[self.n_slices % self.period] if len(self.season) else _NONE
@@ -312,6 +336,9 @@ class RowShares:
                 np.concatenate([old, np.zeros((len(old), 2, more))], axis=2)
                 for old in (self.season, self.special)
             )
+
+
+_ARRAYS = ("pool", "rows", "season", "special", "unrest")
 
 
 def any_odd(seen: Judged) -> bool:

@@ -1,6 +1,6 @@
 """What a few series learn from their newest values: a dozen numbers, in one call instead of forty.
 
-To the last bit what NumPy gave, number by number. `anomaly.levels` says what for.
+`anomaly.levels` says what for.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.jit import kernel
-from onlinegcp.kernels.shares import DEVIATION, FORECAST, SURPRISE
+from onlinegcp.kernels.shares import (
+    DEVIATION,
+    FORECAST,
+    LASTING_KEEP,
+    LASTING_PRIOR,
+    LONGEST_LASTING,
+    SURPRISE,
+)
+from onlinegcp.kernels.unrest import learn_time, unrest_at
 
 DAMPING = 0.9
 ERRORS = 0.95  # of the errors so far, in the choice among experts
@@ -34,6 +42,18 @@ class Series(NamedTuple):
     seen: NDArray[Any]
 
 
+class Habits(NamedTuple):
+    """Whether series stay off, as they do where one hour is like the one before; in place.
+
+    How far each expert was off last time, and sums, in units of the variance, of how far it was off
+    times how far before, and of the squares of the latter.
+    """
+
+    lately: NDArray[Any]  # (experts, series), as the next two
+    product: NDArray[Any]
+    power: NDArray[Any]
+
+
 class Cycle(NamedTuple):
     """What repeats and learns from this slice, in place."""
 
@@ -43,8 +63,15 @@ class Cycle(NamedTuple):
     part: float  # of an error: of a season's a share, of a special day's a divisor
 
 
+@kernel(inline="always")
+def _lasting(habits, e, i):
+    # What is left of how far the series was off last time.
+    part = habits.product[e, i] / (habits.power[e, i] + LASTING_PRIOR)
+    return min(max(part, 0.0), LONGEST_LASTING) * habits.lately[e, i]
+
+
 @kernel(fastmath=False)
-def judge_levels(values, ahead, errors, spread, seen, least, noise, out):
+def judge_levels(values, base, habits, errors, spread, unrest, time, seen, least, noise, out):
     # Forecast by the expert with the smallest errors, standard deviation from mean absolute errors,
     # and the error in these, of every series; `noise` is the least deviation. Returns the sum of
     # the values that are there.
@@ -55,13 +82,14 @@ def judge_levels(values, ahead, errors, spread, seen, least, noise, out):
         forecast, deviation, judged = values[i], np.inf, False
         if i < seen.shape[0]:
             best = 0
-            for e in range(1, ahead.shape[0]):
+            for e in range(1, base.shape[0]):
                 if errors[e, i] < errors[best, i]:
                     best = e
-            forecast, judged = ahead[best, i], known and seen[i] >= least
+            forecast = base[best, i] + _lasting(habits, best, i)
+            judged = known and seen[i] >= least
             if spread[1, i] >= FEWEST_ERRORS:
                 mean = FROM_ABSOLUTE * spread[0, i] / np.maximum(spread[1, i], 1e-12)
-                deviation = np.maximum(mean, noise[i])
+                deviation = np.maximum(mean * unrest_at(unrest[:, i], time), noise[i])
         forecast = 0.0 if np.isnan(forecast) else forecast
         error = values[i] - forecast if judged else 0.0
         out[FORECAST, i] = forecast
@@ -71,7 +99,9 @@ def judge_levels(values, ahead, errors, spread, seen, least, noise, out):
 
 
 @kernel(fastmath=False)
-def learn_levels(values, compared, ahead, rates, trends, least, keep, early, cycle, series):
+def learn_levels(
+    values, compared, base, habits, rates, trends, least, keep, early, cycle, unrest, time, series
+):
     # A special day tells of nothing but such days.
     level, trend, errors, spread, streak, seen = series
     for i in range(values.shape[0]):
@@ -80,11 +110,28 @@ def learn_levels(values, compared, ahead, rates, trends, least, keep, early, cyc
             streak[i] = streak[i] + 1.0 if abs(compared[SURPRISE, i]) > ODD else 0.0
         limit = 3.0 * compared[DEVIATION, i] if old and streak[i] < PATIENCE else np.inf
         mine = abs(values[i] - compared[FORECAST, i]) if known and old else 0.0
-        spread[0, i] = keep * spread[0, i] + np.minimum(mine, limit)
+        mine = np.minimum(mine, limit)
+        wild = unrest_at(unrest[:, i], time)
+        if known and old and spread[1, i] >= FEWEST_ERRORS and spread[0, i] > 0.0:
+            usual = FROM_ABSOLUTE * spread[0, i] / spread[1, i]
+            learn_time(unrest[:, i], time, FROM_ABSOLUTE * mine / usual, wild)
+        spread[0, i] = keep * spread[0, i] + mine / wild
         spread[1, i] = keep * spread[1, i] + (1.0 if known and old else 0.0)
         for e in range(level.shape[0]):
-            error = values[i] - ahead[e, i] if known else 0.0
-            errors[e, i] = ERRORS * errors[e, i] + np.minimum(abs(error), limit)
+            error = values[i] - base[e, i] if known else 0.0
+            left = error - _lasting(habits, e, i) if known else 0.0
+            errors[e, i] = ERRORS * errors[e, i] + np.minimum(abs(left), limit)
+            before, now = habits.lately[e, i], 0.0
+            # An odd value says nothing of what stays, nor does a day that is unlike all others.
+            if old and cycle.kind != SPECIAL_DAY and abs(compared[SURPRISE, i]) <= ODD:
+                now = error
+                variance = compared[DEVIATION, i] * compared[DEVIATION, i]
+                if variance > 0.0:
+                    product = now * before / variance
+                    habits.product[e, i] = LASTING_KEEP * habits.product[e, i] + product
+                    power = before * before / variance
+                    habits.power[e, i] = LASTING_KEEP * habits.power[e, i] + power
+            habits.lately[e, i] = now
             error = np.maximum(np.minimum(error, limit), -limit)
             rate = np.maximum(rates[e, 0], 1.0 / (seen[i] + 1.0)) * (1.0 if known else 0.0)
             if cycle.kind == SPECIAL_DAY:

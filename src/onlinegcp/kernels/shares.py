@@ -16,6 +16,7 @@ import math
 import numpy as np
 
 from onlinegcp.kernels.jit import kernel
+from onlinegcp.kernels.unrest import learn_time, unrest_at
 
 EVENTS, EXPOSURE, SQUARES, NOISE, SIZES, STREAK, LATELY, PRODUCT, POWER = range(9)
 FIELDS, FIELDS_OF_PAIRS = 9, 6
@@ -28,6 +29,9 @@ LOWEST_FACTOR = 0.02  # of under-dispersion, so that no row becomes a constant
 ODD = 4.0  # standard deviations from which a row is held
 PATIENCE = 3.0  # slices for which it is
 SPECIAL_KEEP = 5.0 / 6.0  # of the special days so far, when another one is learned
+
+ROW_MOST = 9.0  # squared standard deviations that one row counts for in the unrest of a time
+LEAST_LEARNED = 1.0  # rows of learned spread below which a slice tells nothing of unrest
 
 LASTING_KEEP = 1.0 - 1.0 / 200.0  # of what tells whether a row stays off, per slice
 LASTING_PRIOR = 20.0  # slices of mere noise that speak against it
@@ -65,25 +69,56 @@ def row_shares(rows, season, special, newcomer, share):
         share[i] = found * _lasting_factor(rows, i)
 
 
+@kernel(inline="always")
+def _common_spread(pool):
+    excess = max(pool[0] - pool[1], 0.0) / pool[2] if pool[2] > 0.0 else 0.0
+    return excess, min(1.0, pool[0] / pool[1]) if pool[1] > 0.0 else 1.0
+
+
+@kernel(inline="always")
+def _spread(squares, noise, sizes, common, mean):
+    # Over-dispersion and the factor of under-dispersion of a row, a few slices of it as all rows.
+    weight = PRIOR * (mean * mean + 1.0)
+    excess = max(squares - noise + common[0] * weight, 0.0) / (sizes + weight)
+    weight = PRIOR * mean
+    # A count cannot vary less than between two whole numbers.
+    floor = max(LOWEST_FACTOR, min(1.0, 0.25 / mean))
+    return excess, min(max((squares + common[1] * weight) / (noise + weight), floor), 1.0), floor
+
+
+@kernel(inline="always")
+def _variance(mean, excess, factor, events):
+    return factor * (mean + excess * mean * mean) + mean * mean / events
+
+
+@kernel(inline="always")
+def _unsettled(excess, factor, floor, unrest):
+    # Spread at a time when it is `unrest` times as large as usual. What varies like Poisson does
+    # so at all times.
+    if factor < 1.0:
+        factor = min(max(factor * unrest, floor), 1.0)
+    return excess * unrest, factor
+
+
 @kernel
-def compare_rows(rows, pool, share, sums, total, out):
+def unrest_of(known, time):
+    return unrest_at(known, time)
+
+
+@kernel
+def compare_rows(rows, pool, unrest, share, sums, total, out):
     # Forecast, standard deviation and signed root of the deviance of every row, given the total.
     # A negative binomial whose size is what over-dispersion and the events so far leave open,
     # shrunk by the factor of under-dispersion; half an event of continuity.
-    common_excess = max(pool[0] - pool[1], 0.0) / pool[2] if pool[2] > 0.0 else 0.0
-    common_factor = min(1.0, pool[0] / pool[1]) if pool[1] > 0.0 else 1.0
+    common = _common_spread(pool)
     for i in range(sums.shape[0]):
         events, squares, noise, sizes = HALF, 0.0, 0.0, 0.0
         if i < rows.shape[1]:
             events += rows[EVENTS, i]
             squares, noise, sizes = rows[SQUARES, i], rows[NOISE, i], rows[SIZES, i]
         mean = max(share[i] * total, 1e-12)
-        weight = PRIOR * (mean * mean + 1.0)
-        excess = max(squares - noise + common_excess * weight, 0.0) / (sizes + weight)
-        weight = PRIOR * mean
-        # A count cannot vary less than between two whole numbers.
-        floor = max(LOWEST_FACTOR, min(1.0, 0.25 / mean))
-        factor = min(max((squares + common_factor * weight) / (noise + weight), floor), 1.0)
+        excess, factor, floor = _spread(squares, noise, sizes, common, mean)
+        excess, factor = _unsettled(excess, factor, floor, unrest)
         size = 1.0 / (excess + 1.0 / events)
         below = sums[i] < mean
         near = min(sums[i] + HALF, mean) if below else max(sums[i] - HALF, mean)
@@ -92,7 +127,7 @@ def compare_rows(rows, pool, share, sums, total, out):
             deviance += near * math.log(near / mean)
         root = math.sqrt(max(2.0 * deviance, 0.0) / factor)
         out[FORECAST, i] = mean
-        out[DEVIATION, i] = math.sqrt(factor * (mean + excess * mean * mean) + mean * mean / events)
+        out[DEVIATION, i] = math.sqrt(_variance(mean, excess, factor, events))
         out[SURPRISE, i] = -root if below else root
 
 
@@ -139,14 +174,47 @@ def learn_habits(rows, season, special, sums, out, n_known, total, spread):
 
 
 @kernel
+def learn_unrest(rows, pool, sums, out, n_known, known, time):
+    # How much rows varied beyond Poisson, as a part of what they usually do. Before `learn_rows`,
+    # which changes what was usual.
+    common = _common_spread(pool)
+    varied, learned = 0.0, 0.0
+    for i in range(n_known):
+        mean, deviation = out[FORECAST, i], out[DEVIATION, i]
+        if mean < LASTING_LEAST:
+            continue
+        events = rows[EVENTS, i] + HALF
+        excess, factor, _ = _spread(rows[SQUARES, i], rows[NOISE, i], rows[SIZES, i], common, mean)
+        usual = _variance(mean, excess, factor, events)
+        noise = mean * mean / events + (mean if factor == 1.0 else 0.0)
+        squares = min((sums[i] - mean) ** 2, ROW_MOST * deviation * deviation)
+        varied += (squares - noise) / usual
+        learned += (usual - noise) / usual
+    if learned >= LEAST_LEARNED:
+        learn_time(known, time, max(varied / learned, 0.0), unrest_at(known, time))
+
+
+@kernel
 def learn_rows(
-    rows, season, special, pool, sums, out, n_known, total, weight, ready, keeps, first_cycle
+    rows,
+    season,
+    special,
+    pool,
+    sums,
+    out,
+    n_known,
+    total,
+    weight,
+    ready,
+    keeps,
+    first_cycle,
 ):
     # `keeps`: of events, season and spread so far. `weight` is below 1 for a slice much louder
     # than usual, which then counts as an ordinary one and does not tell of the spread. What is odd
     # about a row is left out until it has stayed; a special day, for which `special` is there,
     # tells of special days only.
     keep, keep_season, keep_spread = keeps
+    common = _common_spread(pool)
     spread = ready and weight == 1.0
     if spread:
         for j in range(3):
@@ -165,8 +233,14 @@ def learn_rows(
             squares, noise, sizes = 0.0, 0.0, 0.0
             if i < n_known:
                 # A row far out tells of itself, not of its spread.
+                events = rows[EVENTS, i] + HALF
                 squares = min((sums[i] - mean) ** 2, 16.0 * deviation * deviation)
-                noise = mean + mean * mean / (rows[EVENTS, i] + HALF)
+                excess, factor, _ = _spread(
+                    rows[SQUARES, i], rows[NOISE, i], rows[SIZES, i], common, max(mean, 1e-12)
+                )
+                usual = _variance(mean, excess, factor, events)
+                squares *= usual / max(deviation * deviation, 1e-300)  # as at any other time
+                noise = mean + mean * mean / events
                 sizes = mean * mean
             rows[SQUARES, i] = keep_spread * rows[SQUARES, i] + squares
             rows[NOISE, i] = keep_spread * rows[NOISE, i] + noise
