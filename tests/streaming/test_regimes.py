@@ -74,6 +74,24 @@ def test_a_regime_that_returns_is_known_after_three_slices():
         assert np.mean([loss_of[n] for n in range(first + 3, first + 13)]) < 1.5 * usual
 
 
+@pytest.mark.slow
+def test_a_third_regime_is_not_taken_for_the_first():
+    for seed in range(4):
+        slices = regimes_of("a" * 40 + "b" * 40 + "c" * 12, seed=seed)
+        steps = records(OnlineGCP(RANK, "gaussian", random_state=0), slices)
+        assert [entry[:2] for entry in told(steps)] == [("changed", 41), ("changed", 81)]
+
+
+@pytest.mark.slow
+def test_regimes_shorter_than_the_detectors_memory_return():
+    slices = regimes_of(("a" * 15 + "b" * 15) * 3)
+    steps = records(OnlineGCP(RANK, "gaussian", random_state=0), slices)
+    assert [entry[:2] for entry in told(steps)] == [
+        ("changed", 16),
+        *(("returned", first) for first in (31, 46, 61, 76)),
+    ]
+
+
 def test_a_quiet_stream_is_left_alone():
     slices = regimes_of("a" * 120)
     model = OnlineGCP(RANK, "gaussian", random_state=0)

@@ -37,6 +37,22 @@ def test_three_odd_slices_are_an_alarm_whatever_their_size():
     assert not watched([*QUIET, 50.0, 50.0]).alarmed
 
 
+def test_after_a_few_slices_only_great_changes_are_seen():
+    few = [1.0, 1.2, 0.8, 1.1]
+    assert watched([*few, 50.0, 50.0, 50.0]).alarmed
+    assert not watched([*few, 2.0, 2.0, 2.0]).alarmed
+    assert watched([*QUIET, 2.0, 2.0, 2.0]).alarmed
+    assert not watched([*few[: FEWEST - 1], *[50.0] * 8]).alarmed
+
+
+def test_the_first_slices_of_quiet_streams_raise_no_alarm():
+    for seed in range(400):
+        rng = np.random.default_rng([seed, 2])
+        losses = np.exp(0.2 * rng.standard_normal(14))
+        detector = watched(losses.tolist(), (0.1 * np.exp(0.4 * rng.standard_normal(14))).tolist())
+        assert not detector.alarmed
+
+
 def test_the_gain_alone_can_raise_the_alarm():
     gains = [0.01] * len(QUIET) + [0.5] * 3
     assert watched([*QUIET, 1.0, 1.0, 1.0], gains).alarmed

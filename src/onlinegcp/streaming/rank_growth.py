@@ -23,6 +23,8 @@ from onlinegcp.streaming.matching import places
 from onlinegcp.streaming.rank_study import grown, study_path
 from onlinegcp.streaming.warm_start import WarmStart, algebraic_model, most_components, short_fit
 
+MOST_LISTED = 1 << 17  # cells of kept slices, if those of a warm start are not more
+
 
 def larger(
     slices: Sequence[Slice],
@@ -174,3 +176,22 @@ def _with(
         weight = float(start.mean[at]) * float(np.prod(sizes))
         put(model, slot, [c / size for c, size in zip(columns, sizes, strict=True)], weight)
     return _learned(model, slices, loss, seed), order
+
+
+def newest(slices: tuple[Slice, ...], most: int, least: int) -> tuple[Slice, ...]:
+    """The newest slices, from which models shall be made.
+
+    Parameters
+    ----------
+    slices
+        All of them, newest last.
+    most, least
+        How many at most; fewer where they are long, but not below `least`.
+    """
+    first, listed = len(slices), 0
+    while first > max(0, len(slices) - most):
+        listed += slices[first - 1].n_listed
+        if listed > MOST_LISTED and len(slices) - first >= least:
+            break
+        first -= 1
+    return slices[first:]

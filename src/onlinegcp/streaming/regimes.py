@@ -27,6 +27,7 @@ from onlinegcp.solvers.auto import state as stored
 from onlinegcp.solvers.auto.model import AutoState, Model, Step, told_by
 from onlinegcp.streaming.matching import n_replaced, places
 from onlinegcp.streaming.misfit import Misfit
+from onlinegcp.streaming.rank_growth import newest
 from onlinegcp.streaming.surprise import Surprise
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -42,7 +43,7 @@ PAUSE = 30  # slices until the next challenge after one that failed, doubled wit
 LONGEST_PAUSE = 960
 REST = 400  # slices a replaced model is kept
 CLEAR = 3.0  # standard errors
-MOST_LISTED = 1 << 17  # cells of kept slices, if those of a warm start are not more
+MOSTLY = 0.5  # of what surprises must be explained by one that takes over in the midst of it
 
 
 class Resize(Protocol):
@@ -248,9 +249,19 @@ def learn(
         usual = now.surprise.usual_deviation * x.n_observed
     now.surprise.watch(done.prequential, done.local, x.n_observed)
     regime: Regime = ""
+    met = now.changed and (now.gathering or now.challenger is not None)
+    again = met and now.surprise.alarmed
+    if again:
+        # Changed again: what else was gathered for the first change may be of two regimes by now.
+        _drop_rest(now)
     if now.challenger is not None:
         now.challenger, rival = step(now.challenger, x)
-        verdict = _judge(now, _gain(done, rival), usual)
+        gain = _gain(done, rival)
+        verdict = _judge(now, gain, usual)
+        if now.changed and now.surprise.suspects:
+            # Of two models that both know nothing of a third regime one is better, too.
+            surprising = done.prequential - now.surprise.usual_loss * x.n_observed
+            verdict = verdict if gain > MOSTLY * surprising else 0
         if verdict > 0:
             done, regime = _take_over(now, start, done, rival)
         elif verdict < 0:
@@ -264,6 +275,8 @@ def learn(
             since = min(int(now.surprise.rising[0]), len(now.recent))
             now.current.ranks.urge(now.current.model, since)
         _suspect(now, x, start, done.prequential, full)
+        if again:
+            now.surprised_at = now.age - int(now.surprise.rising[0]) + 1
         if now.surprise.alarmed:
             if _rested_knows(now, loss, seed, usual):
                 return now, _come_back(now, start, done, step), "returned"
@@ -283,7 +296,7 @@ def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
     assert ranks is not None
     size = rank_trials.wanted(ranks, state.model, full)
     kept = max(size, rank_trials.looked_at(ranks, state.model, full))
-    regimes.recent = _newest((*regimes.recent, x), kept, max(size, full))
+    regimes.recent = newest((*regimes.recent, x), kept, max(size, full))
     # No more slices than a warm start takes would tell nothing new.
     if rank_trials.looks_now(ranks, state.model) and len(regimes.recent) > full:
         found = resize.studied(regimes.recent, state)
@@ -305,17 +318,6 @@ def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
         kind.fail(state.model.n_slices + 1, 1)
     else:
         ranks.begin(*found)
-
-
-def _newest(slices: tuple[Slice, ...], most: int, least: int) -> tuple[Slice, ...]:
-    """The newest slices: at most so many, and fewer where they are long, but not below `least`."""
-    first, listed = len(slices), 0
-    while first > max(0, len(slices) - most):
-        listed += slices[first - 1].n_listed
-        if listed > MOST_LISTED and len(slices) - first >= least:
-            break
-        first -= 1
-    return slices[first:]
 
 
 def _gain(done: Step, rival: Step) -> float:
@@ -407,6 +409,13 @@ def _drop(regimes: Regimes) -> None:
     regimes.surprise.calm()
 
 
+def _drop_rest(regimes: Regimes) -> None:
+    """End an alarm that an early challenger has met."""
+    regimes.challenger, regimes.gains = None, np.zeros(3)
+    regimes.gathering = regimes.changed = False
+    _clear(regimes)
+
+
 def _clear(regimes: Regimes) -> None:
     regimes.buffer, regimes.losses, regimes.before = (), np.zeros(0), None
 
@@ -454,11 +463,11 @@ def _rested_knows(regimes: Regimes, loss: Loss, seed: int, usual: float) -> bool
     """Whether the model that was replaced explains the surprising slices clearly better."""
     if regimes.rested is None:
         return False
-    gain = sum(
-        before - auto.solve(regimes.rested, x, loss, seed=seed).objective
-        for before, x in zip(regimes.losses, regimes.buffer, strict=True)
-    )
-    return bool(gain > CLEAR * usual * math.sqrt(len(regimes.buffer)))
+    gain, surprising = -CLEAR * usual * math.sqrt(len(regimes.buffer)), 0.0
+    for before, x in zip(regimes.losses, regimes.buffer, strict=True):
+        gain += before - auto.solve(regimes.rested, x, loss, seed=seed).objective
+        surprising += before - regimes.surprise.usual_loss * x.n_observed
+    return bool(gain > max(0.0, MOSTLY * surprising))
 
 
 def _account(done: Step, after: Step, old: AutoState, new: AutoState) -> Step:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 
 WINDOW = 20  # recent values a new one is compared with
-FEWEST = 10  # of them, before anything can surprise
+FEWEST, ENOUGH = 3, 10  # of them, before anything can surprise, and before spreads are believed
 ALLOWANCE = 1.5  # deviations above the median that add nothing
 MOST = 4.5  # deviations one slice can add, so that one odd slice is no alarm
 SUSPICION, ALARM = 2.0, 7.0
@@ -99,7 +99,15 @@ class Surprise:
     def usual_deviation(self) -> float:
         """By how much losses per cell differ from slice to slice; 0.0 while nothing is known."""
         known = self._known(self.losses)
-        return _spread(known, _middle(known)) if len(known) >= FEWEST else 0.0
+        if len(known) < FEWEST:
+            return 0.0
+        return _wider(len(known)) * _spread(known, _middle(known))
+
+    @property
+    def usual_loss(self) -> float:
+        """The median of the recent losses per cell; 0.0 while there is none."""
+        known = self._known(self.losses)
+        return _middle(known) if known else 0.0
 
     def calm(self) -> None:
         """Begin to sum up anew."""
@@ -147,7 +155,12 @@ def _deviations(value: float, known: list[float], least: float) -> float:
     else:
         least = 1e-12 * (abs(value) + max(abs(known[0]), abs(known[-1]))) + 1e-300
     middle = _middle(known)
-    return (value - middle) / max(_spread(known, middle), least)
+    return (value - middle) / (_wider(len(known)) * max(_spread(known, middle), least))
+
+
+def _wider(count: int) -> float:
+    """What a spread that few values tell of is multiplied with: it may be off by much."""
+    return max(1.0, ENOUGH / count)
 
 
 # Plain Python: for twenty numbers, calls of NumPy would take longer than the numbers.
