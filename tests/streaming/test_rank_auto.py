@@ -14,6 +14,7 @@ from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import rank_trials
 from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.solvers.auto.model import Step
 from onlinegcp.solvers.auto.rank_state import URGENT, Direction, RankTrials
 from onlinegcp.streaming import OnlineCP, OnlineGCP, auto_solver, regimes
 from onlinegcp.streaming.rank_growth import larger, smaller, studied
@@ -167,6 +168,23 @@ def test_more_components_must_win_and_fewer_need_not_lose():
     assert -1 in doubtful
 
 
+@pytest.mark.parametrize(("spare", "next_count"), [(-1, 6), (0, 1), (2, 2)])
+def test_after_a_look_only_what_it_doubts_is_taken_away_again(spare, next_count):
+    trials = RankTrials(9)
+    model = SimpleNamespace(n_slices=40, factors=SimpleNamespace(rank=2))
+    done = Step(np.zeros(2), 0.0, 0.0, 0, np.zeros(2))
+    twin = SimpleNamespace(n_slices=40, factors=SimpleNamespace(rank=9))
+    trials.begin(twin, [0, 1] + [-1] * 7, spare)
+    stored = RankTrials.from_dict(trials.to_dict(), twin)
+    for _ in range(rank_trials.EARLIEST):
+        found, _ = rank_trials.supervise(stored, model, done, done, 5.0)
+    assert found is twin
+    assert stored.shrinking.count == next_count
+    assert stored.spare == -1
+    # What ten slices show is no news after many more.
+    assert (stored.growing.next > stored.shrinking.next) == (spare >= 0)
+
+
 def test_failures_make_pauses_longer_and_successes_make_it_bold():
     kind = Direction()
     waits = []
@@ -208,7 +226,7 @@ def test_a_study_of_more_slices_finds_what_fewer_hide():
     state = auto.start(start.factors, start.rows, slices[:10], loss, most=50)
     for x in slices[10:]:
         state, _ = auto.step(state, x, loss)
-    model, order = studied(slices, state, loss, lower=0.0, seed=0)
+    model, order, _ = studied(slices, state, loss, lower=0.0, seed=0)
     assert 4 <= model.factors.rank == len(order)
     assert model.n_slices == state.model.n_slices
     lost = [
@@ -233,7 +251,7 @@ def test_patterns_that_few_slices_mixed_up_are_told_apart_by_many():
     state = auto.start(factors, rows, slices[:10], loss, most=50)
     for x in slices[10:]:
         state, _ = auto.step(state, x, loss)
-    model, order = studied(slices, state, loss, lower=0.0, seed=0)
+    model, order, _ = studied(slices, state, loss, lower=0.0, seed=0)
     assert model.factors.rank == 3
     assert -1 in order
 
@@ -242,7 +260,7 @@ def test_a_study_takes_back_components_that_nothing_needs():
     loss, slices = get_loss("poisson"), planted("poisson", 3, 40, 0)
     start = static_start(slices[:10], 5, loss, lower=0.0, starts=3, seed=0)
     state = auto.start(start.factors, start.rows, slices[:10], loss, most=50)
-    model, order = studied(slices, state, loss, lower=0.0, seed=0)
+    model, order, _ = studied(slices, state, loss, lower=0.0, seed=0)
     assert model.factors.rank == len(order) == 3
 
 

@@ -38,7 +38,7 @@ def test_the_path_is_nested_and_ends_when_nothing_is_gained():
     assert len(path.losses) == len(path.ranks)
 
 
-@pytest.mark.parametrize(("rank", "first"), [(2, (1, 2, 3)), (5, (3, 4, 5))])
+@pytest.mark.parametrize(("rank", "first"), [(2, (1, 2, 3)), (5, (1, 2, 3))])
 def test_a_path_may_begin_below_a_model_that_is_known(rank, first):
     loss, slices = get_loss("poisson"), planted("poisson", 3, 20, 0)
     known = short_fit(stack(slices), rank, loss, 0.0, seed=0)
@@ -109,3 +109,14 @@ def test_new_components_explain_what_is_left():
         return float((m - x.to_dense() * np.log(m + 1e-10)).sum())
 
     assert lost(two) < lost(one)
+
+
+def test_a_path_that_begins_with_too_many_components_goes_on_below():
+    """Eight known where three are: two ranks below that is as good as any, and so half is tried."""
+    loss, slices = get_loss("poisson"), planted("poisson", 3, 40, 0)
+    known = short_fit(stack(slices), 8, loss, 0.0, seed=0)
+    path = study_path(slices, loss, lower=0.0, most=30, seed=0, known=known)
+    assert path.rank == path.best.rank == 3
+    assert list(path.ranks) == sorted(set(path.ranks))
+    assert path.ranks[0] <= 3
+    assert 6 in path.ranks

@@ -168,8 +168,8 @@ def _predicted(
     found = []
     for number, x in enumerate(rest):
         cells, halves = x.to_dense(), model.predict_halves(x, number=number)
-        first, second = (model.inverse_transform(row) for row in halves.weights)
-        mean = np.where(halves.board.full(), second, first)
+        means = [model.inverse_transform(row) for row in halves.weights]
+        mean = np.choose(halves.board.full(), means)
         # A cell expected to be exactly empty would settle everything by itself.
         usual = max(float(cells.mean()), 1e-9)
         found.append((cells.reshape(-1), (0.99 * mean + 0.01 * usual).reshape(-1)))

@@ -12,12 +12,12 @@ from onlinegcp.kernels.layout import padded_width
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.auto import held_out
 from onlinegcp.solvers.auto import solver as auto
+from onlinegcp.solvers.auto.checkerboard import checkerboard
 from onlinegcp.solvers.auto.components import transplant
 from onlinegcp.solvers.auto.fisher_rows import CURVATURE_BUDGET
-from onlinegcp.solvers.auto.held_out import Halves
-from onlinegcp.solvers.auto.model import AutoState, Trials
+from onlinegcp.solvers.auto.held_out import Parts
+from onlinegcp.solvers.auto.model import AutoState, Model, Trials
 from onlinegcp.solvers.auto.rank_state import RankTrials
 from onlinegcp.solvers.objective import is_affordable
 from onlinegcp.streaming import regimes
@@ -144,7 +144,9 @@ class _Resizing:
     seed: int
     number: int
 
-    def studied(self, slices: Sequence[Slice], old: AutoState) -> Resized | None:
+    def studied(
+        self, slices: Sequence[Slice], old: AutoState
+    ) -> tuple[Model, list[int], int] | None:
         return studied(slices, old, self.loss, lower=self.lower, seed=self.seed + self.number)
 
     def larger(
@@ -221,12 +223,13 @@ def as_recorded(state: ModelState, x: Slice) -> tuple[Slice, Sequence[FloatArray
     return in_units(x, mode, sizes[: x.shape[mode]]), factors
 
 
-def predict_halves(state: ModelState, x: Slice, loss: Loss, seed: int, number: int) -> Halves:
+def predict_halves(state: ModelState, x: Slice, loss: Loss, seed: int, number: int) -> Parts:
     """Either half of the cells of a slice from the other; changes nothing."""
     model, scale = _live(state).current.model, _scale_of(state, x)
     if scale is not None:
         x = in_units(x, *scale)
-    return held_out.predict_halves(model, x, loss, seed=seed, number=number)
+    board = checkerboard(x.shape, seed, number)
+    return model.past.predict_parts(model, x, loss, board, seed)
 
 
 def largest_model(shape: tuple[int, ...], rank: int) -> int:

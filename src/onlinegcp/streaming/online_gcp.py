@@ -12,7 +12,7 @@ from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting
-from onlinegcp.solvers.auto.held_out import Halves
+from onlinegcp.solvers.auto.held_out import Parts
 from onlinegcp.solvers.auto.solver import is_bounded
 from onlinegcp.solvers.devices import engine_for
 from onlinegcp.streaming import auto_solver, paper_solver
@@ -170,7 +170,7 @@ class OnlineGCP(StreamingModel):
         super().set_params(**parameters)
         return self
 
-    def predict_halves(self, x: Any, *, number: int = 0) -> Halves:
+    def predict_halves(self, x: Any, *, number: int = 0) -> Parts:
         """Predict either half of the cells of a slice from the other; more weights cannot fake it.
 
         Only the default solver can; nothing is changed.

@@ -76,8 +76,10 @@ def larger(
 
 def studied(
     slices: Sequence[Slice], old: AutoState, loss: Loss, *, lower: float, seed: int
-) -> tuple[Model, list[int]] | None:
+) -> tuple[Model, list[int], int] | None:
     """The rival that a study of these slices asks for; None where it finds what is known already.
+
+    With it comes how many of its components the study could not tell from none.
 
     It may have as many components as the model, or fewer, but others: what few slices mixed up
     many tell apart.
@@ -89,14 +91,15 @@ def studied(
     """
     assert old.ranks is not None
     known, most = _explained(slices, old, loss, seed), old.ranks.most
-    best = study_path(slices, loss, lower=lower, most=most, seed=seed, known=known).best
+    path = study_path(slices, loss, lower=lower, most=most, seed=seed, known=known)
+    best = path.best
     if best is None:
         return None
     start = WarmStart.of(best).normalised()
     order = places(old.factors.views(), start.factors)
     if len(order) == old.factors.rank and -1 not in order:
         return None
-    return graft(old, start, slices, loss, seed)
+    return *graft(old, start, slices, loss, seed), best.rank - path.rank
 
 
 def _explained(slices: Sequence[Slice], old: AutoState, loss: Loss, seed: int) -> KTensor:

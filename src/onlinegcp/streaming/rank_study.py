@@ -1,16 +1,16 @@
-"""How many components the first slices need: one nested path of models, judged on held-out halves.
+"""How many components the first slices need: one nested path of models, judged on cells not seen.
 
 The model of the earlier slices grows component by component, each fitted to what the others leave
 unexplained and then all of them for a few passes, so that every rank costs little once the one
-below is known. Later slices judge: their weights come from one half of the cells, their loss from
-the other. The path ends when more components stop predicting better, and the smallest rank is
+below is known. Later slices judge: their weights come from some of the cells, their loss from
+the rest. The path ends when more components stop predicting better, and the smallest rank is
 chosen that one standard error cannot tell from the best.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -25,8 +25,9 @@ from onlinegcp.slices import Slice, stack
 from onlinegcp.solvers.auto import seeds
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.cells import cells_of, weighted_cells
+from onlinegcp.solvers.auto.checkerboard import Checkerboard, checkerboard
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
-from onlinegcp.solvers.auto.held_out import predict_halves
+from onlinegcp.solvers.auto.held_out import boards_for
 from onlinegcp.solvers.objective import slice_loss
 from onlinegcp.streaming.warm_start import (
     WarmStart,
@@ -39,7 +40,7 @@ from onlinegcp.streaming.warm_start import (
 FloatArray: TypeAlias = NDArray[np.float64]
 
 TESTED = 0.3  # share of the slices that judge
-BOARDS = 2  # ways in which each of them is halved
+WAYS = 2  # to divide each of them
 NOISE = 2  # slices from which the noise is taken
 STARTS = 2  # of a path that begins beside a known model,
 BELOW = 2  # so many ranks below it, or an eighth
@@ -57,7 +58,7 @@ class RankPath:
     ranks
         The ranks tried, ascending.
     losses
-        (ranks, n) held-out losses of each, over slices and the ways to halve them.
+        (ranks, n) held-out losses of each, over slices and the ways to divide them.
     best
         The model of the earlier slices that predicted best, be it by chance; None where nothing
         could be judged.
@@ -89,23 +90,55 @@ def study_path(
     most
         Largest rank.
     seed
-        Seed of starts and halves.
+        Seed of starts and of how cells are divided.
     known
         A model of the slices with their weights in the last mode: the path begins a little below
-        its rank, and goes on from it where it explains the slices best. By default the path begins
-        with one component.
+        its rank, or at half of that where this is as good as any; it goes on from this model where
+        that explains the slices best. By default the path begins with one component.
     """
     tested = max(1, round(TESTED * len(slices)))
     learned, unseen = slices[: len(slices) - tested], slices[len(slices) - tested :]
     if not learned or not any(x.nnz for x in learned) or not any(x.nnz for x in unseen):
         return RankPath(1, (1,), np.zeros((1, 1)))
+    # Of a few slices, whose noise the models have learned, halves are the stricter judge.
+    boards = 1 if known is None else boards_for(loss)
+    divided = [
+        [checkerboard(x.shape, seed, WAYS * t + way, boards) for way in range(WAYS)]
+        for t, x in enumerate(unseen)
+    ]
+
+    def judged(model: KTensor) -> FloatArray:
+        return _judged(model, learned, unseen, divided, loss, lower, seed)
+
     x = stack(learned)
     most = max(1, min(most, most_components(x)))
     at = 1 if known is None else min(most, max(1, known.rank - max(BELOW, known.rank // 8)))
+    ranks, models, table = _path(x, at, most, known, judged, loss, lower=lower, seed=seed)
+    # Where the path began there were too many components already.
+    while (rank := smallest_as_good(ranks, table)) == ranks[0] > 1:
+        below = _path(x, rank // 2, rank - 1, known, judged, loss, lower=lower, seed=seed)
+        ranks, models = below[0] + ranks, below[1] + models
+        table = np.concatenate([below[2], table])
+    best = models[int(np.argmin(np.nan_to_num(table.mean(axis=1), nan=np.inf)))]
+    return RankPath(rank, tuple(ranks), table, best)
+
+
+def _path(
+    x: Slice,
+    at: int,
+    most: int,
+    known: KTensor | None,
+    judged: Callable[[KTensor], FloatArray],
+    loss: Loss,
+    *,
+    lower: float,
+    seed: int,
+) -> tuple[list[int], list[KTensor], FloatArray]:
+    """Models of stacked slices from one rank upwards, and what each of them lost."""
     init = begin(x, at, loss, lower=lower, starts=STARTS, seed=seed) if at > 1 else None
     model = short_fit(x, at, loss, lower, init=init, seed=seed)
     ranks, models, since = [model.rank], [model], 0
-    losses = [_judged(model, learned, unseen, loss, lower, seed)]
+    losses = [judged(model)]
     while ranks[-1] < most and since < PATIENCE:
         rank = min(most, ranks[-1] + max(1, ranks[-1] // 8))
         if known is not None and ranks[-1] < known.rank < rank:
@@ -120,12 +153,10 @@ def study_path(
             model = _better(x, model, known, loss, lower)
         ranks.append(model.rank)
         models.append(model)
-        losses.append(_judged(model, learned, unseen, loss, lower, seed))
+        losses.append(judged(model))
         means = np.mean(losses, axis=1)
         since = 0 if means[-1] <= means[:-1].min() else since + 1
-    table = np.array(losses)
-    best = models[int(np.argmin(np.nan_to_num(table.mean(axis=1), nan=np.inf)))]
-    return RankPath(smallest_as_good(ranks, table), tuple(ranks), table, best)
+    return ranks, models, np.array(losses)
 
 
 def _better(x: Slice, model: KTensor, known: KTensor, loss: Loss, lower: float) -> KTensor:
@@ -191,6 +222,7 @@ def _judged(
     model: KTensor,
     learned: Sequence[Slice],
     unseen: Sequence[Slice],
+    divided: Sequence[Sequence[Checkerboard]],
     loss: Loss,
     lower: float,
     seed: int,
@@ -200,11 +232,16 @@ def _judged(
     # The newest of the slices show how large the noise is; nothing else of the past is asked for.
     few = max(1, min(start.n_rows, NOISE))
     state = auto.start(start.factors, start.rows[-few:], learned[-few:], loss, lower=bound)
+    # What weights are usual is known from all of them.
+    lengths = np.prod([np.sqrt((v**2).sum(axis=0)) for v in state.factors.views()], axis=0)
+    rows = start.rows / np.where(lengths > 0.0, lengths, 1.0)
+    state.model.mean_weights = pad_vector(rows.mean(axis=0))
+    state.model.usage = pad_vector(np.abs(rows).mean(axis=0))
     return np.array(
         [
-            predict_halves(state.model, x, loss, seed=seed, number=BOARDS * t + b).loss
-            for t, x in enumerate(unseen)
-            for b in range(BOARDS)
+            state.model.past.predict_parts(state.model, x, loss, board, seed).loss
+            for x, boards in zip(unseen, divided, strict=True)
+            for board in boards
         ]
     )
 

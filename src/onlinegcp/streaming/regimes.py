@@ -49,8 +49,10 @@ MOSTLY = 0.5  # of what surprises must be explained by one that takes over in th
 class Resize(Protocol):
     """Makes models with more or fewer components from a few slices; None where there is none."""
 
-    def studied(self, slices: Sequence[Slice], old: AutoState) -> Resized | None:
-        """With as many more as a study of the slices asks for."""
+    def studied(
+        self, slices: Sequence[Slice], old: AutoState
+    ) -> tuple[Model, list[int], int] | None:
+        """With as many as a study of the slices asks for, and how many of these it doubts."""
 
     def larger(
         self, slices: Sequence[Slice], old: AutoState, count: int, *, anew: bool
@@ -299,10 +301,10 @@ def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
     regimes.recent = newest((*regimes.recent, x), kept, max(size, full))
     # No more slices than a warm start takes would tell nothing new.
     if rank_trials.looks_now(ranks, state.model) and len(regimes.recent) > full:
-        found = resize.studied(regimes.recent, state)
-        if found is not None:
+        asked = resize.studied(regimes.recent, state)
+        if asked is not None:
             ranks.end()
-            ranks.begin(*found)
+            ranks.begin(*asked)
         return
     kind = rank_trials.due(ranks, state.model)
     if kind is None or not 0 < size <= len(regimes.recent):
@@ -321,7 +323,7 @@ def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
 
 
 def _gain(done: Step, rival: Step) -> float:
-    """By how much a challenger predicts better: by halves, where it may have more components."""
+    """By how much a challenger predicts better: of cells not seen, where ranks may differ."""
     if done.held_out is not None and rival.held_out is not None:
         return done.held_out - rival.held_out
     return done.prequential - rival.prequential

@@ -1,4 +1,4 @@
-"""Weights from half a slice, loss of the other half: against brute force over the cells."""
+"""Weights from some cells of a slice, loss of the others: against brute force over the cells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.auto.held_out import by_cells, predict_halves
+from onlinegcp.solvers.auto.checkerboard import checkerboard
+from onlinegcp.solvers.auto.held_out import by_cells, usual_weights
 from onlinegcp.streaming.warm_start import static_start
 from onlinegcp.testing import planted_stream
 
@@ -30,50 +31,64 @@ def cells_of(state):
     return np.einsum("ir,jr->ijr", *state.factors.views())
 
 
-def test_poisson_halves_are_those_of_their_cells():
+def predict_parts(model, x, loss, *, number, boards=2):
+    return model.past.predict_parts(model, x, loss, checkerboard(x.shape, 0, number, boards), 0)
+
+
+def parts_of(found):
+    """For every part its cells, and the weights by which they were predicted."""
+    return [(found.board.full() == part, row) for part, row in enumerate(found.weights)]
+
+
+@pytest.mark.parametrize("boards", [1, 2])
+def test_poisson_parts_are_predicted_by_the_rest_of_the_cells(boards):
     loss = get_loss("poisson")
     state, x = state_of(loss)
-    found = predict_halves(state.model, x, loss, seed=0, number=4)
-    first, data, z = found.board.full(), x.to_dense(), cells_of(state)
+    found = predict_parts(state.model, x, loss, number=4, boards=boards)
+    data, z = x.to_dense(), cells_of(state)
     model, rank, lost = state.model, 2, 0.0
     event = model.unit * rank / x.total
-    for half, own in ((first, found.weights[0]), (~first, found.weights[1])):
+    assert len(found.weights) == 2**boards
+    for unseen, own in parts_of(found):
+        rest = ~unseen
         # Maximum likelihood by the multiplicative updates of Lee and Seung.
-        exposure, weights = z[half].sum(axis=0), np.full(rank, x.total / rank)
+        exposure, weights = z[rest].sum(axis=0), np.full(rank, x.total / rank)
         for _ in range(3_000):
-            ratio = data[half] / np.maximum(z[half] @ weights, 1e-300)
-            weights = weights * (ratio @ z[half]) / exposure
+            ratio = data[rest] / np.maximum(z[rest] @ weights, 1e-300)
+            weights = weights * (ratio @ z[rest]) / exposure
         usual = model.mean_weights[:rank]
-        usual = usual * data[half].sum() / (exposure @ usual)
+        usual = usual * data[rest].sum() / (exposure @ usual)
         weights = (exposure * weights + event * usual) / (exposure + event)
         np.testing.assert_allclose(own, weights, rtol=2e-3)
-        other = z[~half] @ own
-        lost += other.sum() - data[~half] @ np.log(other)
+        other = z[unseen] @ own
+        lost += other.sum() - data[unseen] @ np.log(other)
     assert found.loss == pytest.approx(lost, rel=1e-9)
 
 
+@pytest.mark.parametrize("boards", [1, 2])
 @pytest.mark.parametrize("lower", [None, 0.0])
 @pytest.mark.parametrize("listed", [False, True])
-def test_gaussian_halves_are_those_of_their_cells(lower, listed):
+def test_gaussian_parts_are_predicted_by_the_rest_of_the_cells(lower, listed, boards):
     loss = get_loss("gaussian")
     state, x = state_of(loss, lower=lower)
     if listed:
         x = Slice(x.index, x.value, x.shape)
-    found = predict_halves(state.model, x, loss, seed=0, number=2)
-    first, data, z = found.board.full(), x.to_dense(), cells_of(state)
+    found = predict_parts(state.model, x, loss, number=2, boards=boards)
+    data, z = x.to_dense(), cells_of(state)
     model, lost = state.model, 0.0
-    hold = model.past.variance / np.mean(model.usage[:2] ** 2)
-    for half, own in ((first, found.weights[0]), (~first, found.weights[1])):
+    own_width = model.usage[:2]
+    hold = model.past.variance / (own_width * np.sqrt(np.mean(own_width**2)))
+    for unseen, own in parts_of(found):
 
-        def objective(s, half=half):
-            return ((data[half] - z[half] @ s) ** 2).sum() + hold * (
-                (s - model.mean_weights[:2]) ** 2
+        def objective(s, rest=~unseen):
+            return ((data[rest] - z[rest] @ s) ** 2).sum() + (
+                hold * (s - model.mean_weights[:2]) ** 2
             ).sum()
 
         bounds = None if lower is None else [(0.0, None)] * 2
         best = minimize(objective, own + 0.1, bounds=bounds, tol=1e-14)
         assert objective(own) <= best.fun * (1 + 1e-7)
-        lost += ((data[~half] - z[~half] @ own) ** 2).sum()
+        lost += ((data[unseen] - z[unseen] @ own) ** 2).sum()
     assert found.loss == pytest.approx(lost, rel=1e-8)
 
 
@@ -81,37 +96,47 @@ def test_gaussian_halves_are_those_of_their_cells(lower, listed):
 def test_closed_forms_agree_with_visits_of_every_cell(name):
     loss = get_loss(name)
     state, x = state_of(loss)
-    found = predict_halves(state.model, x, loss, seed=0, number=3)
+    found = predict_parts(state.model, x, loss, number=3)
     visited = by_cells(state.model, x, loss, found.board, 0)
     # The priors differ a little for counts.
     assert found.loss == pytest.approx(visited.loss, rel=1e-8 if name == "gaussian" else 0.02)
 
 
 @pytest.mark.parametrize("name", ["bernoulli_odds", "bernoulli_logit", "gamma"])
-def test_other_losses_are_lost_in_the_other_half(name):
+def test_other_losses_are_lost_where_the_weights_saw_nothing(name):
     loss = get_loss(name)
     state, x = state_of(loss)
-    found = predict_halves(state.model, x, loss, seed=0, number=3)
-    first, data, z = found.board.full(), x.to_dense(), cells_of(state)
-    lost = sum(
-        loss.value(data[~half], z[~half] @ own).sum()
-        for half, own in zip((first, ~first), found.weights, strict=True)
-    )
+    found = predict_parts(state.model, x, loss, number=3)
+    data, z = x.to_dense(), cells_of(state)
+    lost = sum(loss.value(data[unseen], z[unseen] @ own).sum() for unseen, own in parts_of(found))
     assert found.loss == pytest.approx(lost, rel=1e-9)
 
 
-def test_a_pattern_in_one_half_alone_is_expected_as_usual():
+def test_a_pattern_in_one_part_alone_is_expected_as_usual():
     loss = get_loss("poisson")
     state, x = state_of(loss)
     model = state.model.copy()
-    # All of the second pattern in one cell: the half without that cell knows nothing of it.
+    # All of the second pattern in one cell: weights for that cell know nothing of it.
     for view in model.factors.views():
         view[:, 1] = 1e-9
         view[0, 1] = 1.0
-    found = predict_halves(model, x, loss, seed=0, number=0)
-    unseen = found.weights[1] if found.board.full()[0, 0] else found.weights[0]
+    found = predict_parts(model, x, loss, number=0)
+    expected = found.weights[found.board.full()[0, 0]]
     usual = model.mean_weights[1]
-    assert 0.2 * usual < unseen[1] < 5.0 * usual
+    assert 0.2 * usual < expected[1] < 5.0 * usual
+
+
+def test_a_weight_that_rests_is_held_more_tightly_than_others_but_not_at_its_usual_size():
+    """Between what is usual for it and for all, by the geometric mean: it may wake."""
+    state, _ = state_of(get_loss("bernoulli_odds"))
+    model = state.model.copy()
+    model.usage[:2] = [3.0, 0.04]
+    usual = np.sqrt((3.0**2 + 0.04**2) / 2)
+    np.testing.assert_allclose(
+        1.0 / usual_weights(model).precision[:2], [3.0 * usual, 0.04 * usual], rtol=1e-12
+    )
+    model.usage[:2] = 0.0
+    assert not usual_weights(model).precision.any()
 
 
 def test_missing_cells_are_left_out():
@@ -119,10 +144,6 @@ def test_missing_cells_are_left_out():
     state, x = state_of(loss)
     array = x.to_dense().copy()
     array[2, 3] = np.nan
-    found = predict_halves(state.model, Slice.dense(array), loss, seed=0, number=1)
+    found = predict_parts(state.model, Slice.dense(array), loss, number=1)
     array[2, 3] = 1e6
-    assert (
-        found.loss
-        < 1e6
-        < predict_halves(state.model, Slice.dense(array), loss, seed=0, number=1).loss
-    )
+    assert found.loss < 1e6 < predict_parts(state.model, Slice.dense(array), loss, number=1).loss

@@ -1,15 +1,18 @@
-"""Two halves of the cells of a slice, each of which knows enough of every row to predict the other.
+"""Parts of the cells of a slice, each of which can be predicted from the others.
 
 Every row of every mode gets a sign, and the product of the signs of a cell says to which half it
 belongs. So each half holds about half of the cells of each row, patterns that live in a few rows
 are seen by both, and a sum over half of all cells needs no visit: it is half the sum over all, plus
-or minus half of the sum with signs, and both are products of sums over rows.
+or minus half of the sum with signs, and both are products of sums over rows. Two such boards make
+quarters, in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,51 +30,75 @@ class Checkerboard:
     Attributes
     ----------
     signs
-        1 or -1 for every row, one vector per mode; about as many of either.
+        1 or -1 for every row, (boards, I_k) per mode; about as many of either.
 
     Examples
     --------
-    >>> board = checkerboard((2, 2), 0, 0)
-    >>> int(board.of(np.array([[0, 0], [0, 1], [1, 0], [1, 1]])).sum())
-    2
+    >>> checkerboard((2, 2), 0, 0).of(np.array([[0, 0], [0, 1], [1, 0], [1, 1]])).tolist()
+    [1, 0, 0, 1]
     """
 
     signs: tuple[Array, ...]
 
-    def of(self, index: Array) -> NDArray[np.bool_]:
-        """Whether each of some cells (n, d) belongs to the first half."""
-        product = np.ones(len(index))
+    @property
+    def n_parts(self) -> int:
+        """How many parts there are; slices of few rows may leave some of them empty."""
+        return int(2 ** len(self.signs[0]))
+
+    def of(self, index: Array) -> NDArray[np.int64]:
+        """The part to which each of some cells (n, d) belongs."""
+        found = np.ones((len(self.signs[0]), len(index)))
         for k, sign in enumerate(self.signs):
-            product *= sign[index[:, k]]
-        return np.asarray(product > 0.0)
+            found *= sign[:, index[:, k]]
+        return _numbered(found)
 
-    def full(self) -> NDArray[np.bool_]:
-        """Whether each cell belongs to the first half, as an array of the slice's shape."""
-        product = np.ones(())
-        for sign in self.signs:
-            product = np.multiply.outer(product, sign)
-        return np.asarray(product > 0.0)
+    def full(self) -> NDArray[np.int64]:
+        """The part of each cell, as an array of the slice's shape."""
+        boards = zip(*self.signs, strict=True)
+        return _numbered(np.array([functools.reduce(np.multiply.outer, each) for each in boards]))
 
-    def sums(self, parts: Sequence[Array], signed: Sequence[Array]) -> tuple[Array, Array]:
-        """Sums over the cells of either half, of what is a product over the modes.
+    def sums(self, over_cells: Callable[[Sequence[Array]], Any]) -> Array:
+        """Sums over the cells of every part, stacked.
 
         Parameters
         ----------
-        parts
-            For every mode the sum over its rows.
-        signed
-            The same with the rows' signs.
+        over_cells
+            Gives, for numbers that belong to the rows (I_k,) of every mode, the sum over all cells
+            with each cell counted as often as the product of the numbers of its rows.
         """
-        all_cells, difference = np.prod(parts, axis=0), np.prod(signed, axis=0)
-        return 0.5 * (all_cells + difference), 0.5 * (all_cells - difference)
+        turned = []
+        for some in product((False, True), repeat=len(self.signs[0])):
+            # The signs of some of the boards multiplied, of none of them at first.
+            at = np.array(some)
+            turned.append(over_cells([np.prod(sign[at], axis=0) for sign in self.signs]))
+        return np.tensordot(_mixes(len(self.signs[0])), np.array(turned), axes=1)
 
 
-def checkerboard(shape: Sequence[int], seed: int, number: int) -> Checkerboard:
-    """The division of slice `number`; the same for all models with this seed."""
-    draws = uniform(stream_key(seed, number, HELD_OUT), int(sum(shape)))
+@functools.cache
+def _mixes(boards: int) -> Array:
+    """How sums with the signs of some of the boards make up those over the parts."""
+    mixes = np.ones((1, 1))
+    for _ in range(boards):
+        mixes = 0.5 * np.block([[mixes, mixes], [mixes, -mixes]])
+    return mixes
+
+
+def checkerboard(shape: Sequence[int], seed: int, number: int, boards: int = 1) -> Checkerboard:
+    """The division of slice `number`, in halves or, by two boards, in quarters."""
+    rows = int(sum(shape))
+    draws = uniform(stream_key(seed, number, HELD_OUT), boards * rows).reshape(boards, rows)
     signs = []
-    for part in np.split(draws, np.cumsum(shape)[:-1]):
-        sign = np.ones(len(part))
-        sign[np.argsort(part, kind="stable")[: len(part) // 2]] = -1.0
+    for part in np.split(draws, np.cumsum(shape)[:-1], axis=1):
+        sign = np.ones(part.shape)
+        lower = np.argsort(part, axis=1, kind="stable")[:, : part.shape[1] // 2]
+        np.put_along_axis(sign, lower, -1.0, axis=1)
         signs.append(sign)
     return Checkerboard(tuple(signs))
+
+
+def _numbered(signs: Array) -> NDArray[np.int64]:
+    """The number that signs (boards, ...) spell: the first half is 0, the first quarter as well."""
+    found = np.zeros(signs.shape[1:], dtype=np.int64)
+    for one in signs:
+        found = 2 * found + (one < 0.0)
+    return found

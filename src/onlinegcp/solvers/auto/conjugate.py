@@ -26,11 +26,11 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, newton, seeds
 from onlinegcp.solvers.auto.cells import cells_of
 from onlinegcp.solvers.auto.checkerboard import Checkerboard
-from onlinegcp.solvers.auto.half_sums import HalfSums
-from onlinegcp.solvers.auto.held_out import Halves
+from onlinegcp.solvers.auto.held_out import Parts
 from onlinegcp.solvers.auto.model import Model, Past, Step, silent
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.odds_sums import OddsSums, Slopes, sum_columns
+from onlinegcp.solvers.auto.part_sums import PartSums
 from onlinegcp.solvers.auto.resizing import taken
 from onlinegcp.sums import verbs
 from onlinegcp.sums.chunks import row_blocks
@@ -275,28 +275,24 @@ class Conjugate(Past):
         """One component fitted to what the others leave of a slice: columns and weight."""
         return seeds.seed_counts(model.factors, cells_of(x), _form(loss), weights)
 
-    def predict_halves(
+    def predict_parts(
         self, model: Model, x: Slice, loss: Loss, board: Checkerboard, seed: int
-    ) -> Halves:
-        """Predict either half of a slice from the other; zeros of Poisson are not visited."""
+    ) -> Parts:
+        """Predict every part of a slice from the others; zeros of Poisson are not visited."""
         form, cells = _form(loss), cells_of(x)
         if not (form.linear and cells.full):
-            return super().predict_halves(model, x, loss, board, seed)
+            return super().predict_parts(model, x, loss, board, seed)
         factors, rank = model.factors, model.factors.rank
-        first = board.of(cells.index)
-        halves = HalfSums.pair(factors, cells, form, first, board)
-        # What the halves say counts for their share of the pattern, the usual for one event.
+        # What the others say counts for their share of the pattern, the usual for one event.
         event = model.unit * rank / max(cells.total, model.unit)
-        found = []
-        for half in halves:
-            usual, exposure = _start(model, half), half.column_sums()
-            row = newton.solve_odds_form(half, usual, tolerance=STREAM_TOLERANCE).weights
-            found.append((exposure * row + event * usual) / (exposure + event))
-        lost = sum(
-            half.value(row) - half.listed(row)[0]
-            for half, row in zip(halves, reversed(found), strict=True)
-        )
-        return Halves(board, (found[0][:rank], found[1][:rank]), lost)
+        found, lost = [], 0.0
+        for part, rest in PartSums.each_and_rest(factors, cells, form, board):
+            usual, exposure = _start(model, rest), rest.column_sums()
+            row = newton.solve_odds_form(rest, usual, tolerance=STREAM_TOLERANCE).weights
+            row = (exposure * row + event * usual) / (exposure + event)
+            lost += part.value(row) - part.listed(row)[0]
+            found.append(row[:rank])
+        return Parts(board, tuple(found), lost)
 
     def importance(self, usage: float, norm: float) -> float:
         """Counts stand for themselves, wherever they fall."""

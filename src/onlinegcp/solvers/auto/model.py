@@ -22,7 +22,7 @@ from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto.cells import Weighted, listed_cells
 from onlinegcp.solvers.auto.checkerboard import Checkerboard
-from onlinegcp.solvers.auto.held_out import Halves, by_cells
+from onlinegcp.solvers.auto.held_out import Parts, by_cells
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.sums.verbs import copied, copy_rows
 
@@ -57,8 +57,8 @@ class Step:
     order
         For every component its place before the step, -1 for a new one; None where none moved.
     held_out
-        Loss of the slice, either half predicted from the other, before it was learned; None where
-        nobody asked.
+        Loss of the slice before it was learned, every part predicted from the others; None
+        where nobody asked.
     """
 
     weights: Array
@@ -177,10 +177,10 @@ class Past(Stored, abc.ABC):
         """The cells of a slice in which a misfit shows."""
         return listed_cells(x)
 
-    def predict_halves(
+    def predict_parts(
         self, model: Model, x: Slice, loss: Loss, board: Checkerboard, seed: int
-    ) -> Halves:
-        """Predict either half of a slice from the other; changes nothing."""
+    ) -> Parts:
+        """Predict every part of a slice from the others; changes nothing."""
         return by_cells(model, x, loss, board, seed)
 
     @property

@@ -24,7 +24,7 @@ from onlinegcp.solvers.auto.cells import weighted_cells
 from onlinegcp.solvers.auto.checkerboard import Checkerboard
 from onlinegcp.solvers.auto.fisher_rows import FisherRows
 from onlinegcp.solvers.auto.fisher_sums import FisherSums
-from onlinegcp.solvers.auto.held_out import Halves, usual_weights
+from onlinegcp.solvers.auto.held_out import Parts, usual_weights
 from onlinegcp.solvers.auto.model import Model, Past, Step
 from onlinegcp.solvers.auto.newton import Solution
 from onlinegcp.solvers.auto.nonnegative import solve_free, solve_positive, solve_rows, solve_vector
@@ -272,29 +272,45 @@ class Square(Past):
         """Of squared error, whose curvature is two."""
         return 2.0 * self.variance
 
-    def predict_halves(
+    def predict_parts(
         self, model: Model, x: Slice, loss: Loss, board: Checkerboard, seed: int
-    ) -> Halves:
-        """Predict either half of a complete slice from the other, by normal equations."""
+    ) -> Parts:
+        """Predict every part of a complete slice from the others, by normal equations."""
         if x.n_observed < x.size:
-            return super().predict_halves(model, x, loss, board, seed)
+            return super().predict_parts(model, x, loss, board, seed)
         factors, rank = model.factors, model.factors.rank
-        views = factors.views()
-        signed = [(view.T * sign) @ view for view, sign in zip(views, board.signs, strict=True)]
-        sums = board.sums(grams(factors), signed)
-        normal = [
-            _NormalEquations(part.norm_squared, _normal_equations(factors, part).right, gram)
-            for part, gram in zip(_halves_of(x, board), sums, strict=True)
-        ]
+        views, signed, times = (
+            factors.views(),
+            factors.zeros_like(),
+            SliceProducts(x, factors.width),
+        )
+
+        def inner(signs: Sequence[Array]) -> Array:
+            pairs = zip(views, signs, strict=True)
+            return np.asarray(np.prod([(a.T * sign) @ a for a, sign in pairs], axis=0))
+
+        def right(signs: Sequence[Array]) -> Array:
+            np.multiply(factors.data, np.concatenate(signs)[:, None], out=signed.data)
+            return _right(signed, times)
+
+        part_of = board.of(x.index) if x.array is None else board.full().ravel()
+        cells = x.value if x.array is None else x.array.ravel()
+        squares = np.bincount(part_of, weights=cells**2, minlength=board.n_parts)
+        sums = zip(squares, board.sums(right), board.sums(inner), strict=True)
+        normal = [_NormalEquations(*each) for each in sums]
+        pull_of_all = np.sum([part.right for part in normal], axis=0)
+        gram_of_all = np.sum([part.gram for part in normal], axis=0)
         prior = usual_weights(model)
         # The curvature of squared error is twice the normal matrix.
-        hold, center = 0.5 * prior.precision[0], prior.center[:rank]
-        found = [
-            solve_weights(half.gram, half.right + hold * center, hold, bounded=model.bounded)
-            for half in normal
-        ]
-        lost = sum(half.loss(row) for half, row in zip(normal, reversed(found), strict=True))
-        return Halves(board, (found[0], found[1]), lost)
+        hold, center = 0.5 * prior.precision[:rank], prior.center[:rank]
+        found, lost = [], 0.0
+        for part in normal:
+            held = gram_of_all - part.gram + np.diag(hold)
+            pull = pull_of_all - part.right + hold * center
+            row = solve_weights(held, pull, bounded=model.bounded)
+            lost += part.loss(row)
+            found.append(row)
+        return Parts(board, tuple(found), lost)
 
     def fold(self, given: int, shares: Array) -> None:
         """Let the others have had shares of a component's past weights."""
@@ -318,19 +334,6 @@ class Square(Past):
         self.sensitivity[:, [parent, slot]] = 0.0
 
 
-def _halves_of(x: Slice, board: Checkerboard) -> tuple[Slice, Slice]:
-    """A slice with the cells of the second half zero, then with those of the first."""
-    if x.array is not None:
-        first = board.full()
-        return Slice.dense(np.where(first, x.array, 0.0)), Slice.dense(
-            np.where(first, 0.0, x.array)
-        )
-    first = board.of(x.index)
-    return Slice(x.index[first], x.value[first], x.shape), Slice(
-        x.index[~first], x.value[~first], x.shape
-    )
-
-
 class _NormalEquations(NamedTuple):
     """Squared norm of a slice, Z'x (R,) and Z'Z (R, R)."""
 
@@ -346,10 +349,15 @@ class _NormalEquations(NamedTuple):
 
 
 def _normal_equations(factors: Blocks, x: Slice) -> _NormalEquations:
-    products, first = np.zeros_like(factors.data), factors.views()[0]
-    SliceProducts(x, factors.width)(factors, 0, products)
-    right = (products[: len(first), : factors.rank] * first).sum(axis=0)
+    right = _right(factors, SliceProducts(x, factors.width))
     return _NormalEquations(x.norm_squared, right, np.prod(grams(factors), axis=0))
+
+
+def _right(factors: Blocks, times: SliceProducts) -> Array:
+    """Z'x (R,)."""
+    products, first = np.zeros_like(factors.data), factors.views()[0]
+    times(factors, 0, products)
+    return np.asarray((products[: len(first), : factors.rank] * first).sum(axis=0))
 
 
 def grams(factors: Blocks) -> list[Array]:

@@ -73,10 +73,12 @@ class RankTrials:
     order
         For every component of the twin its place in the model, -1 for a new one.
     gains
-        Number, sum and sum of squares of its gains on held-out halves, recent ones counting more;
+        Number, sum and sum of squares of its gains on cells not seen, recent ones counting more;
         then how many more were positive than negative.
     judged
         Slices it was judged on.
+    spare
+        Of the twin of a look, how many components a study could not tell from none; -1 for others.
     window
         Slices from which new components are made; 0 for as many as a warm start takes.
     look, gap
@@ -91,6 +93,7 @@ class RankTrials:
     order: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     gains: Array = field(default_factory=lambda: np.zeros(4))
     judged: int = 0
+    spare: int = -1
     window: int = 0
     look: int = 0
     gap: int = 0
@@ -112,15 +115,15 @@ class RankTrials:
             shrinking=replace(self.shrinking),
         )
 
-    def begin(self, twin: Model, order: list[int]) -> None:
+    def begin(self, twin: Model, order: list[int], spare: int = -1) -> None:
         """Put a twin on trial."""
-        self.twin, self.order = twin, np.array(order, dtype=np.int64)
+        self.twin, self.order, self.spare = twin, np.array(order, dtype=np.int64), spare
         self.gains, self.judged = np.zeros(4), 0
 
     def end(self) -> None:
         """Give up the trial that is running, if any."""
         self.twin, self.order = None, np.zeros(0, dtype=np.int64)
-        self.gains, self.judged, self.window = np.zeros(4), 0, 0
+        self.gains, self.judged, self.spare, self.window = np.zeros(4), 0, -1, 0
 
     def urge(self, model: Model, since: int) -> None:
         """Look for new components soon, because slices surprise, `since` so many that are kept."""
@@ -136,7 +139,7 @@ class RankTrials:
     def to_dict(self) -> dict[str, Any]:
         """Everything but the twin as arrays and scalars."""
         flat: dict[str, Any] = {"most": self.most, "order": self.order.copy()}
-        flat |= {"gains": self.gains.copy(), "judged": self.judged}
+        flat |= {"gains": self.gains.copy(), "judged": self.judged, "spare": self.spare}
         flat |= {"window": self.window, "look": self.look, "gap": self.gap}
         for name in ("growing", "shrinking"):
             part = getattr(self, name)
@@ -156,6 +159,7 @@ class RankTrials:
             order=np.array(flat["order"], dtype=np.int64),
             gains=np.array(flat["gains"], dtype=np.float64),
             judged=int(flat["judged"]),
+            spare=int(flat.get("spare", -1)),
             window=int(flat["window"]),
             look=int(flat.get("look", 0)),
             gap=int(flat.get("gap", 0)),

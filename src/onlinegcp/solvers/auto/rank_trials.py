@@ -1,8 +1,8 @@
 """Growing and shrinking along the stream: a twin with more or fewer components, on trial.
 
 Now and then a few slices are kept, and a twin of the model is made from them with components added
-or taken away. Both then see the same slices. What counts is how well either predicts half of a
-slice from the other half, so that more components do not win by fitting more: the larger one must
+or taken away. Both then see the same slices. What counts is how well either predicts part of a
+slice from the rest, so that more components do not win by fitting more: the larger one must
 be better by two standard errors, the smaller one as good. A change that worked is tried again soon
 and twice as boldly; after one that failed the pause and the next trial are twice as long.
 """
@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from onlinegcp.solvers.auto.model import Model, Step, told_by
-from onlinegcp.solvers.auto.rank_state import WAYS, Direction, RankTrials
+from onlinegcp.solvers.auto.rank_state import PAUSE, WAYS, Direction, RankTrials
 
 TRIAL = 12  # slices that are judged, doubled with every failure
 LONGEST_TRIAL = 48
@@ -98,7 +98,7 @@ def supervise(
     done, rival
         What the steps of the model and of the twin gave.
     gain
-        By how much the twin predicted held-out halves better.
+        By how much the twin predicted cells not seen better.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def supervise(
     verdict = _verdict(trials, gain, larger=larger)
     if verdict == 0 or trials.twin is None:
         return model, done
-    twin, order = trials.twin, trials.order
+    twin, order, spare = trials.twin, trials.order, trials.spare
     direction = trials.growing if larger else trials.shrinking
     trials.end()
     soon = model.n_slices + 1
@@ -120,7 +120,11 @@ def supervise(
         return model, done
     direction.succeed(soon)
     kept, more = int((order >= 0).sum()), len(order) - model.factors.rank
-    if more > 0:
+    if spare >= 0:
+        # A study compared every rank: only these are in doubt, and fewer slices show no others.
+        trials.shrinking = Direction(soon, count=max(1, spare))
+        trials.growing = Direction(soon + PAUSE)
+    elif more > 0:
         # Perhaps one of them was needed, and the others came with it.
         trials.shrinking = Direction(soon, count=max(1, more - 1))
     changed = replace(

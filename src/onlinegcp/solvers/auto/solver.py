@@ -22,9 +22,10 @@ from onlinegcp.kernels.layout import Blocks, aligned_zeros, pad_vector, stack_fa
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import cells, components, fisher_rows, forgetting, rank_trials
+from onlinegcp.solvers.auto.checkerboard import checkerboard
 from onlinegcp.solvers.auto.conjugate import Conjugate
 from onlinegcp.solvers.auto.fisher_rows import FisherRows
-from onlinegcp.solvers.auto.held_out import predict_halves
+from onlinegcp.solvers.auto.held_out import boards_for
 from onlinegcp.solvers.auto.loudness import first_volume
 from onlinegcp.solvers.auto.model import AutoState, Model, Past, Step, Trials, altered
 from onlinegcp.solvers.auto.newton import Solution
@@ -199,7 +200,7 @@ def step(
     seed
         Seed of the draws, where cells are sampled and where a component's trial begins.
     judged
-        Whether to tell how well the halves of the slice are predicted from each other.
+        Whether to tell how well the parts of the slice are predicted from each other.
     card
         Where the step is made; None: on the CPU.
     """
@@ -247,12 +248,13 @@ def _learn(model: Model, x: Slice, loss: Loss, seed: int) -> Step:
 
 
 def held_out(model: Model, x: Slice, loss: Loss, seed: int = 0, number: int | None = None) -> float:
-    """Loss of a slice, either half of its cells predicted with weights from the other.
+    """Loss of a slice, every part of its cells predicted with weights from the others.
 
-    `number` says how it is halved; by default the number of slices the model has learned.
+    `number` says how it is divided; by default the number of slices the model has learned.
     """
     turn = model.n_slices if number is None else number
-    return predict_halves(model, x, loss, seed=seed, number=turn).loss
+    board = checkerboard(x.shape, seed, turn, boards_for(loss))
+    return model.past.predict_parts(model, x, loss, board, seed).loss
 
 
 def solve_weights(state: AutoState, x: Slice, loss: Loss, *, seed: int = 0) -> Array:
