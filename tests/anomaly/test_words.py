@@ -39,6 +39,15 @@ def test_rows_come_with_direction_share_and_usual_range():
     )
 
 
+def test_a_label_that_names_its_mode_is_said_once():
+    said = describe(
+        found(modes=[[row("Shop B", 4.0, 44.0), row("Shop C", 90.0, 44.0)]]),
+        time="2001-03-05",
+        modes=["shop"],
+    )
+    assert ". Shop B -91 % (4, usually 40 to 48), Shop C +105 %" in said
+
+
 def test_a_slice_that_is_not_flagged_says_no_more_than_its_total():
     assert say(flagged=False, modes=[[row("LGA", 52.0, 347.0)], []]) == (
         "5 March 2001: 1,000 events, as usual."

@@ -98,7 +98,7 @@ def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
     texts = []
     for k in order:
         rows = [say_row(row) for _, mode, row in named[:MOST_ROWS] if mode == k]
-        texts.append(f"{_mode(modes, k)} {', '.join(rows)}")
+        texts.append(_of(_mode(modes, k), ", ".join(rows)))
     more = max(len(named) - MOST_ROWS, 0) + anomaly.get("more_rows", 0)
     if more:
         texts.append(f"{more} more")
@@ -175,8 +175,8 @@ def _moves(pairs: list[Pair], modes: Sequence[str]) -> tuple[list[str], int]:
             more = [dict(p)[other[0]] for p, cell in mates if cell["observed"] >= cell["expected"]]
             if less and more:
                 texts.append(
-                    f"{_mode(modes, anchor[0])} {anchor[1]} moved from {_few(less)} to "
-                    f"{_few(more)} ({_mode(modes, other[0])})"
+                    f"{_of(_mode(modes, anchor[0]), str(anchor[1]))} moved from {_few(less)} "
+                    f"to {_few(more)} ({_mode(modes, other[0])})"
                 )
                 pairs = [item for item in pairs if item not in mates]
                 break
@@ -199,7 +199,7 @@ def _diffuse(anomaly: Record, modes: Sequence[str], named: bool) -> str:
     if family == "many":
         told = {(k, row["label"]) for k, rows in enumerate(anomaly["modes"]) for row in rows}
         largest = [
-            f"{_mode(modes, k)} {row['label']} {_change(row['observed'], row['expected'])}"
+            _of(_mode(modes, k), f"{row['label']} {_change(row['observed'], row['expected'])}")
             for k, row in anomaly.get("largest", ())
             if (k, row["label"]) not in told
         ]
@@ -270,6 +270,11 @@ def _few(labels: Sequence[str]) -> str:
     if len(labels) > MOST_MOVED:
         return and_list([*labels[:MOST_MOVED], f"{len(labels) - MOST_MOVED} more"])
     return and_list(labels)
+
+
+def _of(mode: str, text: str) -> str:
+    """Labels with their mode, unless the first says it itself: no "Shop Shop B"."""
+    return text if text.casefold().startswith(f"{mode.casefold()} ") else f"{mode} {text}"
 
 
 def _mode(modes: Sequence[str], k: int) -> str:
