@@ -16,7 +16,7 @@ from onlinegcp.solvers.auto import rank_trials
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.model import Step
 from onlinegcp.solvers.auto.rank_state import URGENT, Direction, RankTrials
-from onlinegcp.streaming import OnlineCP, OnlineGCP, auto_solver, regimes
+from onlinegcp.streaming import OnlineCP, OnlineGCP, auto_solver, rank_growth
 from onlinegcp.streaming.rank_growth import larger, smaller, studied
 from onlinegcp.streaming.rank_study import most_told_apart
 from onlinegcp.streaming.warm_start import static_start
@@ -278,7 +278,7 @@ def test_the_study_is_repeated_from_twice_as_many_slices_each_time(monkeypatch):
 
 
 def test_long_slices_are_kept_for_a_warm_start_only(monkeypatch):
-    monkeypatch.setattr(regimes, "MOST_LISTED", 600)
+    monkeypatch.setattr(rank_growth, "MOST_LISTED", 600)
     monkeypatch.setattr(auto_solver, "studied", lambda *a, **k: pytest.fail("nothing new to see"))
     model = OnlineGCP("auto", "gaussian", init_slices=4)
     for x in planted("gaussian", 2, 20, 0):

@@ -35,7 +35,7 @@ class Checkerboard:
     Examples
     --------
     >>> checkerboard((2, 2), 0, 0).of(np.array([[0, 0], [0, 1], [1, 0], [1, 1]])).tolist()
-    [1, 0, 0, 1]
+    [0, 1, 1, 0]
     """
 
     signs: tuple[Array, ...]
