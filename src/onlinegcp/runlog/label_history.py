@@ -6,6 +6,7 @@ whole past is told in the same space however long it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, final
 
@@ -69,18 +70,23 @@ class LabelHistory:
                 self._join()
             self.limits = np.vstack([self.limits, [[number, number]]])
             for parts in (self.sums, self.seen):
-                parts[:] = [np.pad(part, ((0, 1), (0, 0))) for part in parts]
+                parts[:] = [np.concatenate([part, np.zeros((1, part.shape[1]))]) for part in parts]
         self.limits[-1, 1] = number
-        self._add(self.sums, [np.nan_to_num(row) for row in rows])
-        self._add(self.seen, [np.isfinite(row) for row in rows])
+        self._add(
+            self.sums, [row if math.isfinite(row.sum()) else np.nan_to_num(row) for row in rows]
+        )
+        if not self.adds_up:
+            self._add(self.seen, [np.isfinite(row) for row in rows])
 
     def _add(self, parts: list[FloatArray], rows: Sequence[NDArray[Any]]) -> None:
         """Add numbers of the labels of each mode to the last block."""
-        for k, (part, row) in enumerate(zip(parts, rows, strict=False)):
+        for k, row in enumerate(rows):
             if len(row) > MOST_LABELS:
-                parts[k] = part[:, :0]
+                parts[k] = parts[k][:, :0]
                 continue
-            parts[k] = np.pad(part, ((0, 0), (0, max(0, len(row) - part.shape[1]))))
+            new = len(row) - parts[k].shape[1]
+            if new > 0:
+                parts[k] = np.concatenate([parts[k], np.zeros((len(parts[k]), new))], axis=1)
             parts[k][-1, : len(row)] += row
 
     def between(self, first: int, last: int) -> LabelHistory:
