@@ -11,8 +11,10 @@ import polars as pl
 import pytest
 
 from cli_tools import PROGRAM
-from onlinegcp import runlog
+from onlinegcp import load_flights, runlog
 from onlinegcp.cli import Exit, call
+from onlinegcp.cli.demo import MODES
+from onlinegcp.cli.flight_names import spoken
 
 TAXI = Path(__file__).parents[3] / "shared/data/nyc_yellow_taxi_sample"
 
@@ -73,3 +75,10 @@ def test_the_demo_tells_patterns_odd_days_and_the_report(tmp_path, capsys, monke
 def test_warmup_compiles_everything(capsys):
     assert call(["warmup"]) is Exit.DONE
     assert "compiled" in capsys.readouterr().out
+
+
+def test_every_place_and_carrier_of_the_demo_has_a_name_of_its_own():
+    flights = load_flights()
+    for codes, names in zip(flights.labels[:2], spoken(flights.labels, MODES)[:2], strict=True):
+        assert len(set(names)) == len(codes)
+        assert not set(names) & set(codes)  # "ROC" beside "Houston" until all had one

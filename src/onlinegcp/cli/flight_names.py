@@ -1,4 +1,4 @@
-"""Names of the carriers and of the places most often flown to from New York, for the demo."""
+"""Names of the carriers and of the places flown to from New York, for the demo."""
 
 from __future__ import annotations
 
@@ -9,17 +9,31 @@ CARRIERS = {
     "WN": "Southwest", "YV": "Mesa",
 }  # fmt: skip
 CITIES = {
-    "ATL": "Atlanta", "BNA": "Nashville", "BOS": "Boston", "BUF": "Buffalo", "CHS": "Charleston",
-    "CLE": "Cleveland", "CLT": "Charlotte", "CMH": "Columbus", "CVG": "Cincinnati",
-    "DCA": "Washington", "DEN": "Denver", "DFW": "Dallas", "DTW": "Detroit",
-    "FLL": "Fort Lauderdale", "HNL": "Honolulu", "HOU": "Houston Hobby", "IAD": "Dulles",
-    "IAH": "Houston", "IND": "Indianapolis", "LAS": "Las Vegas", "LAX": "Los Angeles",
-    "MCO": "Orlando", "MDW": "Chicago Midway", "MIA": "Miami", "MKE": "Milwaukee",
-    "MSP": "Minneapolis", "MSY": "New Orleans", "ORD": "Chicago O'Hare", "PBI": "Palm Beach",
-    "PHL": "Philadelphia", "PHX": "Phoenix", "PIT": "Pittsburgh", "RDU": "Raleigh",
-    "RIC": "Richmond", "RSW": "Fort Myers", "SAN": "San Diego", "SEA": "Seattle",
-    "SFO": "San Francisco", "SJU": "San Juan", "SLC": "Salt Lake City", "STL": "St. Louis",
-    "TPA": "Tampa",
+    "ABQ": "Albuquerque", "ACK": "Nantucket", "ALB": "Albany", "ANC": "Anchorage", "ATL": "Atlanta",
+    "AUS": "Austin", "AVL": "Asheville", "BDL": "Hartford", "BGR": "Bangor", "BHM": "Birmingham",
+    "BNA": "Nashville", "BOS": "Boston", "BQN": "Aguadilla", "BTV": "Burlington", "BUF": "Buffalo",
+    "BUR": "Burbank", "BWI": "Baltimore", "BZN": "Bozeman", "CAE": "Columbia", "CAK": "Akron",
+    "CHO": "Charlottesville", "CHS": "Charleston", "CLE": "Cleveland", "CLT": "Charlotte",
+    "CMH": "Columbus", "CRW": "Charleston (WV)", "CVG": "Cincinnati", "DAY": "Dayton",
+    "DCA": "Washington", "DEN": "Denver", "DFW": "Dallas", "DSM": "Des Moines", "DTW": "Detroit",
+    "EGE": "Eagle", "EYW": "Key West", "FLL": "Fort Lauderdale", "GRR": "Grand Rapids",
+    "GSO": "Greensboro", "GSP": "Greenville", "HDN": "Hayden", "HNL": "Honolulu",
+    "HOU": "Houston Hobby", "IAD": "Dulles", "IAH": "Houston", "ILM": "Wilmington",
+    "IND": "Indianapolis", "JAC": "Jackson Hole", "JAX": "Jacksonville", "LAS": "Las Vegas",
+    "LAX": "Los Angeles", "LEX": "Lexington", "LGA": "LaGuardia", "LGB": "Long Beach",
+    "MCI": "Kansas City", "MCO": "Orlando", "MDW": "Chicago Midway", "MEM": "Memphis",
+    "MHT": "Manchester", "MIA": "Miami", "MKE": "Milwaukee", "MSN": "Madison", "MSP": "Minneapolis",
+    "MSY": "New Orleans", "MTJ": "Montrose", "MVY": "Martha's Vineyard", "MYR": "Myrtle Beach",
+    "OAK": "Oakland", "OKC": "Oklahoma City", "OMA": "Omaha", "ORD": "Chicago O'Hare",
+    "ORF": "Norfolk", "PBI": "Palm Beach", "PDX": "Portland", "PHL": "Philadelphia",
+    "PHX": "Phoenix", "PIT": "Pittsburgh", "PSE": "Ponce", "PSP": "Palm Springs",
+    "PVD": "Providence", "PWM": "Portland (Maine)", "RDU": "Raleigh", "RIC": "Richmond",
+    "ROC": "Rochester", "RSW": "Fort Myers", "SAN": "San Diego", "SAT": "San Antonio",
+    "SAV": "Savannah", "SBN": "South Bend", "SDF": "Louisville", "SEA": "Seattle",
+    "SFO": "San Francisco", "SJC": "San Jose", "SJU": "San Juan", "SLC": "Salt Lake City",
+    "SMF": "Sacramento", "SNA": "Orange County", "SRQ": "Sarasota", "STL": "St. Louis",
+    "STT": "St. Thomas", "SYR": "Syracuse", "TPA": "Tampa", "TUL": "Tulsa", "TVC": "Traverse City",
+    "TYS": "Knoxville", "XNA": "Northwest Arkansas",
 }  # fmt: skip
 
 
