@@ -156,6 +156,7 @@ class RLST(Tracker):
         return state.moved(factors, s, dict(arrays), slices=slices)
 
 
+@dataclass(eq=False)
 class _Recursion:
     """The basis H and what its updates need, for data D = sum of forget^(t-h) x_h s_h' = H P.
 
@@ -169,17 +170,10 @@ class _Recursion:
         P = sum of forget^(t-h) s_h s_h' and its inverse.
     """
 
-    def __init__(
-        self,
-        basis: FloatArray,
-        inverse: FloatArray,
-        sums: FloatArray,
-        inverse_sums: FloatArray,
-    ) -> None:
-        self.basis = basis
-        self.inverse = inverse
-        self.sums = sums
-        self.inverse_sums = inverse_sums
+    basis: FloatArray
+    inverse: FloatArray
+    sums: FloatArray
+    inverse_sums: FloatArray
 
     def weigh(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """D+ x, and the least-squares weights of a slice under the basis: H+ x = P D+ x."""
