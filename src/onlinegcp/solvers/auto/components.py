@@ -29,7 +29,7 @@ BURN_IN = 3  # slices a new pattern gets to settle before it is judged
 TRIAL = 12  # slices that are judged
 PAUSE = 15  # slices between trials, doubled with every failure
 SPLIT_PAUSE = 60  # the same for splits, which pay less often: they cost as much as other trials
-LONGEST_PAUSE = 960
+LONGEST_PAUSE = 960  # even trials that always failed are made anew
 ALIKE = 0.5  # congruence above which two components are joined rather than one given up
 
 

@@ -18,7 +18,7 @@ from onlinegcp.solvers.auto.model import Model, Step, told_by
 from onlinegcp.solvers.auto.rank_state import PAUSE, WAYS, Direction, RankTrials
 
 TRIAL = 12  # slices that are judged, doubled with every failure
-LONGEST_TRIAL = 48
+LONGEST_TRIAL = 48  # and of models that are doubtful
 EARLIEST = 5  # slices after which a clear verdict may come
 CLEAR = 3.0  # standard errors that are clear
 UNANIMOUS = 6  # slices that are clear if all of them agree
