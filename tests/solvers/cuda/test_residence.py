@@ -16,8 +16,8 @@ from onlinegcp.solvers.auto.model import Model
 from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.solvers.cuda.conjugate import CardConjugate
 from onlinegcp.solvers.cuda.residence import CardBlocks, CardModel
+from onlinegcp.streaming.competitors import Regimes
 from onlinegcp.streaming.keeping import is_finite
-from onlinegcp.streaming.regimes import Regimes
 from onlinegcp.streaming.state import ModelState, Views
 
 
