@@ -195,7 +195,7 @@ def play_run(path, seconds=0.05, **options):
     with runlog.Lock(path):
         for step in steps:
             store(path, factors, labels, step)
-            runlog.append_step(path, step)
+            runlog.append_lines(path, [runlog.encode_step(step)])
             time.sleep(seconds)
 
 

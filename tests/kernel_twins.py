@@ -37,7 +37,7 @@ def poisson_phi(
     rows: NDArray[np.float64],
     epsilon: float = 1e-10,
 ) -> NDArray[np.float64]:
-    """Return the same phi, one line of NumPy per step: the oracle of `poisson_phi`."""
+    """Return the same phi, one line of NumPy per step: the oracle of `fibre_sums`."""
     basis = np.ones((len(value), rows.shape[1]))
     for j, factor in enumerate(factors):
         if j != mode:

@@ -142,7 +142,8 @@ def _run_python(block: Block, page: Path, names: dict[str, object]) -> str:
         return ""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        exec(compile("\n" * block.line + block.code, str(page), "exec"), names)
+        # As a reader's file would be: without what this file asked of the future.
+        exec(compile("\n" * block.line + block.code, str(page), "exec", dont_inherit=True), names)
     return said.getvalue()
 
 

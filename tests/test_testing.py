@@ -248,7 +248,7 @@ class NotFiniteAfterNothing(OnlineCP):
 class RefusingLists(OnlineCP):
     def _learn(self, state, x, number, seed):
         if x.array is None:
-            raise testing.OnlineGCPError("dense slices only")
+            raise OnlineGCPError("dense slices only")
         return super()._learn(state, x, number, seed)
 
 

@@ -90,14 +90,14 @@ def test_it_follows_a_run_that_grows_and_writes_nothing(run, tmp_path):
     fake_run.start(path, modes, 2)
     for step in steps[:12]:
         fake_run.store(path, factors, labels, step)
-        runlog.append_step(path, step)
+        runlog.append_lines(path, [runlog.encode_step(step)])
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     with Watch(path, "--port", 0) as watch:
         with urllib.request.urlopen(f"{watch.address}events", timeout=PATIENCE) as answer:
             lines = iter(answer.readline, b"")
             next(line for line in lines if line == b"event: status\n")
             assert {file.name: file.read_bytes() for file in path.iterdir()} == before
-            runlog.append_step(path, steps[12])
+            runlog.append_lines(path, [runlog.encode_step(steps[12])])
             next(line for line in lines if line == b"event: update\n")
             assert json.loads(next(lines).removeprefix(b"data: "))["rows"][0]["n"] == 13
         assert watch.end(signal.SIGTERM)[0] == Exit.DONE

@@ -25,7 +25,7 @@ class Writer:
     def write(self, n):
         for step in self.steps[self.at : self.at + n]:
             fake_run.store(self.path, self.factors, self.labels, step)
-            runlog.append_step(self.path, step)
+            runlog.append_lines(self.path, [runlog.encode_step(step)])
         self.at += n
 
 

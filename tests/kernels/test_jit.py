@@ -69,5 +69,5 @@ def test_an_unknown_implementation_is_refused_with_the_list(name):
 def test_both_implementations_have_the_same_names():
     from onlinegcp.kernels.sgd import cpu
 
-    for name in cpu.__all__:
+    for name in set(cpu.__all__) - {"SgdEngine"}:  # plain epochs are `solvers.sgd.ArrayEngine`'s
         assert hasattr(get_kernels("reference"), name)

@@ -41,8 +41,13 @@ def checkpoint(path, labels=None, weights=(2.0, 1.0)):
 
 def test_what_is_written_is_read(run):
     factors = checkpoint(run, labels=[["a", "b", "c"], ["x", "y"]])
-    runlog.append_step(run, step(1, weights=np.ones(2), time=datetime.date(2013, 1, 1)))
-    runlog.append_step(run, step(2, weights=[math.nan, np.float64(1.5)], flagged=np.bool_(True)))
+    runlog.append_lines(
+        run, [runlog.encode_step(step(1, weights=np.ones(2), time=datetime.date(2013, 1, 1)))]
+    )
+    runlog.append_lines(
+        run,
+        [runlog.encode_step(step(2, weights=[math.nan, np.float64(1.5)], flagged=np.bool_(True)))],
+    )
     view = runlog.read_run(run)
     assert view.info["format"] == 2
     assert view.modes == ("dest", "hour")
@@ -71,7 +76,7 @@ def test_labels_that_are_missing_become_row_numbers(run, labels):
 
 def test_labels_of_any_characters_come_back(run):
     odd = "Zürich\r\n\u2028\ud800 😀"
-    runlog.append_step(run, step(1, cells=[{"labels": [odd]}]))
+    runlog.append_lines(run, [runlog.encode_step(step(1, cells=[{"labels": [odd]}]))])
     assert runlog.read_run(run).steps[0]["cells"][0]["labels"] == [odd]
     assert len(runlog.tail(run).steps) == 1
 
@@ -106,7 +111,7 @@ def test_a_damaged_checkpoint_is_named(run):
 
 def write_lines(run, n):
     for number in range(1, n + 1):
-        runlog.append_step(run, step(number))
+        runlog.append_lines(run, [runlog.encode_step(step(number))])
     return (run / runlog.STEPS).read_bytes()
 
 
@@ -177,7 +182,8 @@ def test_a_disk_that_fills_leaves_the_file_as_it_was(run):
         "from onlinegcp import runlog\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 10}, resource.RLIM_INFINITY))\n"
-        "try: runlog.append_step(sys.argv[1], {'number': 4, 'time': 'x' * 100})\n"
+        "line = runlog.encode_step({'number': 4, 'time': 'x' * 100})\n"
+        "try: runlog.append_lines(sys.argv[1], [line])\n"
         "except runlog.StateError as error: sys.exit(str(error))\n"
     )
     done = subprocess.run([sys.executable, "-c", code, run], capture_output=True, text=True)
@@ -199,7 +205,7 @@ def test_errors_of_the_system_are_named(run):
         with pytest.raises(StateError, match=r"steps\.jsonl was to be read"):
             read(run)
     with pytest.raises(StateError, match=r"steps\.jsonl was to be written"):
-        runlog.append_step(run, step(1))
+        runlog.append_lines(run, [runlog.encode_step(step(1))])
     with pytest.raises(StateError, match="lock was to be written"):
         runlog.Lock(run / "nowhere").acquire()
 
@@ -208,7 +214,7 @@ def test_a_follower_sees_each_record_once(run):
     seen, position = [], None
     assert runlog.tail(run).steps == []
     for number in range(1, 6):
-        runlog.append_step(run, step(number))
+        runlog.append_lines(run, [runlog.encode_step(step(number))])
         if number % 2:
             new = runlog.tail(run, position)
             assert not new.restarted
@@ -239,7 +245,7 @@ def test_a_follower_starts_over_when_lines_were_dropped(run, then):
         runlog.recover(run, 3, step(3))
     if then == "grown again":
         for number in (4, 5):
-            runlog.append_step(run, step(number, seconds=0.123456))
+            runlog.append_lines(run, [runlog.encode_step(step(number, seconds=0.123456))])
     new = runlog.tail(run, position)
     assert new.restarted
     expected = {"shorter": [1, 2, 3], "grown again": [1, 2, 3, 4, 5], "gone": []}[then]

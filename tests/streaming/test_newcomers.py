@@ -44,7 +44,7 @@ def test_frames_of_numbers_are_slices_whatever_their_columns_are_kept_as():
         pl.DataFrame(x),
     ]
     for frame in frames:
-        OnlineGCP(1, "poisson", ndim=2).partial_fit(frame)
+        assert OnlineGCP(1, "poisson", ndim=2).partial_fit(frame).shape_ == x.shape
 
 
 def test_a_path_is_sent_to_from_events():

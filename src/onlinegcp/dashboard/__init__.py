@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["create_app", "serve"]
 
 LOOK_EVERY = 0.3  # seconds
-MOST_READERS = 32
+MOST_READERS = 32  # each holds a connection and a queue of news
 
 _HEADERS = {
     "Cache-Control": "no-store",

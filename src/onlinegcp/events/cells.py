@@ -20,7 +20,7 @@ from onlinegcp.events.label_ids import Ids
 Aggregation = Literal["count", "sum", "any", "mean", "max"]
 Numbers = npt.NDArray[np.float64]
 
-_ROWS_BEFORE_FOLDING = 1 << 21
+_ROWS_BEFORE_FOLDING = 1 << 21  # rows of a bin that are held before they are added up by cell
 
 
 @final

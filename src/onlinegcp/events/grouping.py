@@ -29,7 +29,7 @@ from onlinegcp.events.vocabulary import Vocabulary
 if TYPE_CHECKING:
     import polars as pl
 
-_FEW = 100_000
+_FEW = 100_000  # rows that are read at once; more are read when they are asked for
 Piece = tuple[str, int, int]  # a file, and which of its rows
 
 

@@ -10,7 +10,7 @@ from typing import Any, final
 from onlinegcp.errors import DataError
 
 _BETWEEN = re.compile(r"[\s,]*")
-_LONGEST_RECORD = 1 << 26
+_LONGEST_RECORD = 1 << 26  # characters; what has no end by then is no array of records
 
 
 @final

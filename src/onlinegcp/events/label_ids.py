@@ -24,6 +24,7 @@ Ids = npt.NDArray[np.int32]
 _Hashes = npt.NDArray[np.uint64]
 
 BLOCK = 1 << 15  # labels that are worked on at the same time
+# Slots of a table of labels: the first begins small, and one of the most is followed by another.
 _FEWEST_SLOTS = 1 << 13
 _MOST_SLOTS = 1 << 23
 _FULL = 0.6  # share of the slots that is taken at most

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from onlinegcp.events.label_ids import Ids
 from onlinegcp.events.temporary import TemporaryFolder
 
-_STRETCH = 1 << 20
+_STRETCH = 1 << 20  # rows that are held at a time
 Rows = tuple[npt.NDArray[np.int64], tuple[Ids, ...], npt.NDArray[np.float64] | None]
 
 

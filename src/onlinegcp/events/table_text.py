@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _BLOCK_BYTES = 1 << 23
-_LONGEST_ROW = 1 << 26
+_LONGEST_ROW = 1 << 26  # bytes; what has no line end by then is no table
 _BYTE_ORDER_MARK = codecs.BOM_UTF8
 _TWO_BYTES = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # text as spreadsheets export it
 _SEPARATORS = (",", ";", "\t", "|")

@@ -121,7 +121,7 @@ def _paths(source: str | os.PathLike[str]) -> list[Path]:
         elif path.exists() or not glob.has_magic(text):
             return [path]
         else:
-            found = [Path(match) for match in glob.glob(text, recursive=True)]  # noqa: PTH207
+            found = [Path(match) for match in glob.glob(text, recursive=True)]  # noqa: PTH207 - a path may be absolute
             found = [entry for entry in found if entry.is_file()]
             missing = f"no file matches {text!r} from {Path.cwd()}"
     except OSError as error:

@@ -26,8 +26,8 @@ from onlinegcp.notebook.html import bars, card, table, text
 
 FloatArray = NDArray[np.float64]
 
-_LEAST = 4
-_DENSE_CELLS = 20_000_000
+_LEAST = 4  # slices with patterns, at least, for those without to count as unknown
+_DENSE_CELLS = 20_000_000  # 160 MB of them
 NOTHING = Recent()
 _SEASONS = {"hourly": 24, "daily": 7, "weekly": 52, "monthly": 12}
 

@@ -7,7 +7,8 @@ from types import ModuleType
 
 from onlinegcp.errors import BackendError
 
-# Name -> module; all hold the same function names, but for the card's, which has engines only.
+# Name -> module; all hold the same function names, but for the card's, which has an engine only,
+# and the plain one, which has none.
 # Imported on first use (Numba takes 0.3 s).
 _MODULES = {
     "cpu": "onlinegcp.kernels.sgd.cpu",

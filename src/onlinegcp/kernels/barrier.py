@@ -27,7 +27,7 @@ _yield: Any = types.ExternalFunction("sched_yield", types.int32())
 _sleep: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
 
 LOOKS = 2000  # a few microseconds
-YIELDS = 200
+YIELDS = 200  # then others may run in between; after these it naps
 NAP = np.uint32(50)  # microseconds
 
 # Places of the numbers in a room, each on a cache line of its own.

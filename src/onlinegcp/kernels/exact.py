@@ -62,19 +62,7 @@ class ExactGradient(NamedTuple):
 def exact_objective(
     x: Slice, factors: Sequence[FloatArray], weights: FloatArray, loss: Loss
 ) -> float:
-    """Return the loss summed over every observed cell of a slice.
-
-    Parameters
-    ----------
-    x
-        The slice; missing cells do not count.
-    factors
-        One (I_k, R) matrix per mode.
-    weights
-        The R component weights.
-    loss
-        Any loss, built-in or the user's.
-    """
+    """Return the loss summed over every observed cell of a slice; see `exact_gradient`."""
     return exact_gradient(x, factors, weights, loss, modes=(), with_weights=False).value
 
 

@@ -23,7 +23,7 @@ from onlinegcp.kernels.shares import (
 )
 from onlinegcp.kernels.unrest import learn_time, unrest_at
 
-DAMPING = 0.9
+DAMPING = 0.9  # of a trend, per step: none goes on for ever
 ERRORS = 0.95  # of the errors so far, in the choice among experts
 ODD, PATIENCE = 4.0, 3
 FROM_ABSOLUTE = 1.2533  # standard deviation of normal values over the mean of their absolute values

@@ -4,8 +4,8 @@ A draw is identified by (seed, slice number, purpose, iteration, sample, draw). 
 hashed to one 64-bit key; sample and draw form a counter behind it (splitmix64). Nothing has to be
 carried from call to call, so results cannot depend on the order of evaluation or on threads.
 
-`mix64`, `word` and `iteration_key` use only NumPy arithmetic on unsigned 64-bit integers: the same
-text is array code in NumPy and scalar code when Numba compiles it.
+`mix64` and `word` use only NumPy arithmetic on unsigned 64-bit integers: the same text is array
+code in NumPy and scalar code when Numba compiles it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ GRADIENT_WEIGHTS = 1
 GRADIENT_FACTORS = 2
 OBJECTIVE_WEIGHTS = 3
 OBJECTIVE_FACTORS = 4
-INITIAL_GUESS = 5
 RESERVOIR = 6
 # The default solver: unlisted zeros by component, and one by one; what a trial looks at and starts
 # from (zeros for a birth or a split, its columns, the cells in which a misfit is looked for).
@@ -33,6 +32,8 @@ TRIAL_ZEROS = 15
 HELD_OUT = 16
 # Other streaming methods: the cells from which weights are solved.
 WEIGHT_SUBSET = 20
+# All methods: the cells that stand for the zeros of a slice too large to be scored whole.
+SCORED_ZEROS = 30
 
 # Sample numbers stay below 2^40 and draw numbers below 2^24, so counters never collide.
 DRAW_SHIFT = np.uint64(40)
@@ -71,19 +72,8 @@ def stream_key(seed: int, slice_number: int, purpose: int) -> int:
     return key
 
 
-def iteration_key(key: Any, iteration: Any) -> Any:
-    """Key of one iteration of a stream (uint64 in, uint64 out)."""
-    return mix64(key + GOLDEN * (iteration + _ONE))
-
-
 def iteration_key_int(key: int, iteration: int) -> int:
-    """`iteration_key` for Python integers.
-
-    Examples
-    --------
-    >>> iteration_key_int(1, 0) == int(iteration_key(*np.array([[1], [0]], np.uint64))[0])
-    True
-    """
+    """Key of one iteration of a stream."""
     return _mix_int(key + int(GOLDEN) * (iteration + 1))
 
 
@@ -121,7 +111,7 @@ def uniform(key: int, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
 
     Examples
     --------
-    >>> uniform(stream_key(0, 0, INITIAL_GUESS), 2).shape
+    >>> uniform(stream_key(0, 0, RESERVOIR), 2).shape
     (2,)
     """
     samples = np.arange(count, dtype=np.uint64)

@@ -36,7 +36,7 @@ LEAST_LEARNED = 1.0  # rows of learned spread below which a slice tells nothing 
 LASTING_KEEP = 1.0 - 1.0 / 200.0  # of what tells whether a row stays off, per slice
 LASTING_PRIOR = 20.0  # slices of mere noise that speak against it
 LASTING_LEAST = 5.0  # events below which noise is all that is seen
-LONGEST_LASTING = 0.95
+LONGEST_LASTING = 0.95  # share of what a row stayed off by that the next slice is expected to have
 
 
 @kernel(inline="always")

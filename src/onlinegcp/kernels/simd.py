@@ -19,7 +19,7 @@ from numba.core.datamodel import models
 from numba.core.datamodel.registry import register_default
 from numba.extending import intrinsic as _typed_intrinsic
 
-VECTOR_BYTES = 32
+VECTOR_BYTES = 32  # a register of AVX
 
 # Compiled code calls intrinsics without the typing context that their definitions take.
 intrinsic: Any = _typed_intrinsic

@@ -104,8 +104,6 @@ class Likelihood:
         (x, p, scale) to (a, h): the log-likelihood is h(x) - a f(x, m).
     draw
         (rng, m, p, scale, size) to data of mean `Loss.mean(m)`.
-    free_scale
-        Whether the loss leaves the size of the noise open, so that `scale` counts.
     needs_scale
         Whether tails and terms mean nothing until a scale is given.
     """
@@ -113,7 +111,6 @@ class Likelihood:
     tails: Callable[[Any, Any, float, float], Tails]
     terms: Callable[[Any, float, float], tuple[float, Any]]
     draw: Callable[[np.random.Generator, Any, float, float, SampleSize], Any]
-    free_scale: bool = False
     needs_scale: bool = False
 
 
@@ -251,7 +248,6 @@ GAUSSIAN = Likelihood(
     _gaussian_tails,
     _gaussian_terms,
     lambda rng, m, p, scale, size: rng.normal(m, scale, size),
-    free_scale=True,
     needs_scale=True,
 )
 POISSON = Likelihood(
@@ -281,7 +277,6 @@ GAMMA = Likelihood(
     _gamma_tails,
     _gamma_terms,
     lambda rng, m, p, scale, size: rng.gamma(scale**-2.0, m * scale**2.0, size),
-    free_scale=True,
 )
 NEGATIVE_BINOMIAL = Likelihood(
     _negative_binomial_tails,

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from onlinegcp.notebook.html import bars, card, share_bar, table, text
 
 FloatArray = NDArray[np.float64]
-_WIDTH = 34
+_WIDTH = 34  # characters of a label, so that a table of patterns fits a notebook
 
 
 def brief_percent(share: float) -> str:

@@ -154,7 +154,7 @@ def make_plan(
         "time": when.name,
         "every": int(bins.every) if bins.every.isdigit() else bins.every,
         "modes": names,
-        "value": _one_or_more(values.columns, names),
+        "value": _one_or_more(values.columns),
         "agg": values.agg if values.columns or values.agg != "count" else None,
         "share": [tuple(group) for group in share],
         **({} if zone is None else {"timezone": zone}),
@@ -223,7 +223,7 @@ def _spelt(mode: Any) -> str:
     return mode if isinstance(mode, str) else parse_mode(mode).name
 
 
-def _one_or_more(columns: Sequence[str], modes: Sequence[str]) -> str | list[str] | None:
+def _one_or_more(columns: Sequence[str]) -> str | list[str] | None:
     if not columns:
         return None
     return columns[0] if len(columns) == 1 else list(columns)

@@ -17,7 +17,7 @@ from onlinegcp.planning.columns import Codes, Column
 from onlinegcp.planning.when import STEPS, Bins, When, bin_keys, is_shorter, occupancy
 from onlinegcp.planning.words import PAIRS
 
-MOST_COLUMNS = 3
+MOST_COLUMNS = 3  # that a plan makes modes of
 # A label that occurs so often is learned well; so often, well enough for a place nobody else wants;
 # one that occurs less often than that names a single thing.
 OFTEN, ENOUGH, SELDOM = 100, 30, 5

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import TypeAlias, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onlinegcp.digest import Digest
 from onlinegcp.drawing.profiles import matrix
 from onlinegcp.drawing.text import number, parse_time, percent, plural, say_time
 from onlinegcp.report.label_changes import by_mode, label_changes
 from onlinegcp.report.words import Pattern
+
+FloatArray: TypeAlias = NDArray[np.float64]
 
 # Slices that are compared with as many before them, and what they are called.
 _WINDOWS = {
@@ -24,7 +27,9 @@ _WINDOWS = {
     "yearly": (10, 1, "years"),
 }
 _LEAST = 5  # slices on either side
-_CLEARLY = 0.1  # a smaller change is none
+_CLEARLY = 0.1  # a smaller change, as a share of the larger size, is none
+_CLEARLY_IN_ALL = 0.2  # the same from one end of a run to the other, where drift adds up
+_FAINT = 0.02  # patterns with less of the total change nothing
 _BEYOND = 3.0  # standard errors
 
 
@@ -83,6 +88,21 @@ def changes(digest: Digest, patterns: Sequence[Pattern], top: int = 3) -> list[C
     return found
 
 
+def _clear(
+    patterns: Sequence[Pattern],
+    was: FloatArray,
+    is_now: FloatArray,
+    noise: FloatArray,
+    least: float,
+) -> list[Pattern]:
+    """Patterns whose size changed by more than that share and than noise, most changed first."""
+    gap, larger = np.abs(is_now - was), np.maximum(was, is_now)
+    total = max(float(is_now.sum()), float(was.sum()), 1e-300)
+    clear = (larger >= _FAINT * total) & (gap >= least * larger) & (gap >= _BEYOND * noise)
+    changed = [pattern for pattern in patterns if clear[pattern.component]]
+    return sorted(changed, key=lambda pattern: -gap[pattern.component])
+
+
 def _grown(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
     """Patterns that grew or shrank beyond their noise, the largest change first."""
     usual, cycle, noun = _WINDOWS.get(digest.interval, (50, 1, "slices"))
@@ -96,13 +116,10 @@ def _grown(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
     before, now = held[:width], held[width:]
     was, is_now = before.mean(axis=0), now.mean(axis=0)
     noise = np.sqrt((before.var(axis=0) + now.var(axis=0)) / width)
-    total = max(float(is_now.sum()), float(was.sum()), 1e-300)
     found = []
-    for pattern in sorted(patterns, key=lambda p: -abs(is_now[p.component] - was[p.component])):
+    for pattern in _clear(patterns, was, is_now, noise, _CLEARLY):
         r = pattern.component
-        gap, larger = is_now[r] - was[r], max(was[r], is_now[r])
-        if larger < 0.02 * total or abs(gap) < _CLEARLY * larger or abs(gap) < _BEYOND * noise[r]:
-            continue
+        gap = is_now[r] - was[r]
         ratio = is_now[r] / was[r] if was[r] > 0 else np.inf
         size = f"{number(ratio, 2)} times" if ratio > 3 else percent(abs(gap) / max(was[r], 1e-300))
         way = "up" if gap > 0 else "down"
@@ -124,14 +141,10 @@ def _over_all(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
     first, last = held[:part], held[-part:]
     was, is_now = first.mean(axis=0), last.mean(axis=0)
     noise = np.sqrt((first.var(axis=0) + last.var(axis=0)) / part)
-    total = max(float(is_now.sum()), float(was.sum()), 1e-300)
     found = []
-    for pattern in sorted(patterns, key=lambda p: -abs(is_now[p.component] - was[p.component])):
+    for pattern in _clear(patterns, was, is_now, noise, _CLEARLY_IN_ALL):
         r = pattern.component
-        gap, larger = is_now[r] - was[r], max(was[r], is_now[r])
-        if larger < 0.02 * total or abs(gap) < 0.2 * larger or abs(gap) < _BEYOND * noise[r]:
-            continue
-        way = "up" if gap > 0 else "down"
+        way = "up" if is_now[r] > was[r] else "down"
         text = (
             f"{pattern.headline}: {way} from {number(was[r], 3)} to {number(is_now[r], 3)} "
             f"{_each(digest)} from the first fifth of the run to the last."

@@ -26,7 +26,7 @@ from onlinegcp.runlog.line import plain
 from onlinegcp.storage.secrets import hidden_address
 
 WAITING = 100  # messages at most; the oldest gives way
-TRIES = 5
+TRIES = 5  # with the pauses between them a quarter of a minute
 PAUSE = 1.0  # second before the first retry, doubled from one to the next
 COMMAND_SECONDS, WEB_SECONDS = 60.0, 10.0
 LAST_WORDS = 4096  # bytes of what a command says that are looked at

@@ -22,7 +22,7 @@ from onlinegcp.runlog import CHECKPOINT, STEPS, SYNCED
 from onlinegcp.runlog.labels import LABELS
 from onlinegcp.storage.appending import force, unwritable
 
-SYNC_SECONDS = 5.0
+SYNC_SECONDS = 5.0  # of work that a power cut may cost
 
 
 @final

@@ -61,7 +61,6 @@ from onlinegcp.runlog.reading import (
 from onlinegcp.runlog.verifying import Verdict, verify
 from onlinegcp.runlog.writing import (
     append_lines,
-    append_step,
     check_new,
     environment,
     recover,
@@ -72,7 +71,7 @@ __all__ = [
     "CHECKPOINT", "CHECKPOINT_KIND", "COUNTS", "DIGEST", "FORMAT", "LOCK", "RUN", "SMALLEST_P",
     "STEPS", "SYNCED", "Aligner", "Anomaly", "Cell", "Details", "Lock", "Number", "Position", "Row",
     "RunView", "Step", "StoredSteps", "Tail", "Vector", "Verdict", "anomaly_of", "append_lines",
-    "append_step", "check_new", "encode_step", "environment", "holds_run", "is_locked",
+    "check_new", "encode_step", "environment", "holds_run", "is_locked",
     "read_checkpoint", "read_head", "read_model", "read_run", "read_run_json", "recover", "sealed",
     "smallest_p", "tail", "tell_in", "verify", "write_run_json",
 ]  # fmt: skip

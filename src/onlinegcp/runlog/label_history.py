@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-MOST_BLOCKS = 32
+MOST_BLOCKS = 32  # parts of a run; when they are full, two by two become one
 MOST_LABELS = 50_000  # of a mode; labels of longer ones are not followed
 
 

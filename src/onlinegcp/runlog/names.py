@@ -11,7 +11,7 @@ from onlinegcp.runlog.files import PathLike
 from onlinegcp.storage.atomic import replacing
 
 NAMES = "names.json"
-LONGEST = 80
+LONGEST = 80  # characters: a name is a line
 
 
 def read_names(folder: PathLike) -> dict[int, str]:

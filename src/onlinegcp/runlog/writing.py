@@ -49,13 +49,8 @@ def environment() -> dict[str, str]:
     }
 
 
-def append_step(path: PathLike, step: Mapping[str, Any]) -> None:
-    """Add one line to steps.jsonl; on failure the file is as before."""
-    append_lines(path, [encode_step(step)])
-
-
 def append_lines(path: PathLike, lines: Sequence[bytes]) -> None:
-    """Add lines from `encode_step` to steps.jsonl, all or none."""
+    """Add lines from `encode_step` to steps.jsonl, all or none: on failure it is as before."""
     append(Path(path) / STEPS, b"".join(map(sealed, lines)))
 
 

@@ -8,6 +8,7 @@ from onlinegcp.errors import BackendError
 from onlinegcp.slices import Slice
 
 CUDA = "cuda"
+REFERENCE = "reference"
 
 
 def engine_for(device: str) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import DataError
+from onlinegcp.kernels import random
 from onlinegcp.kernels.exact import exact_objective
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
@@ -77,12 +78,14 @@ def slice_loss(
     if is_affordable(x, loss):
         return exact_objective(x, factors, weights, loss)
     # Sum of f(0, m) over all cells from uniform draws; the listed cells are put right exactly.
-    rng = np.random.default_rng([seed, x.n_listed])
+    key = np.uint64(random.stream_key(seed, x.n_listed, random.SCORED_ZEROS))
     total = 0.0
-    for _ in range(SAMPLE_BLOCKS):
+    for block in range(SAMPLE_BLOCKS):
+        samples = np.arange(block * SAMPLE_BLOCK, (block + 1) * SAMPLE_BLOCK, dtype=np.uint64)
         products = np.broadcast_to(weights, (SAMPLE_BLOCK, len(weights)))
-        for factor in factors:
-            products = products * factor[rng.integers(0, len(factor), SAMPLE_BLOCK)]
+        for k, factor in enumerate(factors):
+            bits = random.word(key, samples, np.uint64(k))
+            products = products * factor[random.multiply_high(bits, np.uint64(len(factor)))]
         total += float(np.sum(loss.value(np.zeros(SAMPLE_BLOCK), products.sum(axis=1))))
     as_data = Slice(x.index, x.value, x.shape, unlisted="missing")
     as_zeros = Slice(x.index, np.zeros(x.n_listed), x.shape, unlisted="missing")

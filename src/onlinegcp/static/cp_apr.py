@@ -15,9 +15,14 @@ from onlinegcp.checks import check_choice, check_number, check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.kernels.layout import Blocks, aligned_zeros, stack_factors
-from onlinegcp.kernels.static.fibres import EXTRA_SHARE, RowGroups, group_rows, with_value
+from onlinegcp.kernels.static.fibres import (
+    EXTRA_SHARE,
+    RowGroups,
+    fibre_sums,
+    group_rows,
+    with_value,
+)
 from onlinegcp.kernels.static.mttkrp import mttkrp
-from onlinegcp.kernels.static.poisson_phi import poisson_phi
 from onlinegcp.kernels.static.poisson_rows import descend_rows, poisson_log_sum
 from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
@@ -217,7 +222,9 @@ class _Problem:
     def phi(self, blocks: Blocks, mode: int, rows: FloatArray, epsilon: float) -> FloatArray:
         """What multiplicative updates of a mode multiply by, `rows` being its rows."""
         if self.sums is None:
-            return poisson_phi(self.groups[mode], blocks, rows, epsilon=epsilon, n_jobs=self.n_jobs)
+            return fibre_sums(
+                self.groups[mode], blocks, rows=rows, epsilon=epsilon, n_jobs=self.n_jobs
+            )
         self.sums.push(mode, rows)
         return np.asarray(self.sums.phi(mode, epsilon))
 

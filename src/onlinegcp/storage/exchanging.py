@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 _AT_FDCWD = -100  # paths as the process sees them
-_EXCHANGE = 2
+_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2
 
 
 def exchange(one: Path, other: Path) -> bool:

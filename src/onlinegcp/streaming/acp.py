@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, final
 
 import numpy as np
@@ -30,6 +31,7 @@ LARGE = 1 << 17
 
 
 @final
+@dataclass(eq=False, repr=False)
 class ACP(StreamingModel):
     """Adaptive CP: the slice's error divided by a fading sum of its regressors (Thanh et al. 2023).
 
@@ -64,14 +66,10 @@ class ACP(StreamingModel):
         paper takes 10 R log(cells).
     state_limit
         Most bytes the state, and for regressors="data" the arrays of a step, may take.
-    init, init_slices, init_starts
-        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
-        `init_starts`.
+    init, init_slices, init_starts, ndim, mode_names
+        As for every `StreamingModel`.
     random_state
         Seed of the warm start and of the samples.
-    ndim, mode_names
-        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
-        Without either the first slice must say it.
 
     References
     ----------
@@ -93,30 +91,13 @@ class ACP(StreamingModel):
     takes_missing = True
     walks = True
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        forget: float = 0.5,
-        variant: Literal["acp", "rolcp"] = "acp",
-        damping: float | None = None,
-        regressors: Literal["model", "data"] = "model",
-        samples: int | None = None,
-        state_limit: int = 2**30,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.forget = forget
-        self.variant = variant
-        self.damping = damping
-        self.regressors = regressors
-        self.samples = samples
-        self.state_limit = state_limit
+    _: KW_ONLY
+    forget: float = 0.5
+    variant: Literal["acp", "rolcp"] = "acp"
+    damping: float | None = None
+    regressors: Literal["model", "data"] = "model"
+    samples: int | None = None
+    state_limit: int = 2**30
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")

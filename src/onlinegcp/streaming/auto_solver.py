@@ -21,10 +21,11 @@ from onlinegcp.solvers.auto.model import AutoState, Model, Trials
 from onlinegcp.solvers.auto.rank_state import RankTrials
 from onlinegcp.solvers.objective import is_affordable
 from onlinegcp.streaming import regimes
+from onlinegcp.streaming.competitors import Regimes
 from onlinegcp.streaming.matching import SAME, match, places
 from onlinegcp.streaming.rank_growth import graft, larger, smaller, studied
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.regimes import Regimes, Resized
+from onlinegcp.streaming.regimes import Resized
 from onlinegcp.streaming.scaling import in_data_units, in_units, units
 from onlinegcp.streaming.scoring import Stopwatch
 from onlinegcp.streaming.state import FloatArray, ModelState, Views

@@ -21,6 +21,7 @@ class Contract(
     takes_missing: ClassVar[bool]
     changes_rank: bool
     rank: int
+    n_jobs: int | None = None  # threads; None for as many as pay
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
         """Name the parameter that was meant, which Python does not."""

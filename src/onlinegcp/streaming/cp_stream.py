@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import final
 
 import numpy as np
 
 from onlinegcp.checks import check_number, check_truth, check_whole
-from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import solve_normal, solve_weights, weighted_mttkrp
 from onlinegcp.streaming.columns import unit_columns
@@ -20,6 +20,7 @@ from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
+@dataclass(eq=False, repr=False)
 class CPStream(Tracker):
     """Least-squares tracking with exponentially fading pseudo-slices (Smith et al. 2018).
 
@@ -48,14 +49,8 @@ class CPStream(Tracker):
     inner_passes, inner_tolerance
         ADMM ends when the squared distance between its two copies, and the squared step, are
         below this share of the squared norms, or after so many passes.
-    init, init_slices, init_starts
-        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
-        `init_starts`.
-    random_state
-        Seed of the warm start.
-    ndim, mode_names
-        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
-        Without either the first slice must say it.
+    init, init_slices, init_starts, random_state, ndim, mode_names
+        As for every `StreamingModel`.
 
     References
     ----------
@@ -75,34 +70,16 @@ class CPStream(Tracker):
 
     takes_missing = False
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        forget: float = 0.95,
-        ridge: float = 0.0,
-        max_passes: int = 20,
-        tolerance: float = 1e-3,
-        nonnegative: bool = False,
-        column_bound: bool = False,
-        inner_passes: int = 100,
-        inner_tolerance: float = 1e-12,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.forget = forget
-        self.ridge = ridge
-        self.max_passes = max_passes
-        self.tolerance = tolerance
-        self.nonnegative = nonnegative
-        self.column_bound = column_bound
-        self.inner_passes = inner_passes
-        self.inner_tolerance = inner_tolerance
+    rank: int = 10
+    _: KW_ONLY
+    forget: float = 0.95
+    ridge: float = 0.0
+    max_passes: int = 20
+    tolerance: float = 1e-3
+    nonnegative: bool = False
+    column_bound: bool = False
+    inner_passes: int = 100
+    inner_tolerance: float = 1e-12
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "[0, 1]", "Use 1 to never forget.")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import final
 
 import numpy as np
 
 from onlinegcp.checks import check_number, check_truth, check_whole
-from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import (
     cross_products,
@@ -29,6 +28,7 @@ STARTS, PASSES = 2, 30
 
 
 @final
+@dataclass(eq=False, repr=False)
 class Ensign(Tracker):
     """Batch updates that find components as they emerge (after Letourneau et al. 2018).
 
@@ -100,34 +100,15 @@ class Ensign(Tracker):
     changes_rank = True
     bounded_by = "max_rank"
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        batch: int = 10,
-        search_rank: int = 2,
-        min_energy: float = 0.05,
-        max_congruence: float = 0.6,
-        max_rank: int = 50,
-        refine_passes: int = 2,
-        forget: float = 1.0,
-        nonnegative: bool = False,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.batch = batch
-        self.search_rank = search_rank
-        self.min_energy = min_energy
-        self.max_congruence = max_congruence
-        self.max_rank = max_rank
-        self.refine_passes = refine_passes
-        self.forget = forget
-        self.nonnegative = nonnegative
+    _: KW_ONLY
+    batch: int = 10
+    search_rank: int = 2
+    min_energy: float = 0.05
+    max_congruence: float = 0.6
+    max_rank: int = 50
+    refine_passes: int = 2
+    forget: float = 1.0
+    nonnegative: bool = False
 
     def _check_parameters(self) -> None:
         for name in ("search_rank", "refine_passes"):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import final
 
 import numpy as np
 
 from onlinegcp.checks import check_number, check_whole
-from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import (
     gram,
@@ -25,6 +25,7 @@ from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
+@dataclass(eq=False, repr=False)
 class GOCPTE(Tracker):
     """Least squares against the new slice and what the old model made of all old ones (Yang 2022).
 
@@ -55,14 +56,8 @@ class GOCPTE(Tracker):
     state_limit
         Most bytes that the systems of a slice with gaps may take, 8 R^2 for every row of the
         longest mode.
-    init, init_slices, init_starts
-        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
-        `init_starts`.
-    random_state
-        Seed of the warm start.
-    ndim, mode_names
-        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
-        Without either the first slice must say it.
+    init, init_slices, init_starts, random_state, ndim, mode_names
+        As for every `StreamingModel`.
 
     References
     ----------
@@ -82,28 +77,12 @@ class GOCPTE(Tracker):
 
     takes_missing = True
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        passes: int = 3,
-        past_weight: float = 1.0,
-        forget: float = 1.0,
-        ridge: float = 1e-6,
-        state_limit: int = 2**30,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.passes = passes
-        self.past_weight = past_weight
-        self.forget = forget
-        self.ridge = ridge
-        self.state_limit = state_limit
+    _: KW_ONLY
+    passes: int = 3
+    past_weight: float = 1.0
+    forget: float = 1.0
+    ridge: float = 1e-6
+    state_limit: int = 2**30
 
     def _check_parameters(self) -> None:
         check_whole("passes", self.passes, 1)

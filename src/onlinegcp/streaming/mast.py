@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, final
 
 import numpy as np
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 from onlinegcp.checks import check_number, check_whole
 from onlinegcp.kernels import get_kernels
 from onlinegcp.kernels.layout import pad_vector, stack_factors
-from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_normal, weighted_mttkrp
 from onlinegcp.streaming.scoring import Account
@@ -24,6 +24,7 @@ FIRST_STEP, FASTER, LAST_STEP = 1e-5, 1.05, 1.0
 
 
 @final
+@dataclass(eq=False, repr=False)
 class MAST(Tracker):
     """Multi-aspect streaming: any mode may get new rows with any slice (Song et al. 2017).
 
@@ -44,14 +45,8 @@ class MAST(Tracker):
         Epochs between two growths of a mode that are told apart in the past; the oldest are joined.
     max_passes, tolerance
         A slice's passes end when what the model says of it changes by less than this share.
-    init, init_slices, init_starts
-        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
-        `init_starts`.
-    random_state
-        Seed of the warm start.
-    ndim, mode_names
-        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
-        Without either the first slice must say it.
+    init, init_slices, init_starts, random_state, ndim, mode_names
+        As for every `StreamingModel`.
 
     Notes
     -----
@@ -87,28 +82,12 @@ class MAST(Tracker):
     takes_missing = True
     bounded_by = "max_epochs"
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        forget: float = 1.0,
-        nuclear: float | Literal["auto"] = "auto",
-        max_epochs: int = 16,
-        max_passes: int = 50,
-        tolerance: float = 1e-5,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.forget = forget
-        self.nuclear = nuclear
-        self.max_epochs = max_epochs
-        self.max_passes = max_passes
-        self.tolerance = tolerance
+    _: KW_ONLY
+    forget: float = 1.0
+    nuclear: float | Literal["auto"] = "auto"
+    max_epochs: int = 16
+    max_passes: int = 50
+    tolerance: float = 1e-5
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")

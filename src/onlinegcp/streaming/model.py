@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,17 +38,30 @@ from onlinegcp.streaming.warm_start import WarmStart, given_start, static_start
 from onlinegcp.streaming.workers import with_workers
 
 
+@dataclass(eq=False, repr=False)
 class StreamingModel(Showing, Keeping):
     """A CP model that is kept up to date while slices arrive.
 
-    Subclasses define the parameters, in constructors of their own; those that are common to all are
-    stored here.
+    Its fields are the parameters that all methods share; a method adds its own.
+
+    Parameters
+    ----------
+    rank
+        Number of components.
+    init, init_slices, init_starts
+        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
+        `init_starts`.
+    random_state
+        Seed of the warm start.
+    ndim, mode_names
+        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
+        Without either the first slice must say it.
     """
 
     # What a class declares about itself; the suite in `onlinegcp.testing` holds it to that.
     takes_missing: ClassVar[bool]  # it is defined on slices with missing cells
     dense_only: ClassVar[bool] = False  # complete slices are written out before it sees them
-    changes_rank: bool = False  # components come and go; `rank` is where it starts
+    changes_rank = False  # components come and go; `rank` is where it starts
     tells_order: ClassVar[bool] = False  # and its records say which went where
     walks: ClassVar[bool] = False  # several slices may be learned in one call, by `_walk`
     gathers: ClassVar[str | None] = None  # parameter: how many slices are learned together
@@ -55,27 +69,13 @@ class StreamingModel(Showing, Keeping):
     most_models: ClassVar[int] = 2  # itself and rivals on trial, which it may hold for a while
 
     rank: int
-    n_jobs: int | None = None  # threads; None for as many as pay
-
-    _provisional: tuple[ModelState, list[int]] | None  # while the warm start is not over
-
-    def __init__(
-        self,
-        rank: Any,  # a number, where a method does not take more
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        self.rank = rank
-        self.init = init
-        self.init_slices = init_slices
-        self.init_starts = init_starts
-        self.random_state = random_state
-        self.ndim = ndim
-        self.mode_names = mode_names
+    _: KW_ONLY
+    init: KTensor | None = None
+    init_slices: int = 10
+    init_starts: int = 3
+    random_state: int | None = 0
+    ndim: int | None = None
+    mode_names: Sequence[str] | None = None
 
     # ---- hooks of a method
 
@@ -280,7 +280,7 @@ class StreamingModel(Showing, Keeping):
         self._past, self._recent = np.empty((0, 0)), Recent()
         self._state = None
         self._buffer = ()
-        self._provisional = None
+        self._provisional: tuple[ModelState, list[int]] | None = None  # during the warm start
 
     def _take(self, x: Any, time: Any = None, *, told: Told) -> None:
         """Learn what came in, under the names it came with."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, final
 
 import numpy as np
 
 from onlinegcp.checks import check_choice, check_number, check_whole
-from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import (
     gram,
@@ -25,6 +25,7 @@ from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
+@dataclass(eq=False, repr=False)
 class OLSTEC(Tracker):
     """Row-wise recursive least squares with forgetting, for slices with gaps (Kasai 2019).
 
@@ -58,14 +59,8 @@ class OLSTEC(Tracker):
         per row and converges more slowly.
     state_limit
         Most bytes the matrices P may take, 8 R^2 for every row of every mode.
-    init, init_slices, init_starts
-        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
-        `init_starts`.
-    random_state
-        Seed of the warm start.
-    ndim, mode_names
-        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
-        Without either the first slice must say it.
+    init, init_slices, init_starts, random_state, ndim, mode_names
+        As for every `StreamingModel`.
 
     References
     ----------
@@ -87,30 +82,13 @@ class OLSTEC(Tracker):
 
     takes_missing = True
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        forget: float = 0.7,
-        ridge: float = 0.1,
-        weight_ridge: float = 1e-6,
-        start_precision: float = 0.01,
-        form: Literal["full", "simplified"] = "full",
-        state_limit: int = 2**30,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.forget = forget
-        self.ridge = ridge
-        self.weight_ridge = weight_ridge
-        self.start_precision = start_precision
-        self.form = form
-        self.state_limit = state_limit
+    _: KW_ONLY
+    forget: float = 0.7
+    ridge: float = 0.1
+    weight_ridge: float = 1e-6
+    start_precision: float = 0.01
+    form: Literal["full", "simplified"] = "full"
+    state_limit: int = 2**30
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, final
 
 import numpy as np
 
 from onlinegcp.checks import check_choice, check_number
-from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_normal, solve_weights, weighted_mttkrp
 from onlinegcp.streaming.model import StreamingModel
@@ -19,6 +19,7 @@ from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
+@dataclass(eq=False, repr=False)
 class OnlineCP(StreamingModel):
     """Incremental least squares for factors that hardly change (Zhou et al. 2016).
 
@@ -65,24 +66,11 @@ class OnlineCP(StreamingModel):
     takes_missing = False
     gathers = "batch"
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        order: Literal["gauss_seidel", "jacobi"] = "gauss_seidel",
-        forget: float = 1.0,
-        batch: int = 1,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.order = order
-        self.forget = forget
-        self.batch = batch
+    rank: int = 10
+    _: KW_ONLY
+    order: Literal["gauss_seidel", "jacobi"] = "gauss_seidel"
+    forget: float = 1.0
+    batch: int = 1
 
     def _check_parameters(self) -> None:
         check_choice("order", self.order, ("gauss_seidel", "jacobi"))

@@ -145,7 +145,13 @@ class OnlineGCP(StreamingModel):
         ndim: int | None = None,
         mode_names: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
+        self.rank: Any = rank  # "auto", too, which no other method takes
+        self.init = init
+        self.init_slices = init_slices
+        self.init_starts = init_starts
+        self.random_state = random_state
+        self.ndim = ndim
+        self.mode_names = mode_names
         self.loss = loss
         self.solver = solver
         self.forget = forget

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, final
 
 import numpy as np
 
 from onlinegcp.checks import check_choice, check_number
-from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.least_squares import gram, solve_weights
 from onlinegcp.solvers.sgd import SgdSettings, solve_sgd
@@ -19,6 +19,7 @@ from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
+@dataclass(eq=False, repr=False)
 class OnlineSGD(Tracker):
     """Least-squares weights, then one gradient step on the factors (Mardani et al. 2015).
 
@@ -42,14 +43,8 @@ class OnlineSGD(Tracker):
         "paper", or "tecpsgd" for what the authors' code of that name does: the penalty on the
         factors stays the same, every step is kept even if it raises the loss of the slice, and
         the weights are fitted once more after it.
-    init, init_slices, init_starts
-        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
-        `init_starts`.
-    random_state
-        Seed of the warm start.
-    ndim, mode_names
-        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
-        Without either the first slice must say it.
+    init, init_slices, init_starts, random_state, ndim, mode_names
+        As for every `StreamingModel`.
 
     Notes
     -----
@@ -75,30 +70,14 @@ class OnlineSGD(Tracker):
 
     takes_missing = True
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        rate: float | Literal["auto"] = "auto",
-        relative_rate: float = 0.1,
-        decay: float = 0.0,
-        ridge: float = 0.0,
-        factor_penalty: float = 0.0,
-        variant: Literal["paper", "tecpsgd"] = "paper",
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.rate = rate
-        self.relative_rate = relative_rate
-        self.decay = decay
-        self.ridge = ridge
-        self.factor_penalty = factor_penalty
-        self.variant = variant
+    rank: int = 10
+    _: KW_ONLY
+    rate: float | Literal["auto"] = "auto"
+    relative_rate: float = 0.1
+    decay: float = 0.0
+    ridge: float = 0.0
+    factor_penalty: float = 0.0
+    variant: Literal["paper", "tecpsgd"] = "paper"
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.rate, str) and self.rate == "auto"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from typing import Any, Literal, final
 
@@ -28,6 +28,7 @@ BLOCK = 4096
 
 
 @final
+@dataclass(eq=False, repr=False)
 class POST(Tracker):
     """Streaming variational Bayes for single cells in any order (Du et al. 2018).
 
@@ -94,36 +95,16 @@ class POST(Tracker):
     takes_missing = True
     gathers = "batch"
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        data: Literal["continuous", "binary"] = "continuous",
-        time_row: bool = True,
-        variance: float = 1.0,
-        noise_shape: float = 1e-3,
-        noise_rate: float = 1e-3,
-        forget: float = 1.0,
-        batch: int = 1,
-        max_passes: int = 100,
-        tolerance: float = 1e-3,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.data = data
-        self.time_row = time_row
-        self.variance = variance
-        self.noise_shape = noise_shape
-        self.noise_rate = noise_rate
-        self.forget = forget
-        self.batch = batch
-        self.max_passes = max_passes
-        self.tolerance = tolerance
+    _: KW_ONLY
+    data: Literal["continuous", "binary"] = "continuous"
+    time_row: bool = True
+    variance: float = 1.0
+    noise_shape: float = 1e-3
+    noise_rate: float = 1e-3
+    forget: float = 1.0
+    batch: int = 1
+    max_passes: int = 100
+    tolerance: float = 1e-3
 
     # ---- what it believes
 

@@ -13,24 +13,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias
+from dataclasses import replace
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onlinegcp.losses import Loss
-from onlinegcp.slices import Slice, widen
+from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import rank_trials
 from onlinegcp.solvers.auto import solver as auto
-from onlinegcp.solvers.auto import state as stored
-from onlinegcp.solvers.auto.model import AutoState, Model, Step, told_by
+from onlinegcp.solvers.auto.model import AutoState, Model, Step, mean_told, told_by
+from onlinegcp.streaming.competitors import Regimes, grown
 from onlinegcp.streaming.matching import n_replaced, places
 from onlinegcp.streaming.misfit import Misfit
 from onlinegcp.streaming.rank_growth import newest
-from onlinegcp.streaming.surprise import Surprise
 
-FloatArray: TypeAlias = NDArray[np.float64]
 # Makes a state from a few slices; the second argument is the model whose patterns keep their place,
 # then whether it may be a rough one, and whether patterns that still hold keep their past, too.
 Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState, bool, bool], AutoState]
@@ -40,7 +37,7 @@ Regime: TypeAlias = Literal["", "changed", "returned"]
 EARLY = 4  # slices the first challenger is made from
 TRIAL = 12  # slices on which a challenger must prove itself
 PAUSE = 30  # slices until the next challenge after one that failed, doubled with every failure
-LONGEST_PAUSE = 960
+LONGEST_PAUSE = 960  # even where challengers always failed
 REST = 400  # slices a replaced model is kept
 CLEAR = 3.0  # standard errors
 MOSTLY = 0.5  # of what surprises must be explained by one that takes over in the midst of it
@@ -61,145 +58,6 @@ class Resize(Protocol):
 
     def smaller(self, slices: Sequence[Slice], old: AutoState, count: int) -> Resized | None:
         """With so many fewer."""
-
-
-@dataclass
-class Regimes:
-    """The model in use, those that compete with it, and what decides between them.
-
-    Attributes
-    ----------
-    current
-        The model in use.
-    challenger
-        A model of the newest slices only, while it is on trial.
-    before
-        The model as it was when slices began to surprise: what it was in its own regime.
-    rested
-        The model that was replaced last, as it was in its own regime.
-    surprise
-        The detector.
-    misfit
-        The watch over a model that is new.
-    mending
-        Whether the present challenge is because of it, and no change of the data.
-    buffer, losses
-        Slices that surprised, and the loss of the model in use on each before it learned it.
-    recent
-        The newest slices, where new components are to be made from them.
-    gathering
-        Whether slices are being collected for a challenger.
-    look
-        Slices that a second look at how the model began takes; 0 where there is none.
-    changed
-        Whether an early challenger of this alarm has taken over already.
-    gains
-        Number, sum and sum of squares of the challenger's prequential gains.
-    age
-        Slices learned.
-    surprised_at
-        Age at which the slices of `buffer` began to surprise.
-    next_alarm, failures, rested_at
-        When the next challenge may begin, failures in a row, and when `rested` was replaced.
-    """
-
-    current: AutoState
-    challenger: AutoState | None = None
-    before: AutoState | None = None
-    rested: AutoState | None = None
-    surprise: Surprise = field(default_factory=Surprise)
-    misfit: Misfit = field(default_factory=Misfit)
-    mending: bool = False
-    buffer: tuple[Slice, ...] = ()
-    recent: tuple[Slice, ...] = ()
-    losses: FloatArray = field(default_factory=lambda: np.zeros(0))
-    gathering: bool = False
-    look: int = 0
-    changed: bool = False
-    gains: FloatArray = field(default_factory=lambda: np.zeros(3))
-    age: int = 0
-    surprised_at: int = 0
-    next_alarm: int = 0
-    failures: int = 0
-    rested_at: int = 0
-
-    @staticmethod
-    def begun(live: AutoState, look: int, slices: tuple[Slice, ...] = ()) -> Regimes:
-        """Regimes of a model that has just begun.
-
-        Parameters
-        ----------
-        live
-            The model.
-        look
-            Slices in which its patterns shall be looked for again, by a rival from these alone; 0
-            where it is sure of them.
-        slices
-            Those of them that it began with.
-        """
-        recent = () if live.ranks is None else slices
-        if not look:
-            return Regimes(live, recent=recent)
-        return Regimes(live, gathering=True, mending=True, look=look, buffer=slices, recent=recent)
-
-    @property
-    def factors(self) -> Any:
-        """The factors of the model in use."""
-        return self.current.factors
-
-    def to_dict(self, *, own: bool = True) -> dict[str, Any]:
-        """Everything but the slices as a flat mapping of names to arrays and scalars.
-
-        Arrays are copies or, if not `own`, long ones are as they lie there, to be read only.
-        """
-        flat: dict[str, Any] = {"n_recent": len(self.recent)}
-        for name in _PLAIN:
-            value = getattr(self, name)
-            flat[name] = value.copy() if isinstance(value, np.ndarray) else value
-        flat |= {f"surprise.{name}": part for name, part in self.surprise.to_dict().items()}
-        flat |= {f"misfit.{name}": part for name, part in self.misfit.to_dict().items()}
-        for name in _MODELS:
-            model = getattr(self, name)
-            if model is not None:
-                held = stored.to_dict(model, own=own)
-                flat |= {f"{name}.{part}": value for part, value in held.items()}
-        return flat
-
-    @staticmethod
-    def from_dict(flat: dict[str, Any], slices: tuple[Slice, ...]) -> Regimes:
-        """Rebuild what `to_dict` gave; the next step is the same to the last bit."""
-        first = len(slices) - int(flat.get("n_recent", 0))
-
-        def part(prefix: str) -> dict[str, Any]:
-            found = f"{prefix}."
-            return {n.removeprefix(found): v for n, v in flat.items() if n.startswith(found)}
-
-        plain = {name: kind(flat[name]) for name, kind in _PLAIN.items() if name in flat}
-        plain |= {name: stored.from_dict(part(name)) for name in _MODELS if part(name)}
-        plain["surprise"] = Surprise.from_dict(part("surprise"))
-        plain["misfit"] = Misfit.from_dict(part("misfit"))
-        return Regimes(buffer=slices[:first], recent=slices[first:], **plain)
-
-    @property
-    def slices(self) -> tuple[Slice, ...]:
-        """All slices that are held."""
-        return self.buffer + self.recent
-
-
-_MODELS = ("current", "challenger", "before", "rested")
-_PLAIN: dict[str, Callable[[Any], Any]] = {
-    "losses": np.array,
-    "gathering": bool,
-    "look": int,
-    "changed": bool,
-    "mending": bool,
-    "gains": np.array,
-    "age": int,
-    "surprised_at": int,
-    "next_alarm": int,
-    "failures": int,
-    "rested_at": int,
-}
 
 
 def learn(
@@ -231,7 +89,7 @@ def learn(
         Makes a model with more or fewer components, where the rank may change.
     """
     # A shallow copy: what follows puts new values in its place and changes no shared one.
-    now = _grown(replace(regimes, surprise=regimes.surprise.copy()), x.shape)
+    now = grown(replace(regimes, surprise=regimes.surprise.copy()), x.shape)
     start = now.current
 
     def step(model: AutoState, one: Slice) -> tuple[AutoState, Step]:
@@ -354,7 +212,7 @@ def _judge(regimes: Regimes, gain: float, usual: float) -> int:
     """1 if the challenger takes over, -1 if it is dropped, 0 if more slices must tell."""
     regimes.gains = regimes.gains + told_by(gain)
     count, total, _ = regimes.gains
-    mean, error = _mean_gain(regimes)
+    mean, error = mean_told(regimes.gains)
     # A gain beyond what slices differ by anyway needs no second look.
     if 0.0 < CLEAR * usual * math.sqrt(count) < total:
         return 1
@@ -363,14 +221,6 @@ def _judge(regimes: Regimes, gain: float, usual: float) -> int:
     if count < TRIAL:
         return 0
     return 1 if mean > error and mean > 0.0 else -1
-
-
-def _mean_gain(regimes: Regimes) -> tuple[float, float]:
-    """The challenger's mean gain so far, and its standard error."""
-    count, total, squares = regimes.gains
-    mean = total / max(count, 1.0)
-    spread = max(squares / max(count, 1.0) - mean * mean, 0.0)
-    return float(mean), math.sqrt(spread / max(count - 1.0, 1.0))
 
 
 def _take_over(regimes: Regimes, old: AutoState, done: Step, rival: Step) -> tuple[Step, Regime]:
@@ -428,7 +278,7 @@ def _build(regimes: Regimes, begin: Begin, full: int) -> None:
     if count < wanted and (regimes.look or count != EARLY):
         return
     if regimes.challenger is not None and not regimes.changed:
-        mean, error = _mean_gain(regimes)
+        mean, error = mean_told(regimes.gains)
         if mean <= error:
             return  # a rough one that promises nothing needs no better start: its trial goes on
     # What still holds is kept from the model that has not been misled by the new slices. The first
@@ -487,16 +337,3 @@ def _account(done: Step, after: Step, old: AutoState, new: AutoState) -> Step:
         )
     count = n_replaced(old.factors.views(), new.factors.views())
     return replace(after, prequential=done.prequential, births=count, deaths=count, merges=0)
-
-
-def _grown(regimes: Regimes, shape: tuple[int, ...]) -> Regimes:
-    """All models and slices with as many rows as the newest slice has."""
-    if regimes.current.factors.shape == shape:
-        return regimes
-    for name in _MODELS:
-        model = getattr(regimes, name)
-        if model is not None:
-            setattr(regimes, name, auto.grow(model, shape))
-    regimes.buffer = tuple(widen(x, shape) for x in regimes.buffer)
-    regimes.recent = tuple(widen(x, shape) for x in regimes.recent)
-    return regimes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import final
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from onlinegcp.checks import check_number, check_whole
 from onlinegcp.kernels.tracking.columns import to_columns, to_factors
 from onlinegcp.kernels.tracking.recursion import DRIFT, count, follow, weigh
-from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.rank_one import khatri_rao, power_sweep
 from onlinegcp.streaming.scoring import Account, Stopwatch
@@ -30,6 +29,7 @@ EXACT = 1e-10
 
 
 @final
+@dataclass(eq=False, repr=False)
 class RLST(Tracker):
     """Recursive least-squares tracking of complete slices (Nion and Sidiropoulos 2009).
 
@@ -56,14 +56,8 @@ class RLST(Tracker):
     state_limit
         Most bytes the state may take, about 16 R per cell; up to three times as much while slices
         are learned.
-    init, init_slices, init_starts
-        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
-        `init_starts`.
-    random_state
-        Seed of the warm start.
-    ndim, mode_names
-        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
-        Without either the first slice must say it.
+    init, init_slices, init_starts, random_state, ndim, mode_names
+        As for every `StreamingModel`.
 
     References
     ----------
@@ -85,26 +79,11 @@ class RLST(Tracker):
     dense_only = True
     walks = True
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        forget: float = 0.9,
-        window: int | None = None,
-        repeats: int = 0,
-        state_limit: int = 2**30,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.forget = forget
-        self.window = window
-        self.repeats = repeats
-        self.state_limit = state_limit
+    _: KW_ONLY
+    forget: float = 0.9
+    window: int | None = None
+    repeats: int = 0
+    state_limit: int = 2**30
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")
@@ -177,6 +156,7 @@ class RLST(Tracker):
         return state.moved(factors, s, dict(arrays), slices=slices)
 
 
+@dataclass(eq=False)
 class _Recursion:
     """The basis H and what its updates need, for data D = sum of forget^(t-h) x_h s_h' = H P.
 
@@ -190,17 +170,10 @@ class _Recursion:
         P = sum of forget^(t-h) s_h s_h' and its inverse.
     """
 
-    def __init__(
-        self,
-        basis: FloatArray,
-        inverse: FloatArray,
-        sums: FloatArray,
-        inverse_sums: FloatArray,
-    ) -> None:
-        self.basis = basis
-        self.inverse = inverse
-        self.sums = sums
-        self.inverse_sums = inverse_sums
+    basis: FloatArray
+    inverse: FloatArray
+    sums: FloatArray
+    inverse_sums: FloatArray
 
     def weigh(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """D+ x, and the least-squares weights of a slice under the basis: H+ x = P D+ x."""

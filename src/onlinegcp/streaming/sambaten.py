@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import final
 
 import numpy as np
@@ -24,6 +24,7 @@ from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
+@dataclass(eq=False, repr=False)
 class SamBaTen(Tracker):
     """Sampling-based batch updates for factors that hardly change (Gujral et al. 2018).
 
@@ -50,14 +51,10 @@ class SamBaTen(Tracker):
         Factor per slice on the energies of the past, for rows and for the slices kept.
     max_passes, tolerance
         Of CP-ALS on a sample.
-    init, init_slices, init_starts
-        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
-        `init_starts`.
+    init, init_slices, init_starts, ndim, mode_names
+        As for every `StreamingModel`.
     random_state
         Seed of everything.
-    ndim, mode_names
-        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
-        Without either the first slice must say it.
 
     Notes
     -----
@@ -90,34 +87,15 @@ class SamBaTen(Tracker):
     gathers = "batch"
     bounded_by = "summary"
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        batch: int = 10,
-        sampling: float = 2.0,
-        repetitions: int = 4,
-        summary: int = 20,
-        adapt: float = 0.0,
-        forget: float = 1.0,
-        max_passes: int = 100,
-        tolerance: float = 1e-5,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.batch = batch
-        self.sampling = sampling
-        self.repetitions = repetitions
-        self.summary = summary
-        self.adapt = adapt
-        self.forget = forget
-        self.max_passes = max_passes
-        self.tolerance = tolerance
+    _: KW_ONLY
+    batch: int = 10
+    sampling: float = 2.0
+    repetitions: int = 4
+    summary: int = 20
+    adapt: float = 0.0
+    forget: float = 1.0
+    max_passes: int = 100
+    tolerance: float = 1e-5
 
     def _check_parameters(self) -> None:
         check_number("sampling", self.sampling, "[1, inf)", "Use 1 to take all rows.")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import final
 
 import numpy as np
 
 from onlinegcp.checks import check_number, check_whole
 from onlinegcp.errors import DataError, DivergenceWarning
-from onlinegcp.ktensor import KTensor
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.rank_one import khatri_rao, power_sweep
 from onlinegcp.solvers.sliding_svd import Window, decomposed, rebuilt
@@ -24,6 +23,7 @@ from onlinegcp.streaming.warm_start import WarmStart
 
 
 @final
+@dataclass(eq=False, repr=False)
 class SDT(Tracker):
     """Simultaneous diagonalisation tracking of complete slices (Nion and Sidiropoulos 2009).
 
@@ -51,14 +51,8 @@ class SDT(Tracker):
     state_limit
         Most bytes the state may take, about 8 R per cell; four times as much while a slice is
         learned.
-    init, init_slices, init_starts
-        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
-        `init_starts`.
-    random_state
-        Seed of the warm start.
-    ndim, mode_names
-        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
-        Without either the first slice must say it.
+    init, init_slices, init_starts, random_state, ndim, mode_names
+        As for every `StreamingModel`.
 
     References
     ----------
@@ -79,24 +73,10 @@ class SDT(Tracker):
     takes_missing = False
     dense_only = True
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        forget: float = 0.9,
-        window: int | None = None,
-        state_limit: int = 2**30,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.forget = forget
-        self.window = window
-        self.state_limit = state_limit
+    _: KW_ONLY
+    forget: float = 0.9
+    window: int | None = None
+    state_limit: int = 2**30
 
     def _check_parameters(self) -> None:
         check_number("forget", self.forget, "(0, 1]", "Use 1 to never forget.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal, final
 
 import numpy as np
@@ -91,6 +91,7 @@ def label_components(
 
 
 @final
+@dataclass(eq=False, repr=False)
 class SeekAndDestroy(Tracker):
     """Tracks which components are new, still there, or missing (Pasricha et al. 2018).
 
@@ -117,14 +118,10 @@ class SeekAndDestroy(Tracker):
     min_fit
         A batch whose CP fit, 1 - ||x - m|| / ||x||, is not above this is only weighed. The
         authors use 0.95, which noisy data never reach.
-    init, init_slices, init_starts
-        Start from this model, or from CP-ALS on the first `init_slices` slices, best of
-        `init_starts`.
+    init, init_slices, init_starts, ndim, mode_names
+        As for every `StreamingModel`.
     random_state
         Seed of the warm start and of the batches' fits.
-    ndim, mode_names
-        How many modes slices have, or what these are called: with two, a bare matrix is a slice.
-        Without either the first slice must say it.
 
     Attributes
     ----------
@@ -153,32 +150,14 @@ class SeekAndDestroy(Tracker):
     changes_rank = True
     bounded_by = "max_rank"
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        batch: int = 10,
-        batch_rank: int | Literal["auto"] = "auto",
-        estimates: int = 1,
-        max_rank: int = 50,
-        threshold: float = 0.6,
-        match: Match = "all",
-        min_fit: float = 0.0,
-        init: KTensor | None = None,
-        init_slices: int = 10,
-        init_starts: int = 3,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.batch = batch
-        self.batch_rank = batch_rank
-        self.estimates = estimates
-        self.max_rank = max_rank
-        self.threshold = threshold
-        self.match = match
-        self.min_fit = min_fit
+    _: KW_ONLY
+    batch: int = 10
+    batch_rank: int | Literal["auto"] = "auto"
+    estimates: int = 1
+    max_rank: int = 50
+    threshold: float = 0.6
+    match: Match = "all"
+    min_fit: float = 0.0
 
     @property
     def labels_(self) -> Labels | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, final
 
 from sklearn.base import BaseEstimator
@@ -11,6 +12,7 @@ from onlinegcp.solvers.sgd.steps import Step
 
 
 @final
+@dataclass(kw_only=True, repr=False)
 class SGD(BaseEstimator):  # type: ignore[misc]
     """The paper's solver and its settings: ``OnlineGCP(rank, loss, solver=SGD(factor_rate=0.01))``.
 
@@ -57,54 +59,24 @@ class SGD(BaseEstimator):  # type: ignore[misc]
     0.01
     """
 
-    def __init__(
-        self,
-        *,
-        weight_solver: Literal["sgd", "least_squares"] = "sgd",
-        history: HistoryKind = "reservoir",
-        history_size: int = 50,
-        history_weight: float = 10.0,
-        history_decay: float = 1.0,
-        factor_penalty: float = 0.0,
-        weight_penalty: float = 0.0,
-        sampler: str = "stratified",
-        objective_listed: int | None = None,
-        objective_zeros: int | None = None,
-        gradient_listed: int | None = None,
-        gradient_zeros: int | None = None,
-        weight_rate: float = 1.0,
-        weight_epochs: int = 5,
-        weight_iterations: int = 100,
-        weight_tolerance: float = 0.0,
-        factor_rate: float = 1e-3,
-        factor_epochs: int = 5,
-        factor_iterations: int = 100,
-        factor_tolerance: float = 0.0,
-        step: str | Step = "adam",
-    ) -> None:
-        self.weight_solver = weight_solver
-        self.history = history
-        self.history_size = history_size
-        self.history_weight = history_weight
-        self.history_decay = history_decay
-        self.factor_penalty = factor_penalty
-        self.weight_penalty = weight_penalty
-        self.sampler = sampler
-        self.objective_listed = objective_listed
-        self.objective_zeros = objective_zeros
-        self.gradient_listed = gradient_listed
-        self.gradient_zeros = gradient_zeros
-        self.weight_rate = weight_rate
-        self.weight_epochs = weight_epochs
-        self.weight_iterations = weight_iterations
-        self.weight_tolerance = weight_tolerance
-        self.factor_rate = factor_rate
-        self.factor_epochs = factor_epochs
-        self.factor_iterations = factor_iterations
-        self.factor_tolerance = factor_tolerance
-        self.step = step
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SGD) and bool(self.get_params() == other.get_params())
-
-    __hash__ = None  # type: ignore[assignment]
+    weight_solver: Literal["sgd", "least_squares"] = "sgd"
+    history: HistoryKind = "reservoir"
+    history_size: int = 50
+    history_weight: float = 10.0
+    history_decay: float = 1.0
+    factor_penalty: float = 0.0
+    weight_penalty: float = 0.0
+    sampler: str = "stratified"
+    objective_listed: int | None = None
+    objective_zeros: int | None = None
+    gradient_listed: int | None = None
+    gradient_zeros: int | None = None
+    weight_rate: float = 1.0
+    weight_epochs: int = 5
+    weight_iterations: int = 100
+    weight_tolerance: float = 0.0
+    factor_rate: float = 1e-3
+    factor_epochs: int = 5
+    factor_iterations: int = 100
+    factor_tolerance: float = 0.0
+    step: str | Step = "adam"

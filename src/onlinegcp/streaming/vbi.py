@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, final
 
 import numpy as np
@@ -28,6 +28,7 @@ NO_OUTLIER = 1e-200
 
 
 @final
+@dataclass(eq=False, repr=False)
 class VBI(Tracker):
     """Low rank plus sparse outliers plus noise by variational Bayes (Zhang and Hawkins 2018).
 
@@ -97,30 +98,15 @@ class VBI(Tracker):
     dense_only = True
     bounded_by = "window"
 
-    def __init__(
-        self,
-        rank: int,
-        *,
-        forget: float = 0.9,
-        window: int = 10,
-        max_passes: int = 500,
-        tolerance: float = 1e-4,
-        clean_first: bool = True,
-        fill: Literal["mean", "authors"] = "mean",
-        init: KTensor | None = None,
-        init_slices: int = 1,
-        init_starts: int = 1,
-        random_state: int | None = 0,
-        ndim: int | None = None,
-        mode_names: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(rank, init, init_slices, init_starts, random_state, ndim, mode_names)
-        self.forget = forget
-        self.window = window
-        self.max_passes = max_passes
-        self.tolerance = tolerance
-        self.clean_first = clean_first
-        self.fill = fill
+    _: KW_ONLY
+    forget: float = 0.9
+    window: int = 10
+    max_passes: int = 500
+    tolerance: float = 1e-4
+    clean_first: bool = True
+    fill: Literal["mean", "authors"] = "mean"
+    init_slices: int = 1
+    init_starts: int = 1
 
     @property
     def outliers_(self) -> FloatArray:

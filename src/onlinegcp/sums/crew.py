@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 
-MOST_THREADS = 1024
+MOST_THREADS = 1024  # stands for no limit
 
 
 class Turns:

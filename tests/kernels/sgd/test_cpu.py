@@ -31,6 +31,7 @@ from onlinegcp.kernels.sgd.plan import (
 )
 from onlinegcp.losses import LOSS_NAMES, get_loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.sgd.engines import ArrayEngine
 
 # Relative to the largest number of a result.
 TOLERANCE = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 3e-4}
@@ -189,7 +190,11 @@ def run(module, x, plan, *, kind=ADAM, dtype=np.float64, rank=5, n_jobs=1, itera
     } | options
     problem = Problem(blocks, weights, **settings)
     cells = module.prepare_cells(x, plan)
-    engine = module.SgdEngine(problem, cells, plan, cells, plan, n_jobs)
+    if module is cpu:
+        engine = cpu.SgdEngine(problem, cells, plan, cells, plan, n_jobs)
+    else:
+        (loss,) = (loss for loss in map(get_loss, LOSS_NAMES) if loss.code == problem.code)
+        engine = ArrayEngine(module, problem, loss, (cells, plan), (cells, plan))
     moments = Moments.zeros(blocks, kind)
     engine.epoch(moments, kind, 1e-3, (0.9, 0.999, 1e-8), 99, 4, iterations)
     return blocks, weights, moments, engine.objective(5)

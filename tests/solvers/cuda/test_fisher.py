@@ -1,11 +1,11 @@
 """The past of rows on the card, without one: what is asked for, shared, fetched and copied."""
 
 import pickle
-import threading
 
 import numpy as np
 import pytest
 
+from host_card import HostBench
 from onlinegcp import Slice, get_loss
 from onlinegcp.kernels.cuda.matrices import Shelf
 from onlinegcp.solvers.auto import solver
@@ -29,31 +29,6 @@ class CpuBehind:
 
     def tally(self, place, cells, formulas, weights, share):
         return 0.0, 3.0, self.sums.value(weights) * 0.0 + 2.0
-
-
-class HostCard:
-    """Stands for a card: memory and copies, and a count of what was fetched."""
-
-    def __init__(self):
-        self.turn, self.pulled = threading.RLock(), 0
-
-    def zeros(self, size):
-        return np.zeros(size)
-
-    def push(self, array, buffer):
-        buffer[: array.size] = array
-
-    def pull(self, buffer, size):
-        self.pulled += 1
-        return buffer[:size].copy()
-
-
-class HostBench:
-    """Stands for a bench of one layout."""
-
-    def __init__(self, rows, width):
-        self.card, self.plan = HostCard(), self
-        self.rows, self.width = rows, width
 
 
 @pytest.fixture

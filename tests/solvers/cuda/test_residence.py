@@ -2,11 +2,11 @@
 
 import gc
 import pickle
-import threading
 
 import numpy as np
 import pytest
 
+from host_card import HostBench, HostCard
 from onlinegcp import Slice, get_loss
 from onlinegcp.kernels.cuda.matrices import Shelf
 from onlinegcp.kernels.layout import Blocks
@@ -16,35 +16,9 @@ from onlinegcp.solvers.auto.model import Model
 from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.solvers.cuda.conjugate import CardConjugate
 from onlinegcp.solvers.cuda.residence import CardBlocks, CardModel
+from onlinegcp.streaming.competitors import Regimes
 from onlinegcp.streaming.keeping import is_finite
-from onlinegcp.streaming.regimes import Regimes
 from onlinegcp.streaming.state import ModelState, Views
-
-
-class HostCard:
-    """Stands for a card: memory and copies, and a count of what was fetched."""
-
-    def __init__(self):
-        self.turn, self.pulled = threading.RLock(), 0
-
-    def zeros(self, size):
-        return np.zeros(size)
-
-    def push(self, array, buffer):
-        buffer[: array.size] = array
-
-    def pull(self, buffer, size):
-        self.pulled += 1
-        return buffer[:size].copy()
-
-
-class HostBench:
-    """Stands for a bench of one layout."""
-
-    def __init__(self, factors):
-        self.card, self.plan = HostCard(), self
-        self.rows, self.width = int(factors.offsets[-1]), factors.width
-        self.shelf = Shelf(self.card, ("factors", "rate", "sensitivity"), self.rows * self.width)
 
 
 def _host_state():
@@ -55,8 +29,9 @@ def _host_state():
 
 
 def _on_card(model):
-    bench, there = HostBench(model.factors), None
-    there = bench.shelf.take()
+    rows, width = int(model.factors.offsets[-1]), model.factors.width
+    bench = HostBench(rows, width)
+    there = Shelf(bench.card, ("factors", "rate", "sensitivity"), rows * width).take()
     there.push("factors", model.factors.data)
     there.push("rate", model.past.rate)
     there.push("sensitivity", model.past.sensitivity)

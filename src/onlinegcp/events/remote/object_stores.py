@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _ROWS = 500_000  # of a block
-_LINES = 100_000
+_LINES = 100_000  # of text at a time
 
 
 def object_tables(pattern: str, format: str | None) -> Tables:

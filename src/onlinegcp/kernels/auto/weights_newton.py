@@ -23,7 +23,8 @@ Array = NDArray[Any]
 # cache together with the Hessian rows they are added to.
 BLOCK = 64
 
-ARMIJO = 1e-4
+ARMIJO = 1e-4  # share of the decrease a step promised that it must bring
+# Added to the Hessian's diagonal, as a share of itself and of its mean: equal components need it.
 RELATIVE_RIDGE = 1e-8
 TRACE_RIDGE = 1e-12
 # A weight below this share of the largest one counts as lying on its bound.

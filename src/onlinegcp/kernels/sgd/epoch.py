@@ -36,7 +36,7 @@ NONE, ONE, FULL = np.int64(0), np.int64(1), np.int64(BLOCK)
 
 @kernel
 def key_of_iteration(key, iteration):
-    """Key of one iteration of a stream; `random.iteration_key` compiled."""
+    """Key of one iteration of a stream; `random.iteration_key_int` compiled."""
     return mix64(key + GOLDEN * (np.uint64(iteration) + np.uint64(1)))
 
 

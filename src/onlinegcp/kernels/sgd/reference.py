@@ -1,7 +1,7 @@
 """Plain NumPy versions of every kernel: slow, obvious, and the oracle of the tests.
 
 Functions have the names and arguments of `kernels.sgd.cpu`. Draws are the same bit for bit;
-sums agree up to rounding.
+sums agree up to rounding. Epochs are made of them by `solvers.sgd.engines.ArrayEngine`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from onlinegcp.kernels.sgd.plan import (
     Stratum,
     words_of_modes,
 )
-from onlinegcp.losses import FORMULAS
 
 if TYPE_CHECKING:
     from onlinegcp.slices import Slice
@@ -394,63 +393,3 @@ def step_problem(
             problem.blocks.data[part, :rank], gradient.data[part, :rank],
             moments.u[part, :rank], moments.v[part, :rank], moments.largest[part, :rank],
         )  # fmt: skip
-
-
-class SgdEngine:
-    """Runs iterations of one problem on one slice.
-
-    Parameters
-    ----------
-    problem
-        What to minimise; its blocks and weights are changed in place.
-    cells, plan
-        The slice and what each gradient draws from it.
-    objective_cells, objective_plan
-        The same for the objective.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        cells: SliceCells,
-        plan: Plan,
-        objective_cells: SliceCells,
-        objective_plan: Plan,
-        n_jobs: int = 1,
-    ) -> None:
-        self.problem = problem
-        self.cells, self.plan = cells, plan
-        self.objective_cells, self.objective_plan = objective_cells, objective_plan
-
-    def epoch(
-        self,
-        moments: Moments,
-        kind: int,
-        rate: float,
-        parameters: tuple[float, float, float],
-        key: int,
-        first_iteration: int,
-        iterations: int,
-    ) -> None:
-        """Take `iterations` steps; the draws are those of iterations first_iteration, ..."""
-        problem = self.problem
-        deriv = FORMULAS[problem.code][1]
-        for iteration in range(first_iteration, first_iteration + iterations):
-            own_key = random.iteration_key_int(key, iteration)
-            sample = draw_sample(self.cells, self.plan, own_key, problem.row_weights)
-            m = model_values(problem.blocks, problem.weights, sample.index)
-            y = sample_slopes(sample, m, lambda x, m: deriv(x, m, problem.parameter))
-            gradient, weights_gradient = scatter_gradient(
-                problem.blocks, problem.weights, sample.index, y, problem.modes
-            )
-            add_penalty_gradient(problem, gradient, weights_gradient)
-            step_problem(problem, moments, gradient, weights_gradient, kind, rate, parameters)
-
-    def objective(self, key: int) -> float:
-        """Estimated loss of the slice plus penalties, from the sample with this key."""
-        problem = self.problem
-        value = FORMULAS[problem.code][0]
-        sample = draw_sample(self.objective_cells, self.objective_plan, key, problem.row_weights)
-        m = model_values(problem.blocks, problem.weights, sample.index)
-        loss = sample_loss(sample, m, lambda x, m: value(x, m, problem.parameter))
-        return loss + penalty_value(problem)

@@ -2,7 +2,7 @@
 
 Cells are grouped once per mode (`group_rows`). Neighbours in a row share all indices but the last,
 a fibre: the rows of the factors that they share are met once for all of them. `fibre_sums` serves
-least squares (MTTKRP) and Poisson likelihood (`poisson_phi.py`) alike.
+least squares (MTTKRP) and Poisson likelihood alike.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
@@ -165,6 +165,8 @@ def fibre_sums(
     """Return the sum over the cells of every row of x p, or of x / max(b'p, epsilon) p.
 
     Here p is the cell's Khatri-Rao row: the product of its rows in the factors of the other modes.
+    The second is what multiplicative updates of a Poisson model multiply by: at a solution it
+    equals the cost of a component wherever b > 0.
 
     Parameters
     ----------

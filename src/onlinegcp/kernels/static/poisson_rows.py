@@ -69,7 +69,7 @@ def poisson_log_sum(
     epsilon: float = 1e-10,
     n_jobs: int = 1,
 ) -> float:
-    """Return the sum over all cells of x log m; parameters as in `poisson_phi.poisson_phi`."""
+    """Return the sum over all cells of x log m; parameters as in `fibre_sums`."""
     values = np.zeros(groups.n_rows)
     cuts = row_cuts(groups.starts)
     cells = _cells(groups, blocks)
@@ -112,7 +112,7 @@ def descend_rows(
     Parameters
     ----------
     groups, blocks, epsilon, n_jobs
-        As in `poisson_phi`.
+        As in `fibre_sums`.
     rows
         B = A_n diag(weights), (I_n, width), changed in place.
     cost

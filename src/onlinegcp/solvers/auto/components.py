@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import forgetting, splits
-from onlinegcp.solvers.auto.model import AutoState, Model, Step, Trials, told_by
+from onlinegcp.solvers.auto.model import AutoState, Model, Step, Trials, mean_told, told_by
 
 Array = NDArray[Any]
 
@@ -29,7 +29,7 @@ BURN_IN = 3  # slices a new pattern gets to settle before it is judged
 TRIAL = 12  # slices that are judged
 PAUSE = 15  # slices between trials, doubled with every failure
 SPLIT_PAUSE = 60  # the same for splits, which pay less often: they cost as much as other trials
-LONGEST_PAUSE = 960
+LONGEST_PAUSE = 960  # even trials that always failed are made anew
 ALIKE = 0.5  # congruence above which two components are joined rather than one given up
 
 
@@ -71,9 +71,7 @@ def _judge(state: AutoState, step: Step, gain: float) -> Step:
     if now - trials.started <= BURN_IN:
         return step
     trials.gains += told_by(gain)
-    count, total, squares = trials.gains
-    mean = total / count
-    error = math.sqrt(max(squares / count - mean * mean, 0.0) / max(count - 1.0, 1.0))
+    count, (mean, error) = trials.gains[0], mean_told(trials.gains)
     # A clear verdict may come early: three standard errors either way after five slices.
     if count < TRIAL and not (count >= 5 and abs(mean) > 3.0 * error):
         return step

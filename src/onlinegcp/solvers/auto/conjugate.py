@@ -37,7 +37,7 @@ from onlinegcp.sums.chunks import row_blocks
 
 Array = NDArray[Any]
 
-SWEEPS = 2
+SWEEPS = 2  # over all modes: the second sees what the first has moved
 # Entries are kept above FLOOR_EVENTS over the component's mass, and never forced above
 # FLOOR_SHARE of a uniform column: multiplicative updates cannot leave zero by themselves.
 FLOOR_EVENTS = 0.1

@@ -39,9 +39,9 @@ from onlinegcp.sums.verbs import copied
 
 Array = NDArray[Any]
 
-SWEEPS = 2
+SWEEPS = 2  # over all modes: the second sees what the first has moved
 MOST_SLOPE = 1e6  # that a slice leaves over, in units of its own noise
-HALVINGS = 20
+HALVINGS = 20  # of a step, to a millionth; rows that gain nothing by then stay
 # Numbers the row curvatures may take (2^26 doubles are 512 MiB); above, diagonals are kept.
 CURVATURE_BUDGET = 1 << 26
 # Mean, variance and dispersion of at least 50 slices: priors made from fewer would follow noise.

@@ -21,10 +21,10 @@ from onlinegcp.solvers.auto.newton import Move, Solution, away_from_zero, damped
 
 Array = NDArray[Any]
 
-MOST_RESTRAINT = 1e-4
+MOST_RESTRAINT = 1e-4  # by which share of themselves weights may become smaller
 CANCELLING = 4.0  # times the squared norm of a slice
 OPPOSED = 16.0  # the same for slices of several modes, whose patterns may well overlap
-PARTING = 1e-3
+PARTING = 1e-3  # the penalty that drives patterns apart: ten times the most restraint
 MOST_BEYOND = 1e6  # times the largest value of a slice that a component may say somewhere
 
 

@@ -307,6 +307,14 @@ def told_by(gain: float) -> Array:
     return np.array([1.0, gain, gain * gain])
 
 
+def mean_told(gains: Array) -> tuple[float, float]:
+    """The mean of the gains that were told, and its standard error."""
+    count, total, squares = gains[:3]
+    mean = total / max(count, 1.0)
+    spread = max(squares / max(count, 1.0) - mean * mean, 0.0)
+    return float(mean), math.sqrt(spread / max(count - 1.0, 1.0))
+
+
 @dataclass
 class Trials:
     """Where the replacing of components stands.

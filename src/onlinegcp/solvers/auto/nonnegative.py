@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 SWEEPS = 3  # of coordinate descent per guess
-ROUNDS = 50
+ROUNDS = 50  # of guesses; rows that are still open keep the last
 TOLERANCE = 1e-10  # of the optimality conditions, relative to the row's largest right-hand side
 CHUNK = 1 << 21  # numbers in a block of systems that are solved together
 

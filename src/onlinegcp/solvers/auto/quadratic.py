@@ -33,6 +33,7 @@ from onlinegcp.solvers.auto.slice_products import SliceProducts
 
 Array = NDArray[Any]
 
+# Shares of the mean of a diagonal that is added to it, so that equal components can be solved for.
 RIDGE = 1e-10
 WEIGHT_RIDGE = 1e-12
 # The noise is averaged over about 20 slices, as the curvature it divides (`forgetting.WINDOW`).

@@ -14,7 +14,7 @@ from onlinegcp.solvers.auto.model import Model
 Array = NDArray[Any]
 
 PAUSE = 15  # slices after a failure, doubled with every further one
-LONGEST_PAUSE = 960
+LONGEST_PAUSE = 960  # even trials that always failed are made anew
 BOLDEST = 8  # components in one trial
 WAYS = ((4, False), (4, True), (1, False), (1, True))  # to grow: how many, and whether anew
 URGENT = 4  # slices from which new patterns are made when slices surprise

@@ -9,16 +9,15 @@ and twice as boldly; after one that failed the pause and the next trial are twic
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 
-from onlinegcp.solvers.auto.model import Model, Step, told_by
+from onlinegcp.solvers.auto.model import Model, Step, mean_told, told_by
 from onlinegcp.solvers.auto.rank_state import PAUSE, WAYS, Direction, RankTrials
 
 TRIAL = 12  # slices that are judged, doubled with every failure
-LONGEST_TRIAL = 48
+LONGEST_TRIAL = 48  # and of models that are doubtful
 EARLIEST = 5  # slices after which a clear verdict may come
 CLEAR = 3.0  # standard errors that are clear
 UNANIMOUS = 6  # slices that are clear if all of them agree
@@ -143,9 +142,7 @@ def _verdict(trials: RankTrials, gain: float, *, larger: bool) -> int:
     told = told_by(gain)
     trials.gains = decay * trials.gains + np.append(told, np.sign(told[1]))
     trials.judged += 1
-    count, total, squares, signs = trials.gains
-    mean = total / count
-    error = math.sqrt(max(squares / count - mean * mean, 0.0) / max(count - 1.0, 1.0))
+    signs, (mean, error) = trials.gains[3], mean_told(trials.gains)
     if larger:
         rounds, clear, enough = trials.growing.failures // len(WAYS), CLEAR, LIKELY
     else:

@@ -19,7 +19,7 @@ from onlinegcp.solvers.auto.resizing import with_components
 
 Array = NDArray[Any]
 
-RIDGE = 1e-9
+RIDGE = 1e-9  # of cosines, so that two equal patterns do not make them singular
 
 
 @dataclass(frozen=True)

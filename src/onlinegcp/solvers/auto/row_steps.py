@@ -12,6 +12,7 @@ from onlinegcp.sums import verbs
 
 Array = NDArray[Any]
 
+# Added to a row's diagonal, as a share of itself and of its mean: equal components need it.
 RELATIVE_RIDGE = 1e-8
 TRACE_RIDGE = 1e-10
 ROWS = 16  # whose matrices are solved in one call: 16 of width 52 are 350 kB

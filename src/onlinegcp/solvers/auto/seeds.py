@@ -24,7 +24,7 @@ from onlinegcp.solvers.auto.slice_products import SliceProducts
 Array = NDArray[Any]
 Seed = tuple[list[Array], float]
 
-STEPS = 10
+STEPS = 10  # towards one pattern, which its trial moves on from
 
 
 def seed_counts(factors: Blocks, cells: Cells, form: OddsForm, weights: Array) -> Seed | None:

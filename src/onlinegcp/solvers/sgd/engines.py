@@ -21,7 +21,7 @@ from onlinegcp.kernels.layout import pad_vector
 from onlinegcp.kernels.sgd.plan import Moments, Problem
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
-from onlinegcp.solvers.devices import CUDA
+from onlinegcp.solvers.devices import CUDA, REFERENCE
 from onlinegcp.solvers.sgd.sampling import get_sampler
 from onlinegcp.solvers.sgd.steps import Keeper
 
@@ -79,7 +79,7 @@ def engine_of(
     objective_plan = objective_sampler.plan(x)
     cells = module.prepare_cells(x, plan)
     objective_cells = module.prepare_cells(x, objective_plan)
-    if loss.code < 0:
+    if loss.code < 0 or name == REFERENCE:
         return ArrayEngine(module, problem, loss, (cells, plan), (objective_cells, objective_plan))
     engine: Engine = module.SgdEngine(problem, cells, plan, objective_cells, objective_plan, n_jobs)
     return engine
@@ -87,7 +87,7 @@ def engine_of(
 
 @dataclass(frozen=True)
 class ArrayEngine:
-    """Epochs for a user's loss: it is called on the arrays of a sample, never compiled."""
+    """Epochs of plain arrays, for a user's loss, which is never compiled, and for plain kernels."""
 
     module: ModuleType
     problem: Problem

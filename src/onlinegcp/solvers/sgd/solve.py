@@ -121,7 +121,7 @@ class HistoryLike(Protocol):
     """What the solver reads from a history: the folded matrix and the old factors."""
 
     @property
-    def S(self) -> Any: ...  # noqa: N802
+    def S(self) -> Any: ...  # noqa: N802 - S is the paper's name
 
     @property
     def old(self) -> Any: ...

@@ -1,4 +1,4 @@
-"""Responsibilities of a Poisson model against NumPy and against differences of the likelihood."""
+"""Sums that multiply a Poisson model: against NumPy and differences of the likelihood."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import kernel_twins
 from count_tensors import counts, padded, shares
 from onlinegcp.kernels.layout import stack_factors
-from onlinegcp.kernels.static.fibres import CHUNK, group_rows
-from onlinegcp.kernels.static.poisson_phi import poisson_phi
+from onlinegcp.kernels.static.fibres import CHUNK, fibre_sums, group_rows
 
+LEAST = 1e-10  # model value that is divided by
 SHAPES = [(5, 3), (1, 11), (7, 1, 5), (6, 5, 4), (3, 4, 1, 5), (2, 3, 2, 3, 2)]
 
 
@@ -23,7 +23,7 @@ def test_phi_equals_the_oracle(shape, density):
         blocks = stack_factors(factors)
         for mode, groups in enumerate(group_rows(index, value, shape)):
             rows = factors[mode] * np.linspace(1, 40, rank)
-            phi = poisson_phi(groups, blocks, padded(rows))
+            phi = fibre_sums(groups, blocks, rows=padded(rows), epsilon=LEAST)
             expected = kernel_twins.poisson_phi(index, value, factors, mode, rows)
             np.testing.assert_allclose(phi[:, :rank], expected, rtol=1e-11, atol=1e-12)
             assert not phi[:, rank:].any()
@@ -39,7 +39,8 @@ def test_phi_is_the_slope_of_the_log_likelihood():
         basis = factors[0][index[:, 0]] * factors[2][index[:, 2]]
         return value @ np.log(np.sum(b[index[:, 1]] * basis, axis=1))
 
-    phi = poisson_phi(group_rows(index, value, shape)[1], stack_factors(factors), padded(rows))
+    groups, blocks = group_rows(index, value, shape)[1], stack_factors(factors)
+    phi = fibre_sums(groups, blocks, rows=padded(rows), epsilon=LEAST)
     for i in range(shape[1]):
         for r in range(rank):
             step = np.zeros_like(rows)
@@ -51,7 +52,8 @@ def test_phi_is_the_slope_of_the_log_likelihood():
 def test_a_model_of_zero_is_divided_by_epsilon_not_by_zero():
     index, value = np.array([[0, 0]], dtype=np.int32), np.array([3.0])
     blocks = stack_factors([np.ones((1, 1)), np.ones((1, 1))])
-    phi = poisson_phi(group_rows(index, value, (1, 1))[0], blocks, padded(np.zeros((1, 1))))
+    groups, rows = group_rows(index, value, (1, 1))[0], padded(np.zeros((1, 1)))
+    phi = fibre_sums(groups, blocks, rows=rows, epsilon=LEAST)
     assert phi[0, 0] == pytest.approx(3e10)
 
 
@@ -64,7 +66,8 @@ def test_threads_and_rows_longer_than_a_chunk_do_not_change_a_bit(shape):
     blocks = stack_factors(factors)
     for mode, groups in enumerate(group_rows(index, value, shape)):
         rows = padded(factors[mode] * 50.0)
-        one = poisson_phi(groups, blocks, rows)
-        np.testing.assert_array_equal(one, poisson_phi(groups, blocks, rows, n_jobs=2))
+        one = fibre_sums(groups, blocks, rows=rows, epsilon=LEAST)
+        two = fibre_sums(groups, blocks, rows=rows, epsilon=LEAST, n_jobs=2)
+        np.testing.assert_array_equal(one, two)
         expected = kernel_twins.poisson_phi(index, value, factors, mode, factors[mode] * 50.0)
         np.testing.assert_allclose(one[:, :3], expected, rtol=1e-9)
