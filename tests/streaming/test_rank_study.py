@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 import pytest
 
@@ -48,25 +50,40 @@ def test_a_path_may_begin_below_a_model_that_is_known(rank, first):
     assert path.best.rank in path.ranks
 
 
-@pytest.mark.parametrize(
-    ("shape", "count"), [((24, 3), 10), ((40, 30), 10), ((6, 5, 4), 8), ((3, 2), 50), ((5, 1), 4)]
-)
+@pytest.mark.parametrize(("shape", "count"), [((24, 3), 10), ((40, 30), 10), ((3, 2), 50)])
 def test_components_up_to_the_largest_rank_are_told_apart(shape, count):
     """Kruskal ranks of random factors: the sum of them is what the condition asks for."""
     rank = most_told_apart(shape, count)
+    assert kruskal((*shape, count), rank) >= 2 * rank + 2
+    assert kruskal((*shape, count), rank + 1) < 2 * (rank + 1) + 2
+
+
+def kruskal(sizes, rank):
     rng = np.random.default_rng(0)
+    return sum(np.linalg.matrix_rank(rng.standard_normal((n, rank))) for n in sizes)
 
-    def kruskal(r):
-        return sum(
-            np.linalg.matrix_rank(rng.standard_normal((n, r)))  # of generic columns
-            for n in (*shape, count)
-        )
 
-    if min(shape) > 1:
-        assert kruskal(rank) >= 2 * rank + len(shape)
-        assert kruskal(rank + 1) < 2 * (rank + 1) + len(shape)
-    else:
-        assert rank == min(max(shape), count)
+@pytest.mark.parametrize(("shape", "count"), [((6, 5, 4), 8), ((2, 9, 3, 2), 4), ((3, 21, 6), 5)])
+def test_modes_taken_together_tell_more_components_apart(shape, count):
+    """Where the components are unique, none can move a little and leave the slices as they are."""
+    rank, sizes = most_told_apart(shape, count), (*shape, count)
+    rng = np.random.default_rng(0)
+    factors = [rng.standard_normal((n, rank)) for n in sizes]
+    moves = []
+    for mode, n in enumerate(sizes):
+        for r, row in np.ndindex(rank, n):
+            vectors = [a[:, r] for a in factors]
+            vectors[mode] = np.eye(n)[row]
+            moves.append(reduce(np.multiply.outer, vectors).ravel())
+    # But for the scale that the vectors of a component share out among them.
+    assert np.linalg.matrix_rank(np.array(moves)) == rank * (sum(sizes) - len(sizes) + 1)
+    # Each mode by itself says less.
+    assert kruskal(sizes, rank) < 2 * rank + len(sizes) - 1
+
+
+def test_slices_of_one_mode_carry_as_many_components_as_span_them():
+    assert most_told_apart((5, 1), 4) == 4
+    assert most_told_apart((5, 1), 40) == 5
 
 
 def test_no_rank_above_the_largest_is_tried():

@@ -107,6 +107,34 @@ def test_one_odd_slice_changes_nothing_for_good():
     assert (live.challenger, live.before, live.buffer) == (None, None, ())
 
 
+@pytest.mark.parametrize("seed", [10, 11, 12])
+def test_patterns_far_below_the_noise_may_change_as_well(seed):
+    """Their share of a slice's squared norm is a sixth."""
+    rng = np.random.default_rng(seed)
+    regimes = [[rng.standard_normal((n, 5)) for n in (40, 30)] for _ in range(2)]
+    model = OnlineGCP(5, "gaussian", random_state=0)
+    for t in range(100):
+        rows, columns = regimes[t >= 60]
+        mean = (rows * (0.06 * rng.uniform(0.5, 1.5, 5))) @ columns.T
+        x = Slice.dense(mean + 0.3 * rng.standard_normal(mean.shape))
+        if t == 99:
+            error = model.inverse_transform(model.transform([x])[0]) - mean
+            assert np.linalg.norm(error) < 0.4 * np.linalg.norm(mean)
+        model.partial_fit(x)
+
+
+@pytest.mark.parametrize(("failures", "found"), [(1, True), (9, False)])
+def test_a_great_change_is_met_in_the_pause_after_a_false_alarm(failures, found):
+    """The pause is to spare challengers, not to lose the stream for sixty slices."""
+    slices = regimes_of("a" * 40 + "b" * 30, "poisson")
+    model = OnlineGCP(RANK, "poisson", random_state=0)
+    records(model, slices[:40])
+    live = model._state.live
+    live.failures, live.next_alarm = failures, live.age + 60
+    regimes = [entry[0] for entry in told(records(model, slices[40:]))]
+    assert regimes == (["changed"] if found else [])
+
+
 def test_patterns_that_stay_keep_their_places():
     rng = np.random.default_rng(3)
     first = [rng.standard_normal((n, RANK)) for n in (20, 15)]

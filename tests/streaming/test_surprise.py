@@ -122,3 +122,20 @@ def test_the_short_way_for_usual_values_changes_nothing(shift, monkeypatch):
     monkeypatch.setattr(surprise, "_surely_usual", lambda *_: False)
     np.testing.assert_array_equal(short, sums())
     assert (short > 0.0).any()
+
+
+def test_a_steady_stream_tells_of_steps_of_a_fifth_once_the_window_is_full():
+    """Noisy measurements: what is lost when their patterns change is a fifth of the noise."""
+    steady = [1.0, 1.01] * (WINDOW // 2)
+    above = np.log(1.2) - np.log(1.01) / 2
+    assert sum_after(steady, 1.2) == pytest.approx(above / 0.05 - ALLOWANCE)
+    # Ten values may be as steady as that by chance.
+    detector = watched(steady[: WINDOW // 2])
+    detector.watch(12.0, 12.0 - 1.0, 10)
+    assert detector.sums[0] == pytest.approx(above / 0.1 - ALLOWANCE)
+
+
+def test_an_outcry_is_as_many_alarms_as_asked_for():
+    detector = watched([*QUIET, *[1e3] * 5])  # five slices that add all they can
+    assert detector.outcry(2.0)
+    assert not detector.outcry(4.0)

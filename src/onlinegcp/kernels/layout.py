@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -159,7 +160,7 @@ def pad_matrix(matrix: NDArray[Any], dtype: DTypeLike = np.float64) -> NDArray[A
 def aligned_zeros(shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """Zeros whose first element lies on a cache-line boundary."""
     dtype = np.dtype(dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     raw = np.zeros(size + LINE_BYTES, dtype=np.uint8)
     start = -raw.ctypes.data % LINE_BYTES
     return raw[start : start + size].view(dtype).reshape(shape)

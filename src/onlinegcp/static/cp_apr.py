@@ -286,6 +286,9 @@ def _solve(
     trace: list[float] = []
     for mode in modes:
         problem.changed(blocks, mode)
+    # Written anew for every mode, and complete data cost the same in all of them.
+    longest = aligned_zeros((max(groups.n_rows for groups in problem.groups), blocks.width))
+    constant = problem.cost(blocks, 0) if problem.complete else None
     kkt, converged = math.inf, False
     message = f"made all {options.max_iterations} passes before the conditions were met"
     row_tolerance, max_steps = options.tolerance, options.max_inner
@@ -295,9 +298,9 @@ def _solve(
         worst, steps, objective = 0.0, 0, 0.0
         before = blocks.data.copy(), weights
         for mode in modes:
-            groups, cost = problem.groups[mode], problem.cost(blocks, mode)
-            rows = aligned_zeros((groups.n_rows, blocks.width))
-            rows[:, : blocks.rank] = views[mode] * weights
+            groups, rows = problem.groups[mode], longest[: problem.groups[mode].n_rows]
+            cost = problem.cost(blocks, mode) if constant is None else constant
+            np.multiply(views[mode], weights, out=rows[:, : blocks.rank])
             if options.method == "mu":
                 phis[mode], violation, made = _multiply(
                     problem, mode, blocks, rows, cost, weights, phis[mode], options
@@ -411,5 +414,5 @@ def _unit_sums(rows: FloatArray, shares: FloatArray) -> FloatArray:
     A component that died keeps its old shares, so that other modes can still revive it.
     """
     sums = np.asarray(rows.sum(axis=0))
-    np.divide(rows, sums, out=shares, where=np.broadcast_to(sums > 0.0, rows.shape))
+    np.divide(rows, sums, out=shares, where=sums > 0.0)
     return sums

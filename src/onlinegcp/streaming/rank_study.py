@@ -175,8 +175,10 @@ def _better(x: Slice, model: KTensor, known: KTensor, loss: Loss, lower: float) 
 def most_told_apart(shape: Sequence[int], count: int) -> int:
     """The largest rank of which so many slices of a shape can tell all components apart.
 
-    Kruskal's condition for generic factors: above it other components explain the same slices as
-    well. Slices of one mode have no such rank; they carry at most as many as span them.
+    Kruskal's condition for generic factors: above it other components may explain the slices as
+    well. Modes beyond three are taken together, for a tensor whose components are told apart when
+    some of its modes are read as one has components that are told apart. Slices of one mode have
+    no such rank; they carry at most as many as span them.
 
     Parameters
     ----------
@@ -189,15 +191,19 @@ def most_told_apart(shape: Sequence[int], count: int) -> int:
     --------
     >>> most_told_apart((24, 3), 10), most_told_apart((40, 30), 10), most_told_apart((8,), 10)
     (11, 38, 8)
+    >>> most_told_apart((24, 8, 3), 10)  # as 24 x 24 x 10
+    28
     """
     modes = [n for n in shape if n > 1]
     if len(modes) < 2:
         return max(1, min(max(shape), count))
-    sizes = [*modes, count]
-    most = 1
-    while sum(min(n, most + 1) for n in sizes) >= 2 * (most + 1) + len(modes):
-        most += 1
-    return most
+    groups = [1, 1, 1]
+    for n in sorted([*modes, count], reverse=True):
+        groups[groups.index(min(groups))] *= n
+    least, middle, largest = sorted(groups)
+    # All groups that are not shorter than the rank R count R: least + middle + R >= 2 R + 2.
+    most = least + middle - 2
+    return max(1, most if most <= largest else (most + largest) // 2)
 
 
 def smallest_as_good(ranks: Sequence[int], losses: FloatArray) -> int:

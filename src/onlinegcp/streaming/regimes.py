@@ -129,7 +129,10 @@ def learn(
     if now.gathering:
         now.buffer = (*now.buffer, x)[-(now.look or full) :]
         _build(now, begin, full)
-    elif now.challenger is None and now.age >= now.next_alarm:
+    elif now.challenger is None and (
+        # A false alarm asks for a pause, but a change in the midst of it must not be lost.
+        now.age >= now.next_alarm or now.surprise.outcry(2.0**now.failures)
+    ):
         if now.surprise.suspects and now.current.ranks is not None:
             # Slices of the rise, if they were kept, need not be waited for.
             since = min(int(now.surprise.rising[0]), len(now.recent))

@@ -23,7 +23,8 @@ ALLOWANCE = 1.5  # deviations above the median that add nothing
 MOST = 4.5  # deviations one slice can add, so that one odd slice is no alarm
 SUSPICION, ALARM = 2.0, 7.0
 # Least deviations of the logarithms: steadier streams than this do not make smaller steps news.
-LEAST_LOSS, LEAST_GAIN = 0.1, 0.25
+# Half of a window may seem steady by chance, so that there it is up to twice as much for losses.
+LEAST_LOSS, LEAST_GAIN = 0.05, 0.25
 
 
 @dataclass
@@ -70,8 +71,9 @@ class Surprise:
         """
         cells = max(1, n_observed)
         loss, gain = prequential / cells, max((prequential - local) / cells, 1e-300)
+        steady = LEAST_LOSS * min(2.0, WINDOW / max(1, int(self.n_known[0])))
         for k, (value, past, least) in enumerate(
-            ((loss, self.losses, LEAST_LOSS), (gain, self.gains, LEAST_GAIN))
+            ((loss, self.losses, steady), (gain, self.gains, LEAST_GAIN))
         ):
             before = past.tolist()
             known = sorted(before[WINDOW - int(self.n_known[0]) :])
@@ -94,6 +96,10 @@ class Surprise:
     def alarmed(self) -> bool:
         """Whether they surely are unlike the ones before."""
         return bool(max(self.sums.tolist()) > ALARM)
+
+    def outcry(self, alarms: float) -> bool:
+        """Whether they add up to so many alarms."""
+        return bool(max(self.sums.tolist()) > alarms * ALARM)
 
     @property
     def usual_deviation(self) -> float:
