@@ -118,16 +118,11 @@ class Levels:
             part = 1.0 / min(float(self.phases[place]) + 1.0, SEASONS)
             cycle = Cycle(self.season, place, SEASON, part)
         early = 0.3 if self.n_slices < self.period else 1.0
-        # Whoever took the state keeps it.
-        series = Series(*(getattr(self, name).copy() for name in Series._fields))
-        habits = Habits(*(part.copy() for part in self._habits()))
-        self.unrest = self.unrest.copy()
+        series = Series(self.level, self.trend, self.errors, self.spread, self.streak, self.seen)
         learn_levels(
-            values, seen.compared, base, habits, RATES, TRENDS, LEAST, keep, early, cycle,
+            values, seen.compared, base, self._habits(), RATES, TRENDS, LEAST, keep, early, cycle,
             self.unrest, self.n_slices % self.period, series,
         )  # fmt: skip
-        for name, array in (*series._asdict().items(), *habits._asdict().items()):
-            setattr(self, name, array)
         self.n_slices += 1
 
     def skip(self) -> None:
@@ -147,7 +142,8 @@ class Levels:
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and numbers it goes on from."""
-        return {name: getattr(self, name) for name in _ARRAYS}, {
+        # Whoever took the state keeps it: the arrays are changed in place.
+        return {name: getattr(self, name).copy() for name in _ARRAYS}, {
             "period": self.period,
             "noise": self.noise,
             "n_slices": self.n_slices,
@@ -158,9 +154,9 @@ class Levels:
         """What `state` described."""
         made = cls(int(record["period"]), float(record["noise"]))
         made.n_slices = int(record["n_slices"])
-        before = np.zeros_like(arrays["level"])  # in a run of an earlier version
-        made.unrest = np.zeros((3, before.shape[1], made.period))
-        made.lately = made.product = made.power = before
+        known = arrays["level"]  # the others a run of an earlier version does not have
+        made.unrest = np.zeros((3, known.shape[1], made.period))
+        made.lately, made.product, made.power = (np.zeros_like(known) for _ in range(3))
         for name in _ARRAYS:
             if name in arrays:
                 setattr(made, name, np.array(arrays[name], dtype=np.float64))

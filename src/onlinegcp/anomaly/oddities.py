@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 
 from onlinegcp.anomaly.common import Alone
 from onlinegcp.anomaly.pairs import IntArray, mixtures
 from onlinegcp.anomaly.shares import Judged, highest_criticism
-from onlinegcp.anomaly.tails import largest_of, scipy_special
-from onlinegcp.kernels.shares import extremes
+from onlinegcp.anomaly.tails import Theory, largest_of, scipy_special
 
-# A statistic is the largest of so many normal values, or only its 75 and 95 % points are known.
-Theory: TypeAlias = int | tuple[float, float]
-
-JUDGED = 0.1  # expected events of a row, or pair, that counts among those of which one is odd
 MANY = (1.3, 1.8)  # 75 and 95 % points of the root of higher criticism
 
 
@@ -50,13 +44,13 @@ def statistics_of(
         if not seen.ready or not len(surprise):
             continue
         new = float(newcomers.surprise[k]) if newcomers.ready else 0.0
-        largest, smallest, n = extremes(seen.compared, JUDGED)
+        largest, smallest, n = seen.extremes
         heavy = forecast > 0.5
         if not counted:
             heavy = np.isfinite(seen.deviation)
             n = int(np.count_nonzero(heavy))
-        found[f"up {k}"] = max(largest, new, 0.0), n + 1
-        found[f"down {k}"] = max(-smallest, 0.0), n
+        found[f"up {k}"] = max(largest, new), n + 1
+        found[f"down {k}"] = -smallest, n
         many.append(surprise[heavy])
     everything = np.concatenate(many) if many else np.zeros(0)
     if len(everything) >= 4:
@@ -66,14 +60,14 @@ def statistics_of(
         n = int(np.count_nonzero(alone.heavy))
         found["alone up"] = max(float(alone.left[1].max()), 0.0), n
         found["alone down"] = max(float(-alone.left[1].min()), 0.0), n
-    mixed = [z for found_pairs in pairs for z in mixtures(*found_pairs)]
+    mixed = [mixed for keys, seen in pairs if (mixed := mixtures(keys, seen)) is not None]
     if mixed:
-        n = sum(int(np.count_nonzero(z)) for z in mixed)
-        found["mixture"] = max(float(z.max()) for z in mixed), largest_of(n)
+        theory = largest_of(sum(one.number for one in mixed))
+        found["mixture"] = max(one.largest for one in mixed), theory
     ready = [seen for _, seen in pairs if seen.ready and len(seen.observed)]
     if ready:
-        ups, lows, numbers = zip(*(extremes(seen.compared, JUDGED) for seen in ready), strict=True)
+        ups, lows, numbers = zip(*(seen.extremes for seen in ready), strict=True)
         theory = largest_of(max(1, sum(numbers)))
-        found["pairs up"] = max(*ups, 0.0), theory
-        found["pairs down"] = max(-min(lows), 0.0), theory
+        found["pairs up"] = max(ups), theory
+        found["pairs down"] = -min(lows), theory
     return found

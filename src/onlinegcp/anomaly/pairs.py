@@ -7,13 +7,14 @@ with two events in one slice: what never has two is too light to tell anything.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.anomaly.shares import MEMORY, Judged, RowShares
-from onlinegcp.kernels.shares import FIELDS_OF_PAIRS, mix_rows
+from onlinegcp.kernels.pairs import behind_known, count_pairs, mix_rows
+from onlinegcp.kernels.shares import FIELDS_OF_PAIRS
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -31,17 +32,26 @@ LARGEST = 10.0  # surprise that a single pair counts for in the mixture of its r
 FEW = 3  # pairs of a row below which it has no mixture
 
 
-def mixtures(keys: IntArray, seen: Judged) -> list[FloatArray]:
-    """How far the mixture within each row is off, for the rows of both modes, as a normal z.
+class Mixtures(NamedTuple):
+    """How far the mixture within each row is off, as a normal z; 0 for rows of few pairs.
+
+    Of the rows of both modes, with the largest of all and how many there are.
+    """
+
+    first: FloatArray
+    second: FloatArray
+    largest: float
+    number: int
+
+
+def mixtures(keys: IntArray, seen: Judged) -> Mixtures | None:
+    """The mixtures of rows, where pairs are judged.
 
     The squared surprises of n pairs sum up to a chi-square.
     """
     if not seen.ready or not len(keys):
-        return []
-    lengths = int(keys.max() >> SHIFT) + 1, int((keys & MASK).max()) + 1
-    first, second = (np.zeros((2, n)) for n in lengths)
-    mix_rows(keys, SHIFT, seen.surprise, LARGEST, FEW, first, second)
-    return [first[0], second[0]]
+        return None
+    return Mixtures(*mix_rows(keys, SHIFT, seen.surprise, LARGEST, FEW))
 
 
 @final
@@ -66,33 +76,24 @@ class HeavyPairs:
         self, x: Slice, unit: float, *, special: int, total: float
     ) -> tuple[IntArray, Judged]:
         """Keys of the kept pairs and of the others in the slice, and how they compare."""
-        keys, sums = self._count(x)
-        observed, others = np.zeros(len(self.keys)), np.ones(len(keys), dtype=bool)
-        if len(self.keys):
-            place = np.searchsorted(self.keys, keys)
-            others = self.keys.take(place, mode="clip") != keys
-            kept = ~others
-            observed[place[kept]] = sums[kept]
-        everything = np.concatenate([observed, sums[others]]) / unit
-        judged = self.shares.judge(everything, special=special, total=total)
-        return np.concatenate([self.keys, keys[others]]), judged
+        keys, sums = behind_known(self.keys, *self._count(x))
+        return keys, self.shares.judge(sums / unit, special=special, total=total)
 
     def learn(self, keys: IntArray, seen: Judged, *, special: int, shape: tuple[int, ...]) -> None:
         """Remember a judged slice and keep the heaviest pairs."""
         known = len(self.keys)
-        fresh = known + (seen.observed[known:] >= ENTRANCE).nonzero()[0]
-        if len(keys) > known:
-            observed = np.concatenate([seen.observed[:known], seen.observed[fresh]])
-            new = seen.compared.take(fresh, axis=1)
-            compared = np.concatenate([seen.compared[:, :known], new], axis=1)
+        (fresh,) = (seen.observed[known:] >= ENTRANCE).nonzero()
+        if len(fresh):
+            fresh += known
+            chosen = np.concatenate([np.arange(known), fresh])
+            observed, compared = seen.observed[chosen], seen.compared.take(chosen, axis=1)
             seen = Judged(observed, compared, seen.total, known, seen.ready)
-        self.shares.learn(seen, special=special)
+        self.shares.learn(seen, special=special, n_rows=known + len(fresh))
         if not len(fresh):
             return
         most = max(FEWEST, PER_ROW * (shape[self.first] + shape[self.second]))
         self.keys = np.concatenate([self.keys, keys[fresh]])
-        order = np.arange(len(self.keys))
-        if len(order) > SLACK * most:
+        if len(self.keys) > SLACK * most:
             events = self.shares.events
             order = np.flatnonzero(events > FORGOTTEN)
             if len(order) > most:
@@ -102,7 +103,9 @@ class HeavyPairs:
                 steady = np.where(dropped >= known, MEMORY, 1.0) * events[dropped]
                 self.shares.newcomer = max(ENTRANCE, float(steady.max()))
                 order = order[heaviest[:most]]
-        order = order[np.argsort(self.keys[order], kind="stable")]
+            order = order[np.argsort(self.keys[order], kind="stable")]
+        else:
+            order = np.argsort(self.keys, kind="stable")
         self.shares.keep(order)
         self.keys = self.keys[order]
 
@@ -124,13 +127,13 @@ class HeavyPairs:
         return made
 
     def _count(self, x: Slice) -> tuple[IntArray, FloatArray]:
-        length = x.shape[self.second]
+        lengths = x.shape[self.first], x.shape[self.second]
+        if lengths[0] * lengths[1] <= min(TABLE, 64 * max(x.n_listed, 256)):
+            found: tuple[IntArray, FloatArray] = count_pairs(
+                x.index, self.first, self.second, x.value, SHIFT, np.zeros(lengths)
+            )
+            return found
         one, two = x.index[:, self.first].astype(np.int64), x.index[:, self.second]
-        if x.shape[self.first] * length <= min(TABLE, 64 * max(len(one), 256)):
-            sums = np.asarray(np.bincount(one * length + two, x.value, minlength=1), np.float64)
-            (cells,) = sums.nonzero()
-            high = cells // length
-            return np.asarray((high << SHIFT) | (cells - high * length)), sums[cells]
         keys, place = np.unique((one << SHIFT) | two, return_inverse=True)
         sums = np.asarray(np.bincount(place, x.value, minlength=len(keys)), np.float64)
         return keys, sums

@@ -187,8 +187,13 @@ def odd_pairs(
         ordinary = 1.0 if usual[0] <= total <= usual[2] or total <= 0.0 else usual[1] / total
         seen.compared[SURPRISE, explained] = 0.0
         mixed = np.zeros(len(keys), dtype=bool)
-        for side, z in enumerate(mixtures(keys, seen)):
-            rows = keys >> SHIFT if side == 0 else keys & MASK
+        found_mixtures = mixtures(keys, seen)
+        sides = (
+            ()
+            if found_mixtures is None
+            else ((keys >> SHIFT, found_mixtures.first), (keys & MASK, found_mixtures.second))
+        )
+        for rows, z in sides:
             blamed = [
                 i for i in np.flatnonzero(z >= LEAST_SURPRISE)
                 if history.log_p_of("mixture", float(z[i]), int(np.count_nonzero(z))) < limit

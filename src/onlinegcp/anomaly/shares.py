@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -29,13 +30,16 @@ from onlinegcp.kernels.shares import (
     LATELY,
     ODD,
     SURPRISE,
-    compare_rows,
+    criticism,
+    extremes,
+    judge_rows,
     learn_habits,
     learn_rows,
     learn_unrest,
     row_shares,
-    total_of_usual_rows,
+    settle_rows,
     unrest_of,
+    usual_total,
 )
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -50,6 +54,7 @@ USUAL = 2.0  # standard deviations that a usual range reaches on either side
 LEAST = 4  # slices before a row is judged
 LEAST_USUAL = 0.05  # part of the events that rows which are as usual must hold
 HEAVY = 20.0  # events of a row that says by itself how large a slice is
+JUDGED = 0.1  # expected events of a row, or pair, that counts among those of which one is odd
 _NONE = np.zeros((2, 0))
 
 
@@ -93,6 +98,18 @@ class Judged:
     def surprise(self) -> FloatArray:
         row: FloatArray = self.compared[SURPRISE]
         return row
+
+    @cached_property
+    def extremes(self) -> tuple[float, float, int]:
+        """Largest surprise upwards and downwards, the latter negative, and how many are judged."""
+        found: tuple[float, float, int] = extremes(self.compared, JUDGED)
+        return found
+
+    @property
+    def any_odd(self) -> bool:
+        """Whether some row is odd."""
+        largest, smallest, _ = self.extremes
+        return largest >= ODD or smallest <= -ODD
 
 
 @final
@@ -140,7 +157,7 @@ class RowShares:
         ----------
         sums
             At least as many as there are rows; those behind are new. NaN where a row was not
-            observed: it is taken to be as the others.
+            observed: it is taken to be as the others, of which the total must be found.
         special
             Kind of special day, 0 for none.
         total
@@ -148,37 +165,38 @@ class RowShares:
         expected
             Low end, middle and high end of the forecast of the total, where there is one.
         """
-        n_known = len(self)
-        share, out = np.empty(len(sums)), np.zeros((3, len(sums)))
-        row_shares(
-            self.rows,
-            self._phase(),
-            self._day(special),
-            self.newcomer / self.whole if self.whole > 0.0 else 0.0,  # of nothing there is no share
-            share,
-        )
-        if not math.isfinite(float(sums.sum())):
+        n_known, n = len(self), len(sums)
+        share, out, phase, day = np.empty(n), np.zeros((3, n)), self._phase(), self._day(special)
+        # Of nothing there is no share.
+        newcomer = self.newcomer / self.whole if self.whole > 0.0 else 0.0
+        ready = self.n_slices >= LEAST and n_known > 0
+        if ready and total is not None:
+            judge_rows(
+                self.rows, phase, day, newcomer, self.pool, self.unrest,
+                self.n_slices % self.period, share, sums, total, out,
+            )  # fmt: skip
+            return Judged(sums, out, total, n_known, True)
+        row_shares(self.rows, phase, day, newcomer, share)
+        whole = float(sums.sum())
+        if not math.isfinite(whole):
             hidden = np.isnan(sums)
             scale = float(np.nansum(sums)) / max(float(share[~hidden].sum()), 1e-12)
             sums = np.where(hidden, share * scale, sums)
-        if self.n_slices < LEAST or n_known == 0:
-            whole = float(sums.sum()) if total is None else total
-            out[FORECAST] = share * whole
-            out[DEVIATION] = np.sqrt(out[FORECAST] + 0.25)
-            return Judged(sums, out, whole, n_known, False)
-        unrest = self._unrest()
-        if total is not None:
-            compare_rows(self.rows, self.pool, unrest, share, sums, total, out)
+            whole = float(sums.sum())
+        if ready:
+            total = self._compare(sums, share, whole, expected, out)
             return Judged(sums, out, total, n_known, True)
-        usual = self._compare(sums, share, expected, unrest, out)
-        return Judged(sums, out, usual, n_known, True)
+        total = whole if total is None else total
+        out[FORECAST] = share * total
+        out[DEVIATION] = np.sqrt(out[FORECAST] + 0.25)
+        return Judged(sums, out, total, n_known, False)
 
     def _compare(
         self,
         sums: FloatArray,
         share: FloatArray,
+        everything: float,
         expected: tuple[float, float, float] | None,
-        unrest: float,
         out: FloatArray,
     ) -> float:
         """Compare rows given the total that those as usual tell, and return that total.
@@ -191,54 +209,54 @@ class RowShares:
         what was forecast. The one with fewer odd things is told: of four rows one that fell is
         less than three that rose while all fell.
         """
-        n_known = len(self)
-        bare = share[:n_known] * (self.events / (self.events + HALF))
+        n_known, events = len(self), self.events
+        unrest = float(unrest_of(self.unrest, self.n_slices % self.period))
+        bare = share[:n_known] * (events / (events + HALF))
         parts, known = float(bare.sum()), sums[:n_known]
         if parts <= 0.0:
             bare = share[:n_known]
             parts = float(bare.sum())
-        whole = float(known.sum())
-        first = _usual_total(known, bare, whole, parts)
-        usual = self._settle(sums, share, bare, first, unrest, out)
+
+        def settle(total: float, rounds: int, out: FloatArray) -> tuple[float, int]:
+            """The total of the rows that are as usual, and odd things: rows, and that total."""
+            total, odd = settle_rows(
+                self.rows, self.pool, unrest, share, bare, sums, total, rounds, out
+            )
+            off = expected is not None and not expected[0] <= total * parts <= expected[2]
+            return total, odd + off
+
+        whole = everything if n_known == len(sums) else float(known.sum())
+        usual, told = settle(usual_total(known, bare, whole, parts, HEAVY), 2, out)
         plain = whole / parts
         if expected is not None and usual < LEAST_USUAL * plain:
             far, near = (abs(math.log(t * parts / expected[1])) for t in (max(usual, 1e-9), plain))
             if far > near:  # no burst, but rows that take turns, such as days of the week
-                usual = plain
-                compare_rows(self.rows, self.pool, unrest, share, sums, usual, out)
-        told = _odd_things(out, usual * parts, expected)
+                usual, told = settle(plain, 0, out)
         if expected is not None and told > 0:
             rival = np.zeros_like(out)
-            other = self._settle(sums, share, bare, expected[1] / parts, unrest, rival)
-            fewer = told - _odd_things(rival, other * parts, expected)
+            other, things = settle(expected[1] / parts, 2, rival)
             # Of equal ones that which blames no row for what it always does.
             held = (np.abs(out[SURPRISE]) >= ODD) & (np.abs(rival[SURPRISE]) < ODD)
-            if fewer > 0 or (fewer == 0 and held.any()):
+            if things < told or (things == told and held.any()):
                 out[:] = rival
                 return other * parts
         # A row with more than half of everything says nothing that the others do not.
-        out[SURPRISE, out[FORECAST] > 0.5 * max(usual * parts, float(sums.sum()))] = 0.0
+        out[SURPRISE, out[FORECAST] > 0.5 * max(usual * parts, everything)] = 0.0
         return usual * parts
 
-    def _settle(
-        self,
-        sums: FloatArray,
-        share: FloatArray,
-        bare: FloatArray,
-        total: float,
-        unrest: float,
-        out: FloatArray,
-    ) -> float:
-        """Compare rows, and again with the total of those that are as usual; return that."""
-        compare_rows(self.rows, self.pool, unrest, share, sums, total, out)
-        for _ in range(2):
-            total = total_of_usual_rows(bare, sums, out, len(bare), total)
-            compare_rows(self.rows, self.pool, unrest, share, sums, total, out)
-        return total
+    def learn(self, seen: Judged, *, special: int = 0, n_rows: int | None = None) -> None:
+        """Remember a judged slice; what is odd about a row is left out until it has stayed.
 
-    def learn(self, seen: Judged, *, special: int = 0) -> None:
-        """Remember a judged slice; what is odd about a row is left out until it has stayed."""
-        self._grow(len(seen.observed))
+        Parameters
+        ----------
+        seen
+            The slice, judged.
+        special
+            As in `judge`.
+        n_rows
+            Rows that are remembered, of those judged the first; all by default.
+        """
+        self._grow(len(seen.observed) if n_rows is None else n_rows)
         keep = 1.0 - 1.0 / min(MEMORY, self.n_slices + 1.5)
         cycles = self.n_slices // self.period
         keeps = (
@@ -315,10 +333,6 @@ class RowShares:
         made.rows = np.concatenate([made.rows, missing])
         return made
 
-    def _unrest(self) -> float:
-        """How many times as much as usual rows vary at this time, beyond Poisson."""
-        return float(unrest_of(self.unrest, self.n_slices % self.period))
-
     def _phase(self) -> FloatArray:
         return self.season[self.n_slices % self.period] if len(self.season) else _NONE
 
@@ -341,11 +355,6 @@ class RowShares:
 _ARRAYS = ("pool", "rows", "season", "special", "unrest")
 
 
-def any_odd(seen: Judged) -> bool:
-    """Whether some row is odd."""
-    return bool((np.abs(seen.surprise) >= ODD).any())
-
-
 def total_without_odd(
     totals: Sequence[float],
     odd: Sequence[bool],
@@ -359,7 +368,7 @@ def total_without_odd(
     totals
         What the rows of each mode tell, as `Judged` has it.
     odd
-        Whether `any_odd` of them is.
+        Whether `Judged.any_odd` of them is.
     ahead
         The forecast, as `RowShares.judge` takes it.
     of
@@ -374,28 +383,6 @@ def total_without_odd(
     return sorted(totals)[len(totals) // 2]
 
 
-def _odd_things(out: FloatArray, total: float, expected: tuple[float, float, float] | None) -> int:
-    """Rows that are odd, and the total of the others where that is odd, too."""
-    unusual = expected is not None and not expected[0] <= total <= expected[2]
-    return int(np.count_nonzero(np.abs(out[SURPRISE]) >= ODD)) + unusual
-
-
-def _usual_total(sums: FloatArray, share: FloatArray, whole: float, parts: float) -> float:
-    """A first guess of the total: the middle of what the heavy rows say, or the sum of all.
-
-    What sums and shares add up to, `whole` and `parts`, whoever asks knows.
-    """
-    heavy = share * whole >= HEAVY * max(parts, 1e-12)
-    weight = share[heavy]
-    held = float(weight.sum())
-    if held < 0.5 * parts:
-        return max(whole / max(parts, 1e-12), 1e-9)
-    said = sums[heavy] / weight
-    order = said.argsort(kind="stable")
-    half = weight[order].cumsum().searchsorted(0.5 * held)
-    return max(float(said[order[min(int(half), len(order) - 1)]]), 1e-9)
-
-
 def highest_criticism(p: FloatArray) -> float:
     """How far the small p-values of many rows outnumber what chance would give.
 
@@ -405,8 +392,4 @@ def highest_criticism(p: FloatArray) -> float:
     >>> highest_criticism(even) < 1.0 < highest_criticism(even**2)
     True
     """
-    ordered, n = np.sort(p), len(p)
-    place = np.arange(1, n // 2 + 1) / n
-    low = ordered[: n // 2]
-    spread = np.sqrt(np.maximum(low, 1.0 / n) * (1.0 - np.minimum(low, 0.999)))
-    return float((math.sqrt(n) * (place - low) / spread).max(initial=0.0))
+    return float(criticism(np.sort(p)))

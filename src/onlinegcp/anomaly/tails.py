@@ -34,9 +34,9 @@ NO_TAIL = np.zeros(2)
 EXPONENTIAL = (math.log(4.0), math.log(20.0))  # 75 and 95 % points of a standard exponential
 STEEPEST = 0.3  # least scale of a tail, as a part of what theory says
 
-
 Marks: TypeAlias = tuple[int, float, float]  # length of a past, its 75 and its 95 % point
-
+# A statistic is the largest of so many normal values, or only its 75 and 95 % points are known.
+Theory: TypeAlias = int | tuple[float, float]
 
 NO_MARKS: Marks = (0, 0.0, 0.0)
 
@@ -159,29 +159,42 @@ def after_one_more(tail: FloatArray, log_p: float) -> FloatArray:
     return np.asarray(keep * tail + [1.0, min(RARE - log_p, FARTHEST)])
 
 
-def log_tail_of_largest(past: Marks, value: float, n: int) -> float:
-    """`log_tail` of a statistic that is the largest of n standard normal values, if all is right.
+def log_tails(looks: Sequence[tuple[Marks, float, Theory]]) -> list[float]:
+    """`log_tail` of several statistics: for each its past, the new value and its theory.
 
-    A past that is long enough is looked at on the scale on which such a largest value is
+    A past of largest values that is long enough is looked at on the scale on which such a value is
     exponential: its tail then falls as fast as a normal one. In the first slices, when seasons are
     unknown, anything is odd by that measure, and the tail is taken to be straight.
     """
-    count, low, high = past
-    if count < MATURE:
-        return log_tail(past, value, largest_of(n))
-    scaled = count, surprise_of_largest(low, n), surprise_of_largest(high, n)
-    return log_tail(scaled, surprise_of_largest(value, n))
+    points, numbers = [], []
+    for (count, low, high), value, theory in looks:
+        if isinstance(theory, int) and count >= MATURE:
+            points += [low, high, value]
+            numbers += [theory] * 3
+    scaled, found = iter(surprises_of_largest(points, numbers)), []
+    for past, value, theory in looks:
+        if not isinstance(theory, int):
+            found.append(log_tail(past, value, theory))
+        elif past[0] < MATURE:
+            found.append(log_tail(past, value, largest_of(theory)))
+        else:
+            low, high = next(scaled), next(scaled)
+            found.append(log_tail((past[0], low, high), next(scaled)))
+    return found
 
 
-def surprise_of_largest(z: float, n: int) -> float:
-    """-log of the chance that the largest of n standard normal values is as large as this.
+def surprises_of_largest(points: Sequence[float], numbers: Sequence[int]) -> list[float]:
+    """-log of the chance that the largest of some standard normal values is as large as a point.
+
+    All at once: a call of SciPy takes longer than what it computes.
 
     Examples
     --------
-    >>> round(surprise_of_largest(0.0, 1), 3)  # a half
-    0.693
+    >>> [round(surprise, 3) for surprise in surprises_of_largest([0.0], [1])]  # a half
+    [0.693]
     """
-    return -smallest_of(float(scipy_special().log_ndtr(-z)), max(n, 1))
+    chances = scipy_special().log_ndtr(-np.array(points)).tolist() if points else []
+    return [-smallest_of(log_p, max(n, 1)) for log_p, n in zip(chances, numbers, strict=True)]
 
 
 @lru_cache(maxsize=4096)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.anomaly.common import Alone, CommonMoves
 from onlinegcp.anomaly.levels import Levels, range_of_counts
-from onlinegcp.anomaly.oddities import Theory, statistics_of
+from onlinegcp.anomaly.oddities import statistics_of
 from onlinegcp.anomaly.pairs import HeavyPairs, IntArray
 from onlinegcp.anomaly.season import (
     CANDIDATES,
@@ -36,7 +36,6 @@ from onlinegcp.anomaly.season import (
 from onlinegcp.anomaly.shares import (
     Judged,
     RowShares,
-    any_odd,
     total_without_odd,
 )
 from onlinegcp.anomaly.tails import (
@@ -44,10 +43,11 @@ from onlinegcp.anomaly.tails import (
     NO_TAIL,
     Marks,
     Past,
+    Theory,
     after_one_more,
     largest_of,
     log_tail,
-    log_tail_of_largest,
+    log_tails,
     settled,
     smallest_of,
 )
@@ -204,7 +204,7 @@ class AnomalyTracker:
             else part.judge(s, special=special)
             for part, s in zip(self.rows, sums, strict=True)
         ]
-        totals, odd = [seen.total for seen in rows], [any_odd(seen) for seen in rows]
+        totals, odd = [seen.total for seen in rows], [seen.any_odd for seen in rows]
         usual = total_without_odd(totals, odd, ahead)
         if self.counted and observed:
             self.whole.judge_late(whole, Levels.REST, 2.0 * math.sqrt(max(usual, 0.0)))
@@ -223,7 +223,7 @@ class AnomalyTracker:
             if observed
             else {}
         )
-        plain = {name: self._plain(name, value, theory) for name, (value, theory) in found.items()}
+        plain = self._plain(found)
         families = {name: self._settled(name, log_p) for name, log_p in plain.items()}
         statistics = {name: value for name, (value, _) in found.items()}
         log_p, family = 0.0, ""
@@ -257,7 +257,8 @@ class AnomalyTracker:
             Rows in the family.
         """
         of_rows = family.startswith(("up", "down", "alone"))
-        return self._settled(family, self._plain(family, value, n if of_rows else largest_of(n)))
+        theory = n if of_rows else largest_of(n)
+        return self._settled(family, self._plain({family: (value, theory)})[family])
 
     def learn(self, verdict: Verdict, *, flagged: bool = False) -> None:
         """Remember a judged slice."""
@@ -389,12 +390,10 @@ class AnomalyTracker:
         past = self.past.get(name)
         return NO_MARKS if past is None else past.marks
 
-    def _plain(self, name: str, value: float, theory: Theory) -> float:
-        """How rare a value of a statistic is by the quantiles of its past."""
-        past = self._marks(name)
-        if isinstance(theory, int):
-            return log_tail_of_largest(past, value, theory)
-        return log_tail(past, value, theory)
+    def _plain(self, found: Mapping[str, tuple[float, Theory]]) -> dict[str, float]:
+        """How rare values of statistics are by the quantiles of their pasts."""
+        looks = [(self._marks(name), value, theory) for name, (value, theory) in found.items()]
+        return dict(zip(found, log_tails(looks), strict=True))
 
     def _settled(self, name: str, log_p: float) -> float:
         """A log-probability as its own past has borne it out."""

@@ -283,6 +283,8 @@ def _mode(modes: Sequence[str], k: int) -> str:
 
 def _printable(text: str) -> str:
     """Without characters that would steer a terminal; labels may hold anything."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 

@@ -131,18 +131,6 @@ def compare_rows(rows, pool, unrest, share, sums, total, out):
         out[SURPRISE, i] = -root if below else root
 
 
-@kernel(fastmath=False)
-def extremes(out, least):
-    # Largest and smallest surprise of at least one row, and how many are expected to hold more than
-    # `least`.
-    largest, smallest, number = out[SURPRISE, 0], out[SURPRISE, 0], 0
-    for i in range(out.shape[1]):
-        largest = max(largest, out[SURPRISE, i])
-        smallest = min(smallest, out[SURPRISE, i])
-        number += out[FORECAST, i] > least
-    return largest, smallest, number
-
-
 @kernel
 def total_of_usual_rows(share, sums, out, n_known, before):
     # The total that the rows which are as usual tell, or `before` where they are too few.
@@ -153,6 +141,71 @@ def total_of_usual_rows(share, sums, out, n_known, before):
             part += share[i]
             events += sums[i]
     return max(events / part, 1e-9) if part > 0.3 * whole else before
+
+
+@kernel
+def judge_rows(rows, season, special, newcomer, pool, unrest, time, share, sums, total, out):
+    # Shares and how rows compare, where the total is known.
+    row_shares(rows, season, special, newcomer, share)
+    compare_rows(rows, pool, unrest_at(unrest, time), share, sums, total, out)
+
+
+@kernel
+def settle_rows(rows, pool, unrest, share, bare, sums, total, rounds, out):
+    # Compares rows, and some times again with the total of those that are as usual, `bare` of which
+    # they hold. Returns that, and how many rows are odd.
+    compare_rows(rows, pool, unrest, share, sums, total, out)
+    for _ in range(rounds):
+        total = total_of_usual_rows(bare, sums, out, bare.shape[0], total)
+        compare_rows(rows, pool, unrest, share, sums, total, out)
+    odd = 0
+    for i in range(sums.shape[0]):
+        odd += abs(out[SURPRISE, i]) >= ODD
+    return total, odd
+
+
+@kernel(fastmath=False)
+def usual_total(sums, share, whole, parts, heavy):
+    # A first guess of the total: the middle of what rows of at least `heavy` events say, or the sum
+    # of all. What sums and shares add up to, `whole` and `parts`, whoever asks knows.
+    n, least = 0, heavy * max(parts, 1e-12)
+    said, weight = np.empty(share.shape[0]), np.empty(share.shape[0])
+    for i in range(share.shape[0]):
+        if share[i] * whole >= least:
+            said[n], weight[n] = sums[i] / share[i], share[i]
+            n += 1
+    order = np.argsort(said[:n], kind="mergesort")  # which keeps the order of equal ones
+    held = np.sum(weight[:n])
+    if n == 0 or held < 0.5 * parts:
+        return max(whole / max(parts, 1e-12), 1e-9)
+    middle, so_far = 0, weight[order[0]]
+    while middle < n - 1 and so_far < 0.5 * held:
+        middle += 1
+        so_far += weight[order[middle]]
+    return max(said[order[middle]], 1e-9)
+
+
+@kernel(fastmath=False)
+def extremes(out, least):
+    # Largest and smallest surprise, at least and at most zero, and how many rows are expected to
+    # hold more than `least`.
+    largest, smallest, number = 0.0, 0.0, 0
+    for i in range(out.shape[1]):
+        largest = max(largest, out[SURPRISE, i])
+        smallest = min(smallest, out[SURPRISE, i])
+        number += out[FORECAST, i] > least
+    return largest, smallest, number
+
+
+@kernel(fastmath=False)
+def criticism(ordered):
+    # How far the smaller half of p-values, in order, outnumber what chance would give.
+    n, most = ordered.shape[0], 0.0
+    for i in range(n // 2):
+        p = ordered[i]
+        spread = math.sqrt(max(p, 1.0 / n) * (1.0 - min(p, 0.999)))
+        most = max(most, math.sqrt(n) * ((i + 1) / n - p) / spread)
+    return most
 
 
 @kernel
@@ -259,26 +312,3 @@ def learn_rows(
             season[1, i] = keep_season * season[1, i] + usual
         rows[EVENTS, i] = keep * rows[EVENTS, i] + learned
         rows[EXPOSURE, i] = keep * rows[EXPOSURE, i] + total * weight * seasonal
-
-
-@kernel
-def mix_rows(keys, shift, surprise, largest, few, first, second):
-    # Squared surprises of the pairs of each row, as a normal value by the cube root of Wilson and
-    # Hilferty; 0 for rows of fewer than `few` pairs. `first` and `second` are (2, rows) of zeros,
-    # for the modes whose rows are in the high and in the low bits of the keys.
-    low = (1 << shift) - 1
-    for j in range(keys.shape[0]):
-        square = min(surprise[j] * surprise[j], largest * largest)
-        one, two = keys[j] >> shift, keys[j] & low
-        first[0, one] += square
-        first[1, one] += 1.0
-        second[0, two] += square
-        second[1, two] += 1.0
-    for sums in (first, second):
-        for i in range(sums.shape[1]):
-            n = sums[1, i]
-            if n < few:
-                sums[0, i] = 0.0
-                continue
-            part = 2.0 / (9.0 * n)
-            sums[0, i] = (np.cbrt(sums[0, i] / n) - (1.0 - part)) / math.sqrt(part)
