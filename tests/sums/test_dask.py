@@ -16,7 +16,7 @@ from onlinegcp.solvers.auto import cells, newton
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.streaming import OnlineGCP
-from onlinegcp.sums import chunks, dask, verbs
+from onlinegcp.sums import chunks, connecting, dask, verbs
 from onlinegcp.sums.dask import Cluster, Crowd
 from onlinegcp.sums.local import Local, jobs
 from recorded.results import _stream
@@ -33,6 +33,14 @@ def client():
         distributed.Client(workers) as found,
     ):
         yield found
+
+
+@pytest.fixture(params=["shared", "sent"])
+def way(request, monkeypatch):
+    """How large things get to workers: through memory of the driver, or as from another machine."""
+    if request.param == "sent":
+        monkeypatch.setattr(dask, "trial_segment", lambda: None)
+    return request.param
 
 
 @pytest.fixture
@@ -70,9 +78,9 @@ class Watched(Cluster):
         super().__init__(client, 1, facts)
         self.asked, self.kill_at = [], kill_at
 
-    def _submit(self, task, *arguments):
+    def _submit(self, task, *arguments, **where):
         self._happens(task.__name__)
-        return super()._submit(task, *arguments)
+        return super()._submit(task, *arguments, **where)
 
     def _add(self, sums, out):
         self._happens("_add")
@@ -96,14 +104,16 @@ class Watched(Cluster):
         ("huber", 0.2),
     ],
 )
-def test_two_workers_give_the_bits_of_one_process(name, missing, client, fine):
+def test_two_workers_give_the_bits_of_one_process(name, missing, client, fine, way):
     engine = Watched(client)
     same(learned(Local(1), name, missing=missing), learned(engine, name, missing=missing))
     assert engine.asked
 
 
 @pytest.mark.parametrize("name", ["poisson", "huber"])
-def test_of_long_modes_workers_get_the_rows_of_their_cells_only(name, client, fine, monkeypatch):
+def test_of_long_modes_workers_get_the_rows_of_their_cells_only(
+    name, client, fine, way, monkeypatch
+):
     shape, rng = (3000, 2000, 5), np.random.default_rng(3)
     unlisted = "zero" if name == "poisson" else "missing"
     index = [np.stack([rng.integers(0, n, 80) for n in shape], axis=1) for _ in range(4)]
@@ -114,13 +124,21 @@ def test_of_long_modes_workers_get_the_rows_of_their_cells_only(name, client, fi
     monkeypatch.setattr(engine, "_sent_anew", lambda *given: sent.append(send(*given)) or sent[-1])
     found = learned(engine, name, count=2, slices=slices)
     same(learned(Local(1), name, count=2, slices=slices), found)
-    by_row = {"sums_of_share", "_first_of", "_others_of", "_add"}
+    asked = {"sent": {"sums_of_share", "_first_of", "_others_of"}, "shared": {"sums_in_room"}}
+    by_row = {*asked[way], "_add"}
     assert set(engine.asked) == {"_fold"} | (by_row if name == "poisson" else set())
     assert max(size for _, size in sent) <= 8 * 4 * 3 * 80  # bytes of the padded rows of 80 cells
 
 
-@pytest.mark.parametrize("moment", ["_fold", "sums_of_share", "_others_of", "_add"])
-def test_a_worker_killed_in_a_verb_changes_nothing(moment, client, fine):
+@pytest.mark.parametrize(
+    ("way", "moment"),
+    [
+        ("sent", "_fold"), ("sent", "sums_of_share"), ("sent", "_others_of"), ("sent", "_add"),
+        ("shared", "_fold"), ("shared", "sums_in_room"), ("shared", "_add"),
+    ],
+    indirect=["way"],
+)  # fmt: skip
+def test_a_worker_killed_in_a_verb_changes_nothing(moment, client, fine, way):
     engine = Watched(client, kill_at=moment)
     found = learned(engine, "poisson")
     assert engine.kill_at is None  # it was killed
@@ -155,7 +173,7 @@ def test_workers_that_differ_are_refused_before_anything_is_learned(client):
 
 
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
-    monkeypatch.setattr(dask, "PATIENCE", "1s")
+    monkeypatch.setattr(connecting, "PATIENCE", "1s")
     with pytest.raises(BackendError, match=r"none did at 'tcp://127.0.0.1:9'"):
         Cluster("tcp://127.0.0.1:9", 1, facts)
     with pytest.raises(BackendError, match="local:N"):
