@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,11 +40,19 @@ def client():
         yield found
 
 
-@pytest.fixture(params=["shared", "sent"])
+@pytest.fixture(params=["shared", "sent", "both"])
 def way(request, monkeypatch):
     """How large things get to workers: through memory of the driver, or as from another machine."""
     if request.param == "sent":
         monkeypatch.setattr(dask, "trial_segment", lambda: None)
+    if request.param == "both":
+        find = Cluster._way
+
+        def way(self, worker):
+            here = worker == self._addresses()[0]
+            return find(self, worker) if here else self._sends
+
+        monkeypatch.setattr(Cluster, "_way", way)
     return request.param
 
 
@@ -120,14 +133,16 @@ def test_of_long_modes_workers_get_the_rows_of_their_cells_only(
     slices = [Slice(i, 1.0 + rng.poisson(1.0, 80), shape, unlisted=unlisted) for i in index]
     monkeypatch.setattr(dask, "LARGE", 1000)  # factors are sent by name, with their size
     engine = Watched(client)
-    sent, send = [], engine._sent_anew
-    monkeypatch.setattr(engine, "_sent_anew", lambda *given: sent.append(send(*given)) or sent[-1])
+    parts, send = [], engine._sent_anew
+    monkeypatch.setattr(
+        engine, "_sent_anew", lambda *given: parts.append(send(*given)) or parts[-1]
+    )
     found = learned(engine, name, count=2, slices=slices)
     same(learned(Local(1), name, count=2, slices=slices), found)
-    asked = {"sent": {"sums_of_share", "_first_of", "_others_of"}, "shared": {"sums_in_room"}}
-    by_row = {*asked[way], "_add"}
+    sent, shared = {"sums_of_share", "_first_of", "_others_of"}, {"sums_in_room"}
+    by_row = {"sent": sent, "shared": shared, "both": sent | shared}[way] | {"_add"}
     assert set(engine.asked) == {"_fold"} | (by_row if name == "poisson" else set())
-    assert max(size for _, size in sent) <= 8 * 4 * 3 * 80  # bytes of the padded rows of 80 cells
+    assert max(size for _, size in parts) <= 8 * 4 * 3 * 80  # bytes of the padded rows of 80 cells
 
 
 @pytest.mark.parametrize(
@@ -144,6 +159,52 @@ def test_a_worker_killed_in_a_verb_changes_nothing(moment, client, fine, way):
     assert engine.kill_at is None  # it was killed
     same(learned(Local(1), "poisson"), found)
     client.wait_for_workers(2, timeout=60)
+
+
+def mapped():
+    """Pieces of shared memory that a worker has open."""
+    return Path("/proc/self/maps").read_text().count("memfd:onlinegcp")
+
+
+DRIVER = """
+import sys, time
+import numpy as np
+from onlinegcp.kernels.machine import facts
+from onlinegcp.sums.dask import Cluster
+engine = Cluster(sys.argv[1], 1, facts)
+for worker in engine.client.scheduler_info()["workers"]:
+    given = engine._way(worker).send(np.ones(1 << 20), None)
+    print(engine._submit(np.sum, given, worker=worker).result(), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no memory to share")
+def test_workers_of_a_killed_driver_have_no_memory_of_it(client):
+    deadline = time.monotonic() + 20
+    while any((begin := client.run(mapped)).values()) and time.monotonic() < deadline:
+        gc.collect()  # engines of other tests
+        time.sleep(0.1)
+    command = [sys.executable, "-c", DRIVER, client.scheduler.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+        assert [float(driver.stdout.readline()) for _ in begin] == [1 << 20] * len(begin)
+        assert all(now > begin[worker] for worker, now in client.run(mapped).items())
+        driver.kill()
+    deadline = time.monotonic() + 20
+    while (now := client.run(mapped)) != begin and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert now == begin
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no memory to share")
+def test_shared_memory_does_not_grow_with_the_slices(client, fine, monkeypatch):
+    monkeypatch.setattr(dask, "LARGE", 1000)
+    engine, slices = Cluster(client, 1, facts), _stream("poisson")
+    begin, found = mapped(), []
+    for count in (2, 5):
+        learned(engine, "poisson", count=count, slices=slices)
+        found.append(mapped() - begin)
+    assert found[0] == found[1] > 0
 
 
 def test_a_model_goes_on_without_the_cluster(client, fine, tmp_path):

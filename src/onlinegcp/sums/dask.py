@@ -400,12 +400,12 @@ class Cluster(Local):
     def _kept(self, name: bytes, send: Callable[[], tuple[Any, int]]) -> Any:
         """What was sent under a name; when first asked for, after it was sent."""
         if name not in self._sent:
+            sizes = [size for _, size in self._sent.values()]
+            while len(sizes) >= KEPT or sum(sizes) > (KEPT_LARGE - 1) * max(sizes, default=0):
+                self._sent.popitem(last=False)  # tasks under way keep what they need
+                sizes.pop(0)
             self._sent[name] = send()
         self._sent.move_to_end(name)
-        sizes = [size for _, size in self._sent.values()]
-        while len(sizes) > KEPT or sum(sizes) > KEPT_LARGE * max(sizes):
-            self._sent.popitem(last=False)  # what tasks under way need stays until they are done
-            sizes.pop(0)
         return self._sent[name][0]
 
     def _sent_anew(self, value: HasRows, parts: list[Any], dealt: _Dealt) -> tuple[list[Any], int]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 _LINE = 64  # bytes: what lies on such a boundary suits every kernel
-_PAGE = 1 << 20  # segments are whole numbers of these, so that the next slice may find one
+_SPARE = 8  # one part in so many: the next slice may be longer, and pages nobody uses cost nothing
 _KEY = 16  # bytes by which a segment is known
 
 
@@ -43,7 +43,7 @@ class Segment:
     """
 
     def __init__(self, size: int) -> None:
-        size = -(-(size + _LINE) // _PAGE) * _PAGE
+        size += size // _SPARE + _LINE
         file = os.memfd_create("onlinegcp", os.MFD_CLOEXEC)
         weakref.finalize(self, os.close, file)  # until then others find it
         os.fchmod(file, 0o600)

@@ -6,6 +6,7 @@ Which holds is tried, not told by the names of machines: a container may be shut
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -109,16 +110,21 @@ class Shared:
     name = b"shared"
 
     def __init__(self) -> None:
-        self._pool = Pool()
+        # Of each worker its own: what it has looked at counts as its memory, and stays.
+        self._pools, self._rooms = _pools(), _pools()
 
     def send(self, value: Any, worker: str | None) -> Any:
-        return packed(value, self._pool)
+        return packed(value, self._pools[worker])
 
     def ask(
         self, submit: Submit, worker: str, numbers: int, lines: list[list[int]], *given: Any
     ) -> Answer:
-        target = room(8 * numbers, self._pool)
+        target = room(8 * numbers, self._rooms[worker])
         return _SharedSums(target, submit(sums_in_room, target, *given, worker=worker), given)
+
+
+def _pools() -> dict[str | None, Pool]:
+    return defaultdict(Pool)
 
 
 class _SharedSums:
