@@ -12,7 +12,7 @@ from cli_tools import MODEL, TABLE, event_lines
 from onlinegcp.cli import Exit, call
 from onlinegcp.events import table_parts
 from onlinegcp.runlog import read_run, read_run_json
-from onlinegcp.sums import chunks, dask
+from onlinegcp.sums import chunks, connecting
 from onlinegcp.sums.dask import Cluster, Crowd
 from run_tools import steps_of
 
@@ -44,11 +44,11 @@ def test_a_run_goes_from_a_cluster_that_loses_a_worker_to_one_process_and_back(
     def watched(kind):
         submit = kind._submit
 
-        def noted(self, *arguments):
+        def noted(self, *arguments, **where):
             asked.append(kind)
             if asked == [Crowd] * 3:  # the third piece of the table is being read
                 os.kill(next(iter(self.client.run(os.getpid).values())), signal.SIGKILL)
-            return submit(self, *arguments)
+            return submit(self, *arguments, **where)
 
         monkeypatch.setattr(kind, "_submit", noted)
 
@@ -69,5 +69,5 @@ def test_a_run_goes_from_a_cluster_that_loses_a_worker_to_one_process_and_back(
             )
             assert read_run_json(run)["model"]["parameters"].get("cluster") is None
             found.append(told(run))
-        dask.connected(workers.scheduler_address).close()
+        connecting.connected(workers.scheduler_address).close()
     assert found[0] == found[1] == found[2]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +21,7 @@ from onlinegcp.solvers.auto import cells, newton
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.streaming import OnlineGCP
-from onlinegcp.sums import chunks, dask, verbs
+from onlinegcp.sums import chunks, connecting, dask, verbs
 from onlinegcp.sums.dask import Cluster, Crowd
 from onlinegcp.sums.local import Local, jobs
 from recorded.results import _stream
@@ -33,6 +38,22 @@ def client():
         distributed.Client(workers) as found,
     ):
         yield found
+
+
+@pytest.fixture(params=["shared", "sent", "both"])
+def way(request, monkeypatch):
+    """How large things get to workers: through memory of the driver, or as from another machine."""
+    if request.param == "sent":
+        monkeypatch.setattr(dask, "trial_segment", lambda: None)
+    if request.param == "both":
+        find = Cluster._way
+
+        def way(self, worker):
+            here = worker == self._addresses()[0]
+            return find(self, worker) if here else self._sends
+
+        monkeypatch.setattr(Cluster, "_way", way)
+    return request.param
 
 
 @pytest.fixture
@@ -70,9 +91,9 @@ class Watched(Cluster):
         super().__init__(client, 1, facts)
         self.asked, self.kill_at = [], kill_at
 
-    def _submit(self, task, *arguments):
+    def _submit(self, task, *arguments, **where):
         self._happens(task.__name__)
-        return super()._submit(task, *arguments)
+        return super()._submit(task, *arguments, **where)
 
     def _add(self, sums, out):
         self._happens("_add")
@@ -96,36 +117,94 @@ class Watched(Cluster):
         ("huber", 0.2),
     ],
 )
-def test_two_workers_give_the_bits_of_one_process(name, missing, client, fine):
+def test_two_workers_give_the_bits_of_one_process(name, missing, client, fine, way):
     engine = Watched(client)
     same(learned(Local(1), name, missing=missing), learned(engine, name, missing=missing))
     assert engine.asked
 
 
 @pytest.mark.parametrize("name", ["poisson", "huber"])
-def test_of_long_modes_workers_get_the_rows_of_their_cells_only(name, client, fine, monkeypatch):
+def test_of_long_modes_workers_get_the_rows_of_their_cells_only(
+    name, client, fine, way, monkeypatch
+):
     shape, rng = (3000, 2000, 5), np.random.default_rng(3)
     unlisted = "zero" if name == "poisson" else "missing"
     index = [np.stack([rng.integers(0, n, 80) for n in shape], axis=1) for _ in range(4)]
     slices = [Slice(i, 1.0 + rng.poisson(1.0, 80), shape, unlisted=unlisted) for i in index]
     monkeypatch.setattr(dask, "LARGE", 1000)  # factors are sent by name, with their size
     engine = Watched(client)
-    sent, send = [], engine._sent_anew
-    monkeypatch.setattr(engine, "_sent_anew", lambda *given: sent.append(send(*given)) or sent[-1])
+    parts, send = [], engine._sent_anew
+    monkeypatch.setattr(
+        engine, "_sent_anew", lambda *given: parts.append(send(*given)) or parts[-1]
+    )
     found = learned(engine, name, count=2, slices=slices)
     same(learned(Local(1), name, count=2, slices=slices), found)
-    by_row = {"sums_of_share", "_first_of", "_others_of", "_add"}
+    sent, shared = {"sums_of_share", "_first_of", "_others_of"}, {"sums_in_room"}
+    by_row = {"sent": sent, "shared": shared, "both": sent | shared}[way] | {"_add"}
     assert set(engine.asked) == {"_fold"} | (by_row if name == "poisson" else set())
-    assert max(size for _, size in sent) <= 8 * 4 * 3 * 80  # bytes of the padded rows of 80 cells
+    assert max(size for _, size in parts) <= 8 * 4 * 3 * 80  # bytes of the padded rows of 80 cells
 
 
-@pytest.mark.parametrize("moment", ["_fold", "sums_of_share", "_others_of", "_add"])
-def test_a_worker_killed_in_a_verb_changes_nothing(moment, client, fine):
+@pytest.mark.parametrize(
+    ("way", "moment"),
+    [
+        ("sent", "_fold"), ("sent", "sums_of_share"), ("sent", "_others_of"), ("sent", "_add"),
+        ("shared", "_fold"), ("shared", "sums_in_room"), ("shared", "_add"),
+    ],
+    indirect=["way"],
+)  # fmt: skip
+def test_a_worker_killed_in_a_verb_changes_nothing(moment, client, fine, way):
     engine = Watched(client, kill_at=moment)
     found = learned(engine, "poisson")
     assert engine.kill_at is None  # it was killed
     same(learned(Local(1), "poisson"), found)
     client.wait_for_workers(2, timeout=60)
+
+
+def mapped():
+    """Pieces of shared memory that a worker has open."""
+    return Path("/proc/self/maps").read_text().count("memfd:onlinegcp")
+
+
+DRIVER = """
+import sys, time
+import numpy as np
+from onlinegcp.kernels.machine import facts
+from onlinegcp.sums.dask import Cluster
+engine = Cluster(sys.argv[1], 1, facts)
+for worker in engine.client.scheduler_info()["workers"]:
+    given = engine._way(worker).send(np.ones(1 << 20), None)
+    print(engine._submit(np.sum, given, worker=worker).result(), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no memory to share")
+def test_workers_of_a_killed_driver_have_no_memory_of_it(client):
+    deadline = time.monotonic() + 20
+    while any((begin := client.run(mapped)).values()) and time.monotonic() < deadline:
+        gc.collect()  # engines of other tests
+        time.sleep(0.1)
+    command = [sys.executable, "-c", DRIVER, client.scheduler.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+        assert [float(driver.stdout.readline()) for _ in begin] == [1 << 20] * len(begin)
+        assert all(now > begin[worker] for worker, now in client.run(mapped).items())
+        driver.kill()
+    deadline = time.monotonic() + 20
+    while (now := client.run(mapped)) != begin and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert now == begin
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no memory to share")
+def test_shared_memory_does_not_grow_with_the_slices(client, fine, monkeypatch):
+    monkeypatch.setattr(dask, "LARGE", 1000)
+    engine, slices = Cluster(client, 1, facts), _stream("poisson")
+    begin, found = mapped(), []
+    for count in (2, 5):
+        learned(engine, "poisson", count=count, slices=slices)
+        found.append(mapped() - begin)
+    assert found[0] == found[1] > 0
 
 
 def test_a_model_goes_on_without_the_cluster(client, fine, tmp_path):
@@ -155,7 +234,7 @@ def test_workers_that_differ_are_refused_before_anything_is_learned(client):
 
 
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
-    monkeypatch.setattr(dask, "PATIENCE", "1s")
+    monkeypatch.setattr(connecting, "PATIENCE", "1s")
     with pytest.raises(BackendError, match=r"none did at 'tcp://127.0.0.1:9'"):
         Cluster("tcp://127.0.0.1:9", 1, facts)
     with pytest.raises(BackendError, match="local:N"):

@@ -106,6 +106,8 @@ class Blocks:
 
 
 def _aligned_blocks(data: NDArray[Any], offsets: NDArray[np.int64], rank: int) -> Blocks:
+    if data.flags.writeable and data.ctypes.data % LINE_BYTES == 0:  # shared memory, mostly
+        return Blocks(data, offsets, rank)
     out = aligned_zeros(data.shape, data.dtype)
     out[...] = data
     return Blocks(out, offsets, rank)

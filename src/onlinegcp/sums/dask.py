@@ -1,4 +1,4 @@
-"""Pieces of work on the workers of a Dask cluster: the only file that knows Dask.
+"""Pieces of work on the workers of a Dask cluster.
 
 Chunks of cells, and the rows of the factors that these meet, are sent to workers, which give back
 sums; the driver adds them up as threads would have been made to, so that the bits are the same.
@@ -15,20 +15,23 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import BackendError
 from onlinegcp.sums.chunks import Chunks, RowChunks, add_tree
+from onlinegcp.sums.connecting import addresses, advice, connected, losses, some_workers
 from onlinegcp.sums.fingerprint import fingerprint
 from onlinegcp.sums.local import LEAST_ADDED, Local, Steps, cores
-from onlinegcp.sums.prefixes import ShareSums, first_sums, sums_of_share
+from onlinegcp.sums.prefixes import first_sums
+from onlinegcp.sums.segments import Parcel, Segment, reaches, trial_segment, unpacked
 from onlinegcp.sums.shares import HasRows, Rows, Run, Share, deal, share
+from onlinegcp.sums.ways import Answer, Sent, Shared, Way
 
 Array = NDArray[Any]
 
@@ -36,10 +39,11 @@ ATTEMPTS = 5  # how often a verb is said again after a worker was lost
 LARGE = 1 << 16  # bytes: what is longer is sent once and then called by its name
 KEPT = 16  # things that workers keep, and of the largest of them
 KEPT_LARGE = 3  # no more than this times: factors before and after, and what goes with them
-PATIENCE = "20s"  # for the scheduler to answer
-_CLIENTS: dict[str, Any] = {}  # by address
+LOOK_AFTER = 5.0  # seconds of waiting after which to see who is still there
 _NOTHING = object()
 _NUMBERS = count(1)
+Given = TypeVar("Given")
+Found = TypeVar("Found")
 _Place = tuple[int, Rows]  # where a mode begins, and rows of it
 
 
@@ -53,82 +57,54 @@ class _Dealt:
         Is called when the slice is.
     number
         No other has it.
-    shares, workers
-        What each of the first workers has, and the addresses of all.
-    pieces, places
-        For each piece its name on its worker, and the share and the place in it.
+    shares, groups, workers, ways, pieces
+        For each share: what is in it, the numbers of its pieces, whose it is, the way to that
+        worker, and the name of its pieces there.
+    by_rows
+        Whether factors are sent share by share, only the rows that it meets.
     """
 
     gone: Any
     number: int
     shares: list[Share]
+    groups: list[list[int]]
     workers: list[str]
+    ways: list[Way]
     pieces: list[Any]
-    places: list[tuple[int, int]]
-
-    def met(self, piece: int, mode: int) -> Rows:
-        """The rows of a mode for which a piece has sums."""
-        number, place = self.places[piece]
-        return self.shares[number].met(place, mode)
+    by_rows: bool
 
 
+@dataclass
 class _Asked:
-    """Row sums that a worker has been asked for, and is asked to send line by line of a grid.
+    """Row sums that a worker has been asked for.
 
-    Parameters
+    Attributes
     ----------
-    submit
-        Asks the cluster.
-    done
-        The sums of the share.
-    chunks, sums
-        The chunks it has, and what `first_sums` says of them.
-    columns
-        Chunks of a line.
+    answer
+        Where they will be.
+    chunks
+        The chunks it has.
+    firsts
+        For each sum that is added up there, where it belongs.
+    lines
+        By the first chunk of a line of the grid, places of the chunks with other sums.
+    alone
+        Where the other sums of each chunk belong.
     """
 
-    def __init__(
-        self,
-        submit: Callable[..., Any],
-        done: Any,
-        chunks: list[int],
-        sums: list[list[int]],
-        columns: int,
-    ) -> None:
-        self.chunks = chunks
-        self.firsts: dict[int, tuple[int, int]] = {}  # chunk and mode of each sum
-        self._alone: dict[int, list[int]] = {}  # modes of each chunk
-        lines: dict[int, list[int]] = {}
-        for place, (chunk, numbers) in enumerate(zip(chunks, sums, strict=True)):
-            for mode, number in enumerate(numbers):
-                if number >= 0:
-                    self.firsts.setdefault(number, (chunk, mode))
-                else:
-                    self._alone.setdefault(chunk, []).append(mode)
-            if chunk in self._alone:
-                lines.setdefault(chunk - chunk % columns, []).append(place)
-        self._first = submit(_first_of, done)
-        self._lines = {
-            line: (submit(_others_of, done, places), places) for line, places in lines.items()
-        }
+    answer: Answer
+    chunks: list[int]
+    firsts: list[_Place]
+    lines: dict[int, list[int]]
+    alone: list[list[_Place]]
 
-    def take_first(self) -> tuple[list[Array], list[tuple[Array, ...]]]:
-        """Sums that were added up, and what else the chunks gave."""
-        found: tuple[list[Array], list[tuple[Array, ...]]] = self._first.result()
-        return found
-
-    def take_others(self, line: int) -> list[tuple[int, dict[int, Array]]]:
-        """Other sums by mode, for the chunks of a line that have some."""
-        if line not in self._lines:
+    def take_others(self, line: int) -> list[tuple[int, list[tuple[Array, _Place]]]]:
+        """Other sums and where they belong, for the chunks of a line that have some."""
+        places = self.lines.get(line)
+        if not places:
             return []
-        future, places = self._lines.pop(line)
-        chunks = [self.chunks[place] for place in places]
-        found = [
-            (chunk, dict(zip(self._alone[chunk], sums, strict=True)))
-            for chunk, sums in zip(chunks, future.result(), strict=True)
-        ]
-        future.release()
-        return found
+        found = zip(places, self.answer.take_others(places), strict=True)
+        return [(self.chunks[p], list(zip(sums, self.alone[p], strict=True))) for p, sums in found]
 
 
 class Cluster(Local):
@@ -150,14 +126,17 @@ class Cluster(Local):
     ) -> None:
         super().__init__(cores() if threads is None else threads)
         self.client = connected(client)
-        self._sent: OrderedDict[bytes, tuple[list[Any], int]] = OrderedDict()  # name, and bytes
+        self._sent: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()  # name, and bytes
         self._cells: dict[tuple[int, int], _Dealt] = {}
         self._known: set[str] = set()
         self._facts = facts
+        self._sends, self._shares = Sent(self.client), Shared()
+        self._trial = trial_segment()
+        self._ways: dict[str, Way] = {}
 
     def ready(self) -> None:
         """Refuse workers that would give other bits, before anything is learned."""
-        workers = set(_some_workers(self.client))
+        workers = set(some_workers(self.client))
         if workers <= self._known:
             return
         ours = self._facts()
@@ -167,7 +146,7 @@ class Cluster(Local):
                     raise BackendError(
                         f"All machines need the same {name}, or results would differ by who did a "
                         f"piece, but worker {address} has {theirs.get(name)!r} and this process "
-                        f"{value!r}. {_advice(name)}"
+                        f"{value!r}. {advice(name)}"
                     )
         self._known = workers
 
@@ -182,16 +161,25 @@ class Cluster(Local):
         yield from ()  # nothing is left to this process
         runs = list(pairwise(self._runs(chunks.count)))
 
-        def ask() -> list[Any]:
+        def ask() -> tuple[_Dealt, list[Any], Any]:
             dealt = self._dealt(chunks, runs)
             given = self._given(dealt, small)
-            return [
-                self._submit(_fold, function, dealt.pieces[run], *given[run])
-                for run in range(len(runs))
+            futures = [
+                self._submit(_fold, function, pieces, *values, worker=worker)
+                for pieces, values, worker in zip(dealt.pieces, given, dealt.workers, strict=True)
             ]
+            return dealt, futures, given  # what is given stays until they are done
 
-        found = self._until_done(ask, lambda futures: self.client.gather(futures))
-        return [list(parts) for parts in zip(*found, strict=True)]
+        def take(asked: tuple[_Dealt, list[Any], Any]) -> list[Any]:
+            dealt, futures, _ = asked
+            self._wait(futures, dealt)
+            found: list[Any] = [None] * len(runs)
+            for group, parts in zip(dealt.groups, self.client.gather(futures), strict=True):
+                for run, part in zip(group, parts, strict=True):
+                    found[run] = part
+            return found
+
+        return [list(parts) for parts in zip(*self._until_done(ask, take), strict=True)]
 
     def spread(
         self,
@@ -211,39 +199,68 @@ class Cluster(Local):
         before = 0.0 if fresh else wanted.copy()
         found: list[Any] = [None] * chunks.count
 
-        def ask() -> list[_Asked]:
+        def ask() -> tuple[_Dealt, list[_Asked]]:
             dealt = self._dealt(chunks, singles)
-            owners = [number for number, _ in dealt.places]
+            owners = [0] * chunks.count
+            for number, own in enumerate(dealt.groups):
+                for chunk in own:
+                    owners[chunk] = number
             # What is added to something else comes first nowhere.
             sums = first_sums(chunks, modes, owners) if fresh else [[-1] * len(modes)] * len(owners)
-            given, asked = self._given(dealt, small), []
-            for number in range(len(dealt.shares)):
-                own = [c for c, owner in enumerate(owners) if owner == number]
-                pieces, numbers = [dealt.pieces[c] for c in own], [sums[c] for c in own]
-                more = (modes, out.shape[1], *given[own[0]])
-                done = self._submit(sums_of_share, function, pieces, numbers, *more)
-                asked.append(_Asked(self._submit, done, own, numbers, chunks.columns))
-            return asked
+            given = self._given(dealt, small)
+            rest = function, modes, offsets, out.shape[1]
+            return dealt, [
+                self._asked(dealt, number, chunks, [sums[c] for c in own], values, *rest)
+                for number, (own, values) in enumerate(zip(dealt.groups, given, strict=True))
+            ]
 
-        def take(asked: list[_Asked]) -> None:
-            dealt = self._dealt(chunks, singles)
-
-            def place(chunk: int, mode: int) -> _Place:
-                return int(offsets[modes[mode]]), dealt.met(chunk, modes[mode])
-
+        def take(given: tuple[_Dealt, list[_Asked]]) -> None:
+            dealt, asked = given
             wanted[...] = before
             for one in asked:
-                first, rests = one.take_first()
-                self._add([(first[n], place(*at)) for n, at in one.firsts.items()], out)
+                first, rests = one.answer.take_first(lambda future: self._wait([future], dealt))
+                self._add(list(zip(first, one.firsts, strict=True)), out)
                 for c, rest in zip(one.chunks, rests, strict=True):
                     found[c] = rest
             for line in range(0, chunks.count, chunks.columns):
                 others = [other for one in asked for other in one.take_others(line)]
-                for chunk, some in sorted(others, key=lambda other: other[0]):
-                    self._add([(part, place(chunk, mode)) for mode, part in some.items()], out)
+                for _, some in sorted(others, key=lambda other: other[0]):
+                    self._add(some, out)
 
         self._until_done(ask, take)
         return found
+
+    def _asked(
+        self,
+        dealt: _Dealt,
+        number: int,
+        chunks: RowChunks,
+        sums: list[list[int]],
+        small: list[Any],
+        function: Callable[..., tuple[Array, ...]],
+        modes: range,
+        offsets: NDArray[np.int64],
+        width: int,
+    ) -> _Asked:
+        """Ask for the row sums of a share."""
+        own, share = dealt.groups[number], dealt.shares[number]
+        firsts, alone = dict[int, _Place](), [list[_Place]() for _ in own]
+        lines: dict[int, list[int]] = {}
+        for place, (chunk, numbers) in enumerate(zip(own, sums, strict=True)):
+            for mode, which in zip(modes, numbers, strict=True):
+                at = int(offsets[mode]), share.met(place, mode)
+                if which < 0:
+                    alone[place].append(at)
+                else:
+                    firsts.setdefault(which, at)
+            if alone[place]:
+                lines.setdefault(chunk - chunk % chunks.columns, []).append(place)
+        rows = sum(len(met) for _, met in [*firsts.values(), *(at for one in alone for at in one)])
+        given = function, dealt.pieces[number], sums, modes, width, *small
+        answer = dealt.ways[number].ask(
+            self._submit, dealt.workers[number], rows * width, list(lines.values()), *given
+        )
+        return _Asked(answer, own, [firsts[n] for n in range(len(firsts))], lines, alone)
 
     def _add(self, sums: list[tuple[Array, _Place]], out: Array) -> None:
         """Add sums to the rows they belong to, no two of them to the same."""
@@ -264,24 +281,71 @@ class Cluster(Local):
 
         self.run(work, len(pieces))
 
-    def _until_done(self, ask: Callable[[], list[Any]], take: Callable[[list[Any]], Any]) -> Any:
+    def _until_done(self, ask: Callable[[], Given], take: Callable[[Given], Found]) -> Found:
         lost: BaseException | None = None
         for _ in range(ATTEMPTS):
             try:
                 return take(ask())
-            except _lost() as error:
+            except losses() as error:
                 # Whatever the dead worker held is gone: send it again, to those that live.
                 lost = error
-                self._sent.clear()
-                self._cells.clear()
+                self._forget()
                 self.client.wait_for_workers(1, timeout=60)
+            except BaseException:
+                self._forget()
+                raise
         raise BackendError(
             f"A piece of work needs a worker that lives to its end, but {ATTEMPTS} times one was "
             f"lost ({lost}). Look for workers that run out of memory, and start larger ones."
         ) from lost
 
-    def _submit(self, task: Callable[..., Any], *arguments: Any) -> Any:
-        return self.client.submit(task, *arguments, pure=False)
+    def _forget(self) -> None:
+        """Know nothing of what workers have: tasks under way may use it for who knows how long."""
+        self._sent.clear()
+        self._cells.clear()
+        self._shares = Shared()
+        self._ways.clear()
+
+    def _submit(self, task: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
+        segments = {
+            place: self._held(given.lease.segment, worker)
+            for place, given in enumerate(arguments)
+            if isinstance(given, Parcel) and given.lease is not None and worker is not None
+        }
+        if not segments:
+            return self.client.submit(task, *arguments, pure=False)
+        return self.client.submit(
+            unpacked, task, segments, *arguments, pure=False, workers=[worker]
+        )
+
+    def _held(self, segment: Segment, worker: str) -> Any:
+        """The name of a segment on a worker, which has it open as long as this name is known."""
+        if worker not in segment.holders:
+            held = self.client.scatter(segment, workers=[worker], hash=False)
+            segment.holders[worker] = held
+        return segment.holders[worker]
+
+    def _wait(self, futures: list[Any], dealt: _Dealt) -> None:
+        """Wait until tasks are done, or whoever was to do them is gone."""
+        from distributed import wait
+
+        while True:
+            try:
+                wait(futures, timeout=LOOK_AFTER)
+                return
+            except TimeoutError:
+                if not set(dealt.workers) <= set(self._addresses()):
+                    raise
+
+    def _way(self, worker: str) -> Way:
+        """The way to a worker: shared memory, if it is seen to work."""
+        if worker not in self._ways:
+            near = (
+                self._trial is not None
+                and self.client.run(reaches, *self._trial.__reduce__()[1], workers=[worker])[worker]
+            )
+            self._ways[worker] = self._shares if near else self._sends
+        return self._ways[worker]
 
     def _dealt(self, chunks: Chunks, runs: list[Run]) -> _Dealt:
         """Runs of chunks on the workers, sent when they are first asked for."""
@@ -290,57 +354,66 @@ class Cluster(Local):
             workers, known = self._addresses(), self._cells
             if not workers:
                 raise TimeoutError("no worker is left")
-            shares, pieces, places = list[Share](), [None] * len(runs), [(0, 0)] * len(runs)
-            for number, group in enumerate(deal(chunks, runs, len(workers))):
-                shares.append(share(chunks, [runs[run] for run in group]))
-                own = list(shares[-1].pieces)
-                sent = self.client.scatter(own, workers=[workers[number]], hash=False)
-                for place, run in enumerate(group):
-                    pieces[run], places[run] = sent[place], (number, place)
+            groups = deal(chunks, runs, len(workers))
+            shares = [share(chunks, [runs[run] for run in group]) for group in groups]
+            workers = workers[: len(groups)]
+            ways = [self._way(worker) for worker in workers]
+            pieces = [
+                way.send(list(one.pieces), worker)
+                for way, one, worker in zip(ways, shares, workers, strict=True)
+            ]
+            listed = shares[0].rows is not None
+            by_rows = listed and (self._sends in ways or any(one.renumbered for one in shares))
             # When a slice is learned its cells go, and others may get their number.
             gone = weakref.ref(chunks, lambda _: known.pop(key, None))
-            known[key] = _Dealt(gone, next(_NUMBERS), shares, workers, pieces, places)
+            number = next(_NUMBERS)
+            known[key] = _Dealt(gone, number, shares, groups, workers, ways, pieces, by_rows)
         return self._cells[key]
 
     def _given(self, dealt: _Dealt, small: tuple[Any, ...]) -> list[list[Any]]:
-        """For every piece, the values that go with it."""
+        """For every share, the values that go with it."""
         sent = [self._send(value, dealt) for value in small]
-        return [[value[number] for value in sent] for number, _ in dealt.places]
+        return [[value[number] for value in sent] for number in range(len(dealt.shares))]
 
     def _send(self, value: Any, dealt: _Dealt) -> list[Any]:
         """The value itself for every share if it is short, else the name of what a share needs."""
         arrays, shares = _arrays_of(value), dealt.shares
         if sum(array.nbytes for array in arrays) < LARGE:
             return [value] * len(shares)
-        parts, number = list[Any](), 0
-        if isinstance(value, HasRows) and shares[0].rows is not None:
-            number = dealt.number
-            if 2 * sum(one.n_rows for one in shares) < len(value.data):
-                # Looking at what the shares need is less work than looking at all rows.
-                parts = [one.of(value) for one in shares]
-                arrays = [part.data for part in parts]
-        name = b"".join([b"%d" % number, type(value).__name__.encode(), *map(fingerprint, arrays)])
-        if name not in self._sent:
-            self._sent[name] = self._sent_anew(value, parts, dealt if number else None)
-        self._sent.move_to_end(name)
-        sizes = [size for _, size in self._sent.values()]
-        while len(sizes) > KEPT or sum(sizes) > KEPT_LARGE * max(sizes):
-            self._sent.popitem(last=False)  # what tasks under way need stays until they are done
-            sizes.pop(0)
-        found = self._sent[name][0]
-        return found if number else found * len(shares)
+        by_rows, parts = isinstance(value, HasRows) and dealt.by_rows, list[Any]()
+        if by_rows and 2 * sum(one.n_rows for one in shares) < len(value.data):
+            # Looking at what the shares need is less work than looking at all rows.
+            parts = [one.of(value) for one in shares]
+            arrays = [part.data for part in parts]
+        name = b"".join([type(value).__name__.encode(), *map(fingerprint, arrays)])
+        if by_rows:
+            own = b"%d" % dealt.number + name
+            found: list[Any] = self._kept(own, lambda: self._sent_anew(value, parts, dealt))
+            return found
+        size = sum(array.nbytes for array in arrays)
 
-    def _sent_anew(
-        self, value: Any, parts: list[Any], dealt: _Dealt | None
-    ) -> tuple[list[Any], int]:
-        """What every share is given, or what all are, and the bytes it takes a worker."""
-        if dealt is None:
-            size = sum(array.nbytes for array in _arrays_of(value))
-            return [self.client.scatter(value, hash=False, broadcast=True)], size
+        def send(way: Way) -> tuple[Any, int]:
+            return way.send(value, None), size
+
+        return [self._kept(way.name + name, partial(send, way)) for way in dealt.ways]
+
+    def _kept(self, name: bytes, send: Callable[[], tuple[Any, int]]) -> Any:
+        """What was sent under a name; when first asked for, after it was sent."""
+        if name not in self._sent:
+            sizes = [size for _, size in self._sent.values()]
+            while len(sizes) >= KEPT or sum(sizes) > (KEPT_LARGE - 1) * max(sizes, default=0):
+                self._sent.popitem(last=False)  # tasks under way keep what they need
+                sizes.pop(0)
+            self._sent[name] = send()
+        self._sent.move_to_end(name)
+        return self._sent[name][0]
+
+    def _sent_anew(self, value: HasRows, parts: list[Any], dealt: _Dealt) -> tuple[list[Any], int]:
+        """What every share is given, and the most bytes it takes a worker."""
         found, most = [], 0
         for number, one in enumerate(dealt.shares):
-            part, worker = parts[number] if parts else one.of(value), dealt.workers[number]
-            found.append(self.client.scatter(part, workers=[worker], hash=False))
+            part = parts[number] if parts else one.of(value)
+            found.append(dealt.ways[number].send(part, dealt.workers[number]))
             most = max(most, part.data.nbytes)
         return found, most
 
@@ -353,7 +426,7 @@ class Cluster(Local):
         return [count * piece // pieces for piece in range(pieces + 1)]
 
     def _addresses(self) -> list[str]:
-        return _addresses(self.client)
+        return addresses(self.client)
 
 
 class Crowd:
@@ -375,7 +448,7 @@ class Crowd:
         whose worker is lost is given to another.
         """
         rest, waiting = iter(items), deque[tuple[Any, Any]]()
-        ahead = 2 * len(_some_workers(self.client))
+        ahead = 2 * len(some_workers(self.client))
         try:
             while True:
                 while len(waiting) < ahead and (item := next(rest, _NOTHING)) is not _NOTHING:
@@ -394,7 +467,7 @@ class Crowd:
         for _ in range(ATTEMPTS):
             try:
                 return future.result()
-            except _lost():
+            except losses():
                 self.client.wait_for_workers(1, timeout=60)
                 future = self._submit(function, item)
             except Exception:  # whoever asked does it without help, and sees what is wrong
@@ -402,16 +475,10 @@ class Crowd:
         return None
 
 
-def _fold(function: Callable[..., tuple[Array, ...]], part: Chunks, *small: Any) -> list[Array]:
-    return [add_tree(array) for array in function(part, *small)]
-
-
-def _first_of(share: ShareSums) -> tuple[list[Array], list[tuple[Array, ...]]]:
-    return share.first, share.rests
-
-
-def _others_of(share: ShareSums, places: list[int]) -> list[list[Array]]:
-    return [share.others[place] for place in places]
+def _fold(
+    function: Callable[..., tuple[Array, ...]], parts: list[Chunks], *small: Any
+) -> list[list[Array]]:
+    return [[add_tree(array) for array in function(part, *small)] for part in parts]
 
 
 def _arrays_of(value: Any) -> list[Array]:
@@ -421,74 +488,3 @@ def _arrays_of(value: Any) -> list[Array]:
     fields = getattr(value, "__dataclass_fields__", ())
     parts = [getattr(value, name) for name in fields]
     return [part for part in parts if isinstance(part, np.ndarray)]
-
-
-def connected(client: Any) -> Any:
-    """The client itself, or the one for an address: one for each, whoever asks."""
-    if not isinstance(client, str):
-        return client
-    known = _CLIENTS.get(client)
-    if known is None or known.status in ("closing", "closed"):
-        known = _CLIENTS[client] = _connect(client)
-    return known
-
-
-def _addresses(client: Any) -> list[str]:
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
-
-
-def _some_workers(client: Any) -> list[str]:
-    """Addresses of the workers, of which there must be one."""
-    found = _addresses(client)
-    if not found:
-        raise BackendError(
-            "The cluster needs at least one worker, but its scheduler has none. Start some "
-            "with `dask worker SCHEDULER-ADDRESS`."
-        )
-    return found
-
-
-def _lost() -> tuple[type[BaseException], ...]:
-    """What is raised when a worker is gone."""
-    from distributed import KilledWorker
-    from distributed.comm import CommClosedError
-
-    return CancelledError, KilledWorker, CommClosedError, TimeoutError
-
-
-def _connect(address: str) -> Any:
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise BackendError(
-            "A cluster needs the package distributed, which is not installed. Install it with "
-            "`pip install 'onlinegcp[cluster]'`."
-        ) from error
-    kind, _, rest = address.partition(":")
-    if kind == "local":
-        if not rest.isdigit() or int(rest) < 1:
-            raise BackendError(
-                f"cluster must be local:N with N processes, or the address of a scheduler, but is "
-                f"{address!r}. Write local:4, or tcp://host:8786."
-            )
-        workers = LocalCluster(
-            n_workers=int(rest), threads_per_worker=1, dashboard_address=None, silence_logs=50
-        )
-        return Client(workers)
-    try:
-        return Client(address, timeout=PATIENCE)
-    except (OSError, ValueError) as error:
-        raise BackendError(
-            f"The cluster needs a scheduler that answers, but none did at {address!r} ({error}). "
-            "Start one with `dask scheduler`, check the address and the firewall, or leave "
-            "cluster out to use this machine."
-        ) from error
-
-
-def _advice(name: str) -> str:
-    if name.startswith("processor"):
-        return (
-            "Set NUMBA_CPU_NAME=x86-64-v3 (or what all of them have) and NUMBA_CPU_FEATURES= on "
-            "every machine, this one included."
-        )
-    return "Install the same versions everywhere, for example one container image."

@@ -102,6 +102,7 @@ def sums_of_share(
     modes: range,
     width: int,
     *small: Any,
+    keep: Callable[[Array], Array] = np.copy,
 ) -> ShareSums:
     """Row sums of some chunks, each of which is a part of its own, in their order.
 
@@ -115,6 +116,8 @@ def sums_of_share(
         What `first_sums` says of them.
     width
         Numbers per row.
+    keep
+        Copies sums out of memory that is used again.
     """
     scratch = np.empty((max(part.longest(modes) for part in parts), width))
     first, others, rests = dict[int, Array](), list[list[Array]](), []
@@ -126,9 +129,9 @@ def sums_of_share(
             low, high = part.spans[0][mode]
             here = target[places[mode] + low : places[mode] + high]
             if number < 0:
-                others[-1].append(here.copy())
+                others[-1].append(keep(here))
             elif number in first:
                 first[number] += here
             else:
-                first[number] = here.copy()
+                first[number] = keep(here)
     return ShareSums([first[number] for number in range(len(first))], others, rests)

@@ -51,6 +51,11 @@ class Share:
         """How many rows of all modes these are."""
         return sum(map(len, self.rows or ()))
 
+    @property
+    def renumbered(self) -> bool:
+        """Whether rows of some mode have numbers of its own."""
+        return any(isinstance(rows, np.ndarray) for rows in self.rows or ())
+
     def of(self, value: HasRows) -> HasRows:
         """What the share needs of a value."""
         return value if self.rows is None else value.some_rows(self.rows)
