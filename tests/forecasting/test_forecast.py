@@ -167,6 +167,9 @@ def test_what_cannot_be_forecast_is_explained():
         longer.forecast(0)
     with pytest.raises(DataError, match="level must be"):
         longer.forecast(1, level=80)
+    for period in (0, -7, 1.5):
+        with pytest.raises(DataError, match="period must be a whole number >= 1"):
+            longer.forecast(1, period=period)
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,8 @@ def forecast(
     """
     check_whole("steps", steps, 1, 10_000)
     check_number("level", level, "(0, 1)", "Write 0.8 for 80 %.")
+    if period is not None:
+        check_whole("period", period, 1)
     if len(past) < _LEAST:
         raise DataError(
             f"A forecast needs at least {_LEAST} slices after the warm start, but there are "
