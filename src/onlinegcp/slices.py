@@ -417,3 +417,11 @@ def widen(x: Slice, shape: tuple[int, ...]) -> Slice:
     if x.shape == shape:
         return x
     return Slice(x.index, x.value, shape, time=x.time, unlisted=x.unlisted)
+
+
+def widened(slices: Sequence[Slice]) -> list[Slice]:
+    """Slices of a stream whose modes grew, all of the shape that holds every one of them."""
+    if len({x.ndim for x in slices}) > 1:
+        return list(slices)  # whoever takes them says what is wrong
+    shape = tuple(map(max, *(x.shape for x in slices))) if len(slices) > 1 else slices[0].shape
+    return [widen(x, shape) for x in slices]
