@@ -88,7 +88,7 @@ def test_a_feature_left_out_is_what_unlisted_says(unlisted):
     np.testing.assert_array_equal(x.to_dense(), expected)
 
 
-@pytest.mark.parametrize("hole", [None, float("nan"), np.float64("nan")])
+@pytest.mark.parametrize("hole", [None, float("nan"), np.float64("nan"), np.float32("nan")])
 def test_none_and_nan_are_missing(hole):
     adapter = RiverAdapter(OnlineSGD(1), features=NAMES)
     x = adapter._slice({"b": hole, "c": 2.0}, adapter._places)

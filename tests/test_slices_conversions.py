@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -11,6 +13,7 @@ import scipy.sparse
 import sparse
 import xarray
 
+from onlinegcp import OnlineGCP
 from onlinegcp.errors import DataError
 from onlinegcp.slices import Slice, as_slice
 
@@ -127,6 +130,41 @@ def test_arrays_lists_and_tables_become_dense_slices():
         assert x.array is not None
     # A table answers attribute requests with columns, which must not fool the recognition.
     assert as_slice(pd.DataFrame({"subs": [1.0], "vals": [2.0]})) == Slice.dense([[1.0, 2.0]])
+
+
+@pytest.mark.parametrize("kind", ["Int64", "UInt8", "Float32", "boolean"])
+def test_nullable_columns_of_pandas_are_numbers_and_their_gaps_are_missing(kind):
+    whole = pd.DataFrame({"a": [0, 1], "b": [1, 1]})
+    assert as_slice(whole.astype(kind)) == Slice.dense(whole)
+    mixed = whole.astype({"b": kind})  # beside a column as NumPy has it
+    assert as_slice(mixed) == Slice.dense(whole)
+    assert as_slice(mixed["b"]) == Slice.dense([1.0, 1.0])
+    mixed.loc[1, "b"] = pd.NA
+    assert as_slice(mixed) == Slice.dense([[0.0, 1.0], [1.0, NAN]])
+    assert as_slice(mixed["b"]) == Slice.dense([1.0, NAN])
+    gaps = OnlineGCP(1, ndim=2).partial_fit(mixed)
+    assert gaps.partial_fit(whole).row_labels_ == (None, ("a", "b"))
+
+
+def test_decimal_columns_of_polars_are_numbers_and_their_gaps_are_missing():
+    table = pl.DataFrame({"a": [Decimal("1.50"), None], "b": [2, 3]})
+    assert as_slice(table) == Slice.dense([[1.5, 2.0], [NAN, 3.0]])
+    assert as_slice(table["a"]) == Slice.dense([1.5, NAN])
+    assert as_slice(table["b"]) == Slice.dense([2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"a": ["1", "2"], "b": pd.array([1, 2], dtype="Int64")}),
+        pd.DataFrame({"a": [1, "2"]}),
+        pd.DataFrame({"a": pd.Categorical([1, 2])}).astype(object),
+        pl.DataFrame({"a": ["1", "2"], "b": [Decimal(1), Decimal(2)]}),
+    ],
+)
+def test_text_and_objects_in_a_table_are_no_numbers(table):
+    with pytest.raises(DataError, match="must hold real numbers, but dtype object"):
+        as_slice(table)
 
 
 def test_tuples_are_coordinates_values_and_shape():

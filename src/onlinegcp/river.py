@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, final, get_args
@@ -165,7 +164,7 @@ class RiverAdapter:
                     f"not among them. Name all features when you make the adapter, or pass "
                     f"unknown='ignore'."
                 )
-            if value is None or (isinstance(value, float) and math.isnan(value)):
+            if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
                 holes.append(places[name])
             else:
                 cells.append(places[name])

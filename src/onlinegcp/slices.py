@@ -29,7 +29,7 @@ from onlinegcp.entries import (
     unravel,
 )
 from onlinegcp.errors import DataError
-from onlinegcp.notebook.html import bars, card, table
+from onlinegcp.notebook.html import bars, card, joined, table
 
 Unlisted = Literal["zero", "missing"]
 
@@ -223,7 +223,7 @@ class Slice:
         facts += "" if self.time is None else f"; {self.time}"
         rows = []
         for k, length in enumerate(self.shape):
-            sums = np.bincount(self.index[:, k], weights=self.value, minlength=length)
+            sums = joined(self.index[:, k], self.value, length)
             rows.append([f"mode {k + 1}", f"{length:,}", bars(sums)])
         return card("Slice", facts, table(["", "rows", "sums"], rows))
 
@@ -293,7 +293,7 @@ def as_slice(obj: Any, *, time: Any = None) -> Slice:
     if _can(obj, "is_sparse", "detach"):
         return _from_torch(obj, time)
     if _can(obj, "__array__"):
-        return Slice.dense(obj, time=time)
+        return Slice.dense(_without_objects(obj), time=time)
     if isinstance(obj, (str, os.PathLike)):
         raise DataError(
             f"A slice is made from numbers, but {type(obj).__qualname__} was found: "
@@ -361,6 +361,24 @@ def _can(obj: Any, *names: str) -> bool:
     return all(hasattr(type(obj), name) for name in names)
 
 
+def _without_objects(obj: Any) -> Any:
+    """The numbers of a table whose columns have types of its package's own, missing ones as NaN.
+
+    NumPy makes Python objects of them: of pandas' nullable numbers, and of polars' decimal ones.
+    """
+    if _can(obj, "iloc", "to_numpy"):
+        kinds = np.atleast_1d(obj.dtypes).tolist()
+        if all(isinstance(kind, np.dtype) or kind.kind not in "biuf" for kind in kinds):
+            return obj
+        if all(kind.kind in "biuf" for kind in kinds):
+            return obj.to_numpy(dtype=np.float64, na_value=np.nan)
+    elif _can(obj, "with_columns") or _can(obj, "to_physical"):
+        kinds = obj.dtypes if _can(obj, "with_columns") else [obj.dtype]
+        if any(kind.is_decimal() for kind in kinds) and all(kind.is_numeric() for kind in kinds):
+            return np.asarray(obj).astype(np.float64)
+    return obj
+
+
 def _from_sparse_array(obj: Any, time: Any) -> Slice:
     """Read scipy.sparse and pydata sparse, which agree on asformat, coords and data."""
     entries = obj.asformat("coo")
@@ -399,3 +417,11 @@ def widen(x: Slice, shape: tuple[int, ...]) -> Slice:
     if x.shape == shape:
         return x
     return Slice(x.index, x.value, shape, time=x.time, unlisted=x.unlisted)
+
+
+def widened(slices: Sequence[Slice]) -> list[Slice]:
+    """Slices of a stream whose modes grew, all of the shape that holds every one of them."""
+    if len({x.ndim for x in slices}) > 1:
+        return list(slices)  # whoever takes them says what is wrong
+    shape = tuple(map(max, *(x.shape for x in slices))) if len(slices) > 1 else slices[0].shape
+    return [widen(x, shape) for x in slices]

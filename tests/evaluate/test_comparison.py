@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from onlinegcp.errors import DataError
@@ -120,6 +121,30 @@ def test_a_comparison_can_be_told_stored_and_drawn():
     figure = table.plot()
     assert [trace.name for trace in figure.data] == [c.name for c in table.contenders]
     assert figure.data[0].x[0] == 11
+
+
+def test_modes_may_grow_and_every_method_faces_the_same_shape():
+    """As `onlinegcp compare` does it: a label that is not there yet is a row of zeros."""
+    rng = np.random.default_rng(4)
+    counts = rng.poisson(4.0, (24, 6, 5)) + 1.0
+    grown = [Slice.dense(x[: 4 + t // 8]) for t, x in enumerate(counts)]
+    grown = [Slice(x.index, x.value, x.shape) for x in grown]
+    final = [np.pad(x.to_dense(), ((0, 6 - x.shape[0]), (0, 0))) for x in grown]
+    ours, theirs = (
+        compare(stream, ["online_gcp", "online_cp"], rank=2, warm_start=6)
+        for stream in (grown, final)
+    )
+    for one, other in zip(ours.contenders, theirs.contenders, strict=True):
+        assert one.refusal is None
+        assert one.name == other.name
+        assert one.prequential == pytest.approx(other.prequential, rel=1e-6)
+
+
+def test_labels_say_where_rows_of_frames_belong():
+    frames = [pd.DataFrame(x.array, index=list("abcdefghi")) for x in STREAM.slices]
+    turned = [frame.iloc[::-1] if t % 2 else frame for t, frame in enumerate(frames)]
+    plain, mixed = (compare(x, ["online_cp"], rank=2) for x in (frames, turned))
+    assert mixed.contenders[0].curve == plain.contenders[0].curve
 
 
 def test_bad_questions_are_refused():

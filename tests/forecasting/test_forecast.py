@@ -6,6 +6,7 @@ import datetime
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import ndtri
 
@@ -167,6 +168,9 @@ def test_what_cannot_be_forecast_is_explained():
         longer.forecast(0)
     with pytest.raises(DataError, match="level must be"):
         longer.forecast(1, level=80)
+    for period in (0, -7, 1.5):
+        with pytest.raises(DataError, match="period must be a whole number >= 1"):
+            longer.forecast(1, period=period)
 
 
 @pytest.mark.parametrize(
@@ -256,3 +260,28 @@ def test_patterns_that_are_all_new_did_not_rise_from_nothing():
     assert (past[:40] == 0.0).all()
     # A stream in which nothing ever happened is still one.
     assert forecast(np.zeros((9, 2)), factors, get_loss("poisson"), 2).total.tolist() == [0.0, 0.0]
+
+
+def test_a_long_forecast_shows_its_beginning_and_its_end():
+    past = 5 + np.random.default_rng(2).random((20, 1))
+    found = forecast(past, [np.ones((3, 1))], get_loss("poisson"), 1000)
+    lines = repr(found).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [*map(str, range(1, 59)), "…", "1000"]
+    assert len(found._repr_html_()) < 30_000
+    assert found._repr_html_().count("<tr>") == len(lines)
+    whole = forecast(past, [np.ones((3, 1))], get_loss("poisson"), 60)
+    assert len(repr(whole).splitlines()) == 61
+    assert "…" not in repr(whole)
+
+
+def test_modes_with_and_without_labels_can_be_forecast_together():
+    """As pandas and polars bring them along: columns have names, rows have none."""
+    rng = np.random.default_rng(3)
+    model = OnlineGCP(1, "poisson", ndim=2, init_slices=4)
+    for _ in range(9):
+        model.partial_fit(pd.DataFrame(rng.poisson([[1, 1, 90], [1, 1, 1]]), columns=list("xyz")))
+    assert model.forecast(1).cells(0, 1)[0]["labels"] == ["0", "z"]
+    labels = [None, np.array(["u", "v", "w"])]
+    assert model.forecast(1, labels).cells(0, 1)[0]["labels"] == ["0", "w"]
+    with pytest.raises(DataError, match="labels must be a stream, or a list with the names of"):
+        model.forecast(1, ["one mode"])

@@ -8,9 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from onlinegcp import KTensor, OnlineGCP, Slice, from_events, load_flights
+from onlinegcp import DataError, KTensor, OnlineGCP, Slice, from_events, load_flights
 from onlinegcp.notebook import component_table
-from onlinegcp.notebook.html import bars, text
+from onlinegcp.notebook.html import bars, joined, text
 from onlinegcp.run import Run
 from onlinegcp.streaming import METHODS
 
@@ -104,12 +104,17 @@ def test_a_table_has_one_line_per_pattern_and_no_long_ones():
 
 def test_labels_may_be_a_stream_that_knows_more_than_the_model():
     flights = load_flights()
-    model = OnlineGCP(2, "poisson", init_slices=3).fit(flights.slices[:4])
+    model = OnlineGCP(2, "poisson", init_slices=3).fit(flights.slices[:8])
     assert model.components(flights).modes == ("dest", "carrier", "hour")
     longer = type(flights)(
         flights.slices, "poisson", labels=(*flights.labels[:2], (*flights.labels[2], "x"))
     )
     assert len(model.components(longer).labels[2]) == 24
+    assert model.to_ktensor(longer).labels == tuple(map(tuple, flights.labels))
+    assert model.forecast(1, longer).cells(0, 1)[0]["labels"][0] in flights.labels[0]
+    assert flights.labels[1][0] in str(model.plot_components(longer))
+    with pytest.raises(DataError, match=r"labels must be a stream, or a list .* of 3 modes"):
+        model.to_ktensor([["a"]])
 
 
 def test_bars_stay_inside_their_picture():
@@ -120,6 +125,25 @@ def test_bars_stay_inside_their_picture():
             assert float(y) >= 0
             assert float(y) + float(size) <= height + 0.4
         assert drawn.count("<rect") <= 60
+
+
+def test_a_slice_shows_itself_however_long_its_modes_are():
+    """A mode of 2^31 - 1 rows would take 17 GB if each had a sum of its own."""
+    longest = 2**31 - 1
+    html = Slice([[longest - 1, 5], [0, 5]], [3.0, 1.0], (longest, 10))._repr_html_()
+    long, short = re.findall(r"<svg.*?</svg>", html)
+    heights = [float(size) for size in re.findall(r'width="3" height="([\d.]+)"', long)]
+    assert (len(heights), heights[0], heights[-1]) == (60, 7.3, 22.0)
+    assert max(heights[1:-1]) < 1.0
+    assert short.count("<rect") == 10
+
+
+@pytest.mark.parametrize("length", [1, 59, 60, 61, 119, 500])
+def test_sums_of_rows_are_joined_as_bars_joins_them(length):
+    rng = np.random.default_rng(length)
+    rows, values = rng.integers(0, length, 300), rng.integers(0, 9, 300) + 0.0
+    each = [values[rows == row].sum() for row in range(length)]
+    assert bars(joined(rows, values, length)) == bars(each)
 
 
 def test_text_is_never_markup():

@@ -186,6 +186,30 @@ def test_names_that_contradict_are_refused():
     assert model.n_slices_ == 1
 
 
+def test_a_frame_on_its_side_is_refused_and_leaves_the_model_as_it_was():
+    """Its axes have no names: all its rows would be new ones, and all its columns, too."""
+    day = pd.DataFrame(np.arange(12.0).reshape(4, 3), index=list("abcd"), columns=list("xyz"))
+    model = OnlineGCP(1, init_slices=2, ndim=2).partial_fit(day).partial_fit(day)
+    for turned in (day.T, day.T.iloc[:, :3], day.T[["d", "a"]]):
+        with pytest.raises(
+            DataError, match=r"rows of mode 1 came with labels of mode 2, .* Transp"
+        ):
+            model.partial_fit(turned)
+    assert model.partial_fit(day).shape_ == (4, 3)
+
+
+def test_new_labels_are_new_whatever_the_other_mode_has():
+    """Senders that have received before, and receivers that have sent before."""
+    first = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], index=["ann", "bob"], columns=["cid", "dan"])
+    for later, shape in (
+        (pd.DataFrame([[5.0]], index=["cid"], columns=["ann"]), (3, 3)),
+        (pd.DataFrame([[5.0, 6.0]], index=["cid"], columns=["ann", "eve"]), (3, 4)),
+        (pd.DataFrame([[5.0], [6.0]], index=["cid", "dan"], columns=["dan"]), (4, 2)),
+    ):
+        model = OnlineGCP(1, init_slices=2, ndim=2).partial_fit(first).partial_fit(later)
+        assert model.shape_ == shape
+
+
 def test_a_caller_may_call_modes_as_he_likes():
     model = OnlineGCP(1, init_slices=2, mode_names=("Station", "Stunde"))
     for day in days(3):

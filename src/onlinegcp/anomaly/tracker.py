@@ -369,6 +369,9 @@ class AnomalyTracker:
         """Another one that goes on from here by itself."""
         return self.from_state(*self.state())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AnomalyTracker.from_state, self.state()  # a calendar can be neither pickled nor kept
+
     def _parts(self) -> dict[str, Levels | RowShares | HeavyPairs | CommonMoves | LabelHistory]:
         return {
             "whole": self.whole,

@@ -142,7 +142,7 @@ def read_slices(
     from onlinegcp.cli.terminal import Bar
     from onlinegcp.errors import DataError
     from onlinegcp.events import from_events
-    from onlinegcp.slices import widen
+    from onlinegcp.slices import widened
 
     with Bar(quiet=quiet, what="reading") as bar:
         bar.tell("events")
@@ -156,8 +156,7 @@ def read_slices(
             "at least one time bin with events was needed, but there was none. Check the source, "
             "--since and --until."
         )
-    shape = tuple(max(lengths) for lengths in zip(*(x.shape for x in found), strict=True))
-    return [widen(x, shape) for x in found]
+    return widened(found)
 
 
 def _entrant(name: str, model: ModelOptions, table: TableOptions) -> Any:

@@ -16,8 +16,9 @@ from onlinegcp.evaluate.measures import factor_match
 from onlinegcp.evaluate.prequential import prequential
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss, get_loss
-from onlinegcp.slices import Slice, as_slice
+from onlinegcp.slices import Slice, widened
 from onlinegcp.streaming import METHODS, StreamingModel
+from onlinegcp.streaming.inputs import aligned
 from onlinegcp.streaming.warm_start import static_start
 
 Methods: TypeAlias = Sequence[str | StreamingModel] | Mapping[str, StreamingModel]
@@ -117,7 +118,8 @@ def compare(
     ----------
     stream
         The slices; a `problems.Stream` brings its loss and its truth along. They are held in
-        memory: every method and the global loss read them again.
+        memory: every method and the global loss read them again. Where modes grow, all have the
+        final shape from the start; labels of frames say where their rows belong.
     methods
         Names in `streaming.METHODS`, models, or models by name; all methods by default. Models
         are cloned.
@@ -143,12 +145,13 @@ def compare(
     >>> [c.name for c in table.contenders], table.contenders[0].score > 0.9
     (['online_cp', 'olstec'], True)
     """
-    slices = [as_slice(x) for x in stream]
+    slices = list(aligned(stream))
     if len(slices) <= warm_start:
         raise DataError(
             f"more slices than the warm start takes, {warm_start}, were needed, but there are "
             f"{len(slices)}. Use a smaller warm_start, or a longer stream."
         )
+    slices = widened(slices)
     common = get_loss(getattr(stream, "loss", "gaussian") if loss is None else loss)
     models = _models(methods, rank, common, warm_start, seed)
     race = _Race(slices, warm_start, common, rank, seed, seconds, tell, _truth(stream))

@@ -29,6 +29,7 @@ FloatArray = NDArray[np.float64]
 _LEAST = 4  # slices with patterns, at least, for those without to count as unknown
 _DENSE_CELLS = 20_000_000  # 160 MB of them
 NOTHING = Recent()
+_SHOWN = 60  # rows of a forecast that shows itself; days of two months fit
 _SEASONS = {"hourly": 24, "daily": 7, "weekly": 52, "monthly": 12}
 
 
@@ -138,13 +139,7 @@ class Forecast:
         }
 
     def __repr__(self) -> str:
-        rows = [
-            (str(time), number(total), f"{number(low)} to {number(high)}")
-            for time, total, low, high in zip(
-                self.times, self.total, self.low, self.high, strict=True
-            )
-        ]
-        head = ("time", "total", f"{self.level:.0%} interval")
+        head, rows = self._table()
         widths = [max(len(line[k]) for line in (head, *rows)) for k in range(3)]
         return "\n".join(
             "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -152,15 +147,22 @@ class Forecast:
         )
 
     def _repr_html_(self) -> str:
+        head, rows = self._table()
+        body = bars(self.total, [str(time) for time in self.times])
+        listed = table(head, [[text(time), *numbers] for time, *numbers in rows])
+        return card("Forecast", f"{len(self)} slices", f"<br>{body}{listed}")
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows as they are shown: all of them, or the first and the last."""
         rows = [
-            [text(time), number(total), f"{number(low)} to {number(high)}"]
+            [str(time), number(total), f"{number(low)} to {number(high)}"]
             for time, total, low, high in zip(
                 self.times, self.total, self.low, self.high, strict=True
             )
         ]
-        body = bars(self.total, [str(time) for time in self.times])
-        listed = table(["time", "total", f"{self.level:.0%} interval"], rows)
-        return card("Forecast", f"{len(self)} slices", f"<br>{body}{listed}")
+        if len(rows) > _SHOWN:
+            rows[_SHOWN - 2 : -1] = [["…", "", ""]]
+        return ["time", "total", f"{self.level:.0%} interval"], rows
 
 
 def forecast(
@@ -170,7 +172,7 @@ def forecast(
     steps: int,
     *,
     times: Sequence[Any] = (),
-    labels: Sequence[Sequence[str]] | None = None,
+    labels: Sequence[Sequence[str] | None] | None = None,
     period: int | None = None,
     level: float = 0.8,
     recent: Recent = NOTHING,
@@ -191,7 +193,7 @@ def forecast(
     times
         Times of the past slices, if known.
     labels
-        Names of the rows of each mode.
+        Names of the rows of each mode, None for one without.
     period
         Slices after which weights repeat; by default what the calendar says, or what fits.
     level
@@ -203,6 +205,8 @@ def forecast(
     """
     check_whole("steps", steps, 1, 10_000)
     check_number("level", level, "(0, 1)", "Write 0.8 for 80 %.")
+    if period is not None:
+        check_whole("period", period, 1)
     if len(past) < _LEAST:
         raise DataError(
             f"A forecast needs at least {_LEAST} slices after the warm start, but there are "
@@ -237,7 +241,9 @@ def forecast(
         level,
         carried.period,
         matrices,
-        None if labels is None else tuple(tuple(map(str, names)) for names in labels),
+        None
+        if labels is None
+        else tuple(() if names is None else tuple(map(str, names)) for names in labels),
         loss,
         covariance,
         drawn,

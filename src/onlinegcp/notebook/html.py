@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 # A notebook may be dark: colours are those of the text, with one of our own.
 _COLOUR, _OTHER = "#3b6fb6", "#b6543b"
 _CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top;border:none"
 _LONGEST = 60
+_MOST_BARS = 60
 
 
 def text(value: object) -> str:
@@ -41,7 +43,19 @@ def card(title: str, facts: str, body: str = "") -> str:
     )
 
 
-def bars(values: ArrayLike, titles: Sequence[str] | None = None, *, most: int = 60) -> str:
+def joined(rows: NDArray[Any], values: ArrayLike, length: int) -> NDArray[np.float64]:
+    """Sums of the values of rows as `bars` draws them, however many rows there are."""
+    edges = _edges(length, min(length, _MOST_BARS))
+    place = np.searchsorted(edges, rows, side="right") - 1
+    return np.asarray(np.bincount(place, values, len(edges)), dtype=np.float64)
+
+
+def _edges(length: int, most: int) -> NDArray[np.int64]:
+    """Where the groups of neighbours begin."""
+    return np.linspace(0, length, most + 1).astype(np.int64)[:-1]
+
+
+def bars(values: ArrayLike, titles: Sequence[str] | None = None, *, most: int = _MOST_BARS) -> str:
     """A row of small bars; those below zero hang down in another colour.
 
     Parameters
@@ -55,8 +69,7 @@ def bars(values: ArrayLike, titles: Sequence[str] | None = None, *, most: int = 
     """
     heights = np.nan_to_num(np.asarray(values, dtype=np.float64))
     if len(heights) > most:
-        edges = np.linspace(0, len(heights), most + 1).astype(int)[:-1]
-        heights, titles = np.add.reduceat(heights, edges), None
+        heights, titles = np.add.reduceat(heights, _edges(len(heights), most)), None
     width, full = 4, 22
     top = max(float(heights.max(initial=0.0)), 0.0)
     low = min(float(heights.min(initial=0.0)), 0.0)

@@ -113,6 +113,14 @@ def read_one(x: Any, time: Any = None, *, told: Told = NOTHING) -> tuple[Slice, 
     )
 
 
+def aligned(stream: Iterable[Any]) -> Iterator[Slice]:
+    """The slices of a stream, rows of those that came with labels where they were before."""
+    names = None
+    for x in stream:
+        one, names = read_one(x, told=Told(names=names))
+        yield one
+
+
 def is_stream(x: Any) -> bool:
     """Whether x hands out slices one by one, such as a generator, and is not data itself."""
     return (

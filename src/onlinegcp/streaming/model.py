@@ -29,6 +29,7 @@ from onlinegcp.streaming.keeping import begun, kept, learning, tell_left_out
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.scaling import tell_scale
+from onlinegcp.streaming.settled import check_settled
 from onlinegcp.streaming.showing import Showing, remember
 from onlinegcp.streaming.state import FloatArray, ModelState
 from onlinegcp.streaming.told import Told, check_told
@@ -62,6 +63,7 @@ class StreamingModel(Showing, Keeping):
     takes_missing: ClassVar[bool]  # it is defined on slices with missing cells
     dense_only: ClassVar[bool] = False  # complete slices are written out before it sees them
     changes_rank = False  # components come and go; `rank` is where it starts
+    finds_rank: ClassVar[bool] = False  # "auto" is one of its ranks
     tells_order: ClassVar[bool] = False  # and its records say which went where
     walks: ClassVar[bool] = False  # several slices may be learned in one call, by `_walk`
     gathers: ClassVar[str | None] = None  # parameter: how many slices are learned together
@@ -95,6 +97,10 @@ class StreamingModel(Showing, Keeping):
     def _may_grow(self) -> bool:
         """Whether modes may get new rows along the stream."""
         return False
+
+    def _settled(self) -> dict[str, Any]:
+        """Parameters that must stay as they were at the first slice, by name."""
+        return {"rank": self.rank, "loss": self.loss_, "lower": self._get_lower()}
 
     @abc.abstractmethod
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
@@ -253,8 +259,8 @@ class StreamingModel(Showing, Keeping):
     def check_parameters(self) -> None:
         """Refuse parameters that no data could make right; the first slice does the same."""
         rank: Any = self.rank
-        if not (self.changes_rank and rank == "auto"):
-            or_auto = " or 'auto'," if self.changes_rank else ""
+        if not (self.finds_rank and isinstance(rank, str) and rank == "auto"):
+            or_auto = " or 'auto'," if self.finds_rank else ""
             check_whole("rank", rank, 1, LARGEST_RANK, or_auto)
         for name in ("init_slices", "init_starts", self.gathers):
             if name is not None:
@@ -276,6 +282,7 @@ class StreamingModel(Showing, Keeping):
             self.__dict__.pop(name, None)
         self.n_slices_ = 0
         self.last_ = None
+        self._began_with = self._settled()
         self._names = self._first_names()
         self._past, self._recent = np.empty((0, 0)), Recent()
         self._state = None
@@ -307,6 +314,7 @@ class StreamingModel(Showing, Keeping):
     def _check_slices(self, slices: Sequence[Slice], *, may_grow: bool) -> list[Slice]:
         """The slices in the model's shape, or what it will have grown to; refuses bad ones."""
         self._check_parameters()  # which may have been changed since the last slice
+        check_settled(self)
         shape = self._shape()
         if not may_grow and self._state is not None:  # slices that wait may have grown
             shape = self._state.shape

@@ -7,6 +7,7 @@ come in another order, or lack one, is still read as its owner means it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, final
@@ -89,6 +90,7 @@ def align(
     if len(known.modes) != x.ndim:
         return x, known  # refused soon, for its shape
     x, found = _turned(x, found, known, given=given)
+    _refuse_exchanged(found.labels, known.labels)
     labels, places = [], []
     for k, (theirs, ours) in enumerate(zip(found.labels, known.labels, strict=True)):
         joined = _joined(theirs, ours, k, may_grow=may_grow)
@@ -144,6 +146,28 @@ def _turned(x: Slice, found: Names, known: Names, *, given: bool) -> tuple[Slice
         shape = [x.shape[k] for k in order]
         turned = Slice(x.index[:, order], x.value, shape, time=x.time, unlisted=x.unlisted)
     return turned, Names(labels, known.modes)
+
+
+def _refuse_exchanged(found: Labels, known: Labels) -> None:
+    """Refuse two modes without names each of which brings what the other one's rows are called.
+
+    Few labels may do so by chance, as a sender and a receiver who never were the other before.
+    """
+    if found == known:
+        return
+    pairs = [
+        (set(theirs or ()), set(ours or ())) for theirs, ours in zip(found, known, strict=True)
+    ]
+    strange = [k for k, (theirs, ours) in enumerate(pairs) if theirs.isdisjoint(ours)]
+    for k, j in itertools.combinations(strange, 2):
+        (one, ours), (other, others) = pairs[k], pairs[j]
+        whole = 2 * len(one) >= len(others) and 2 * len(other) >= len(ours)
+        if one and other and one <= others and other <= ours and whole and len(one | other) > 2:
+            raise DataError(
+                f"rows of mode {k + 1} came with labels of mode {j + 1}, such as {min(one)!r}, and "
+                f"the other way round. Transpose the slice, or name its axes, which may then come "
+                f"in any order."
+            )
 
 
 def _joined(

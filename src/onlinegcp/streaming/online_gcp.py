@@ -121,6 +121,7 @@ class OnlineGCP(StreamingModel):
     rank: int | Literal["auto"]  # type: ignore[assignment]
 
     takes_missing = True
+    finds_rank = True
     tells_order = True
     most_models = 4  # in use, on trial, challenging, and resting after a change
     state_limit = math.inf  # factors and their past alone: whoever has room for the data has it
@@ -294,6 +295,10 @@ class OnlineGCP(StreamingModel):
 
     def _may_grow(self) -> bool:
         return self._paper() is None
+
+    def _settled(self) -> dict[str, Any]:
+        paper = "auto" if self._paper() is None else "sgd"
+        return {"solver": paper, "scale": self.scale, **super()._settled()}
 
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         paper = self._paper()

@@ -38,6 +38,19 @@ def remember(past: FloatArray, held: FloatArray, order: Sequence[int] | None = N
     return np.concatenate([past[max(0, len(past) + len(held) - PAST) :], held])
 
 
+def _names(labels: Any, shape: Sequence[int]) -> list[Any]:
+    """The labels of each mode that a caller or a stream gave, for the rows there are."""
+    named = getattr(labels, "labels", labels)
+    if isinstance(named, str) or getattr(named, "__len__", int)() != len(shape):
+        raise DataError(
+            f"labels must be a stream, or a list with the names of the rows of each of "
+            f"{len(shape)} modes, but {named!r:.80} was found. Give [['a', 'b', ...], ...]."
+        )
+    # A stream may know labels the model has not met yet.
+    pairs = zip(named, shape, strict=True)
+    return [None if names is None else names[:length] for names, length in pairs]
+
+
 class Showing(Telling, Using):
     """What a model can show of what it was told and can answer."""
 
@@ -57,10 +70,11 @@ class Showing(Telling, Using):
         Parameters
         ----------
         labels
-            Names of the rows of each mode; those the data came with by default.
+            Names of the rows of each mode, or the stream they came from; by default those the
+            data came with.
         """
         state = self._ready()
-        named = self.row_labels_ if labels is None else labels
+        named = self.row_labels_ if labels is None else _names(labels, state.shape)
         return KTensor(state.weights, state.factors, named, self.mode_names_)
 
     def components(
@@ -78,19 +92,8 @@ class Showing(Telling, Using):
         top
             Labels to show per mode.
         """
-        named = getattr(labels, "labels", labels)
         modes = getattr(labels, "mode_names", None) if modes is None else modes
-        if named is not None:
-            shape = self.to_ktensor().shape
-            if isinstance(named, str) or getattr(named, "__len__", int)() != len(shape):
-                raise DataError(
-                    f"labels must be a stream, or a list with the names of the rows of each of "
-                    f"{len(shape)} modes, but {named!r:.80} was found. Give [['a', 'b', ...], ...]."
-                )
-            # A stream may know labels the model has not met yet.
-            pairs = zip(named, shape, strict=True)
-            named = [None if names is None else names[:length] for names, length in pairs]
-        return self.to_ktensor(named).components(modes, top=top)
+        return self.to_ktensor(labels).components(modes, top=top)
 
     def forecast(
         self, steps: int, labels: Any = None, *, period: int | None = None, level: float = 0.8
@@ -117,14 +120,12 @@ class Showing(Telling, Using):
                 f"A forecast needs the weights of every slice, but {type(self).__name__} learns "
                 "several slices together and keeps those of the last. Use OnlineGCP."
             )
-        known: Any = model.labels if labels is None else labels
-        named = getattr(known, "labels", known)
         return forecast(
             self._past,
             model.factors,
             self.loss_,
             steps,
-            labels=named,
+            labels=model.labels if labels is None else _names(labels, model.shape),
             period=period,
             level=level,
             recent=self._recent,

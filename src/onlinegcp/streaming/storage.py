@@ -23,6 +23,7 @@ from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.naming import Names
 from onlinegcp.streaming.parameters import pack_parameters, unpack_parameters
 from onlinegcp.streaming.record import StepRecord
+from onlinegcp.streaming.settled import check_settled
 from onlinegcp.streaming.state import ModelState
 
 KIND = "streaming model"
@@ -31,6 +32,8 @@ RECENT = "recent."  # how the names of the arrays of the newest slices begin
 
 def save_model(model: StreamingModel, path: str | os.PathLike[str]) -> None:
     """Store a model in one file, all or nothing."""
+    model._check_fitted()
+    check_settled(model)  # or the file would say one thing and hold another
     write_archive(path, KIND, *pack_model(model))
 
 
@@ -138,8 +141,7 @@ def _check_own_loss(
         return
     if wanted is None:
         raise StateError(
-            f"{path} knows its loss, but {given!r} was passed. Load it without the loss, then use "
-            f"set_params to change it."
+            f"{path} knows its loss, but {given!r} was passed. Load it without the loss."
         )
     raise StateError(
         f"{path} was saved with the loss {wanted!r} made from functions, which a file cannot "

@@ -120,7 +120,8 @@ def check_told(ndim: Any, mode_names: Any) -> None:
         check_whole("ndim", ndim, 1)
     if mode_names is None:
         return
-    names = None if isinstance(mode_names, str) else list(mode_names)
+    several = isinstance(mode_names, Iterable) and not isinstance(mode_names, str)
+    names = list(mode_names) if several else None
     if not names or not all(isinstance(name, str) and name for name in names):
         raise DataError(
             f"mode_names must be a sequence of names, one per mode, but got {mode_names!r}. Pass "
