@@ -27,6 +27,7 @@ from onlinegcp.kernels.shares import (
     FORECAST,
     HALF,
     LATELY,
+    LEAST_OTHERS,
     ODD,
     SURPRISE,
     compare_rows,
@@ -49,6 +50,7 @@ SPECIAL = 2  # kinds of special days beside ordinary ones
 USUAL = 2.0  # standard deviations that a usual range reaches on either side
 LEAST = 4  # slices before a row is judged
 LEAST_USUAL = 0.05  # part of the events that rows which are as usual must hold
+HEAVIEST = 0.25  # part of everything from which rows are missed where others tell the total
 HEAVY = 20.0  # events of a row that says by itself how large a slice is
 _NONE = np.zeros((2, 0))
 
@@ -234,6 +236,7 @@ class RowShares:
         for _ in range(2):
             total = total_of_usual_rows(bare, sums, out, len(bare), total)
             compare_rows(self.rows, self.pool, unrest, share, sums, total, out)
+        _judge_by_others(out, bare)
         return total
 
     def learn(self, seen: Judged, *, special: int = 0) -> None:
@@ -339,6 +342,25 @@ class RowShares:
 
 
 _ARRAYS = ("pool", "rows", "season", "special", "unrest")
+
+
+def _judge_by_others(out: FloatArray, share: FloatArray) -> None:
+    """Widen the ranges of odd rows by what the others do not know of the total.
+
+    Spreads are learned with totals a row has part in, which differ less from it than totals of the
+    others alone: of two rows with half each by a factor of two. It is left where it is small.
+    """
+    n = len(share)
+    odd = np.abs(out[SURPRISE, :n]) >= ODD
+    if not odd.any():
+        return
+    parts = share / max(float(share.sum()), 1e-12)
+    others = 1.0 - float(parts[odd].sum())
+    if others <= LEAST_OTHERS or others > 1.0 - HEAVIEST:
+        return  # the total was not theirs, or they know it well
+    surer = np.sqrt((1.0 - parts[odd]) / (1.0 + parts[odd] / others))
+    out[DEVIATION, :n][odd] /= surer
+    out[SURPRISE, :n][odd] *= surer
 
 
 def any_odd(seen: Judged) -> bool:

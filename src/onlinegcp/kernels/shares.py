@@ -27,6 +27,7 @@ SHRINK = 3.0  # events that a season or a special day is held back by, more for 
 HALF = 0.5  # event: what a row without any is given
 LOWEST_FACTOR = 0.02  # of under-dispersion, so that no row becomes a constant
 ODD = 4.0  # standard deviations from which a row is held
+LEAST_OTHERS = 0.3  # part of everything that rows which are as usual must hold to tell the total
 PATIENCE = 3.0  # slices for which it is
 SPECIAL_KEEP = 5.0 / 6.0  # of the special days so far, when another one is learned
 
@@ -152,7 +153,7 @@ def total_of_usual_rows(share, sums, out, n_known, before):
         if abs(out[SURPRISE, i]) < ODD:
             part += share[i]
             events += sums[i]
-    return max(events / part, 1e-9) if part > 0.3 * whole else before
+    return max(events / part, 1e-9) if part > LEAST_OTHERS * whole else before
 
 
 @kernel
