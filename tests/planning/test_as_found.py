@@ -176,3 +176,15 @@ def test_meters_with_decimal_commas_are_all_used():
     assert plan.events["value"] == ["MT_0", "MT_1", "MT_2"]
     first = next(iter(from_events(table, **plan.events)))
     np.testing.assert_allclose(np.sort(first.value), np.sort(used[:24].ravel()))
+
+
+def test_quantities_with_returns_are_summed_and_the_reason_says_what_was_said():
+    n = 6_000
+    table = {"day": [DAYS[k // 50] for k in range(n)], "shop": RNG.choice(list("abcd"), n)}
+    table["Quantity"] = RNG.choice([-2, -1, 1, 2, 3], n)
+    table["delay"] = RNG.choice([-5, 0, 5, 60], n)
+    plan = make_plan(table, {"value": "Quantity"})
+    assert (plan.events["agg"], plan.events["modes"]) == ("sum", ["shop"])
+    assert reasons(plan)["values"] == "sum of Quantity | the column as you said"
+    late = make_plan(table, {"value": "delay", "agg": "mean"})
+    assert reasons(late)["values"] == "mean of delay | as you said"

@@ -108,6 +108,16 @@ class Column:
         """Whether it says how often something happened."""
         if self.numbers is None or not self.whole:
             return False
+        return self._named_count
+
+    @property
+    def counts_both_ways(self) -> bool:
+        """Whether it says how often something happened, or was undone: quantities with returns."""
+        found = self.present
+        return self._named_count and bool((found == np.round(found)).all())
+
+    @property
+    def _named_count(self) -> bool:
         named = self.words
         return bool(named) and bool({named[0], named[-1]} & words.COUNTS)
 

@@ -203,7 +203,8 @@ def choose_values(
     keys, repeated = _keys(labels.columns, numbers, when)
     numbers += _amounts([*labels.columns, *labels.seldom], keys)
     if value:
-        return Values(tuple(value), agg or _agg(columns, value), "as you said", keys)
+        said = "as you said" if agg else "the column as you said"
+        return Values(tuple(value), agg or _agg(columns, value), said, keys)
     if agg in ("count", "any"):
         return Values((), agg, "as you said", None)
     counts = [column.name for column in numbers if column.is_count]
@@ -322,7 +323,9 @@ def _by_the_clock(when: When) -> bool:
 def _agg(columns: Mapping[str, Column], chosen: Sequence[str]) -> str:
     """Sums of amounts, means of levels."""
     found = [columns[name] for name in chosen if name in columns]
-    extensive = all(c.numbers is not None and c.whole and not c.intensive for c in found)
+    extensive = all(
+        c.numbers is not None and (c.whole or c.counts_both_ways) and not c.intensive for c in found
+    )
     return "sum" if found and extensive else "mean"
 
 
