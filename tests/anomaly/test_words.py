@@ -91,7 +91,8 @@ def test_a_move_within_a_row_says_from_where_to_where():
 @pytest.mark.parametrize(
     ("family", "words"),
     [("misfit", "occur together as they never did"), ("many", "many rows are a little off"),
-     ("volume", "all rows alike")],
+     ("volume", "all rows alike"), ("mixture", "no row stands out, but some divide up otherwise"),
+     ("pairs down", "but some divide up otherwise"), ("alone up", "no row stands out by itself")],
 )  # fmt: skip
 def test_what_no_row_explains_is_said_too(family, words):
     assert words in say(family=family, volume_odd=family == "volume", total=3000.0).lower()

@@ -240,7 +240,7 @@ def test_the_rest_of_a_day_is_counted_and_told(tmp_path, capsys):
     assert call(["update", run, *both]) is Exit.DONE
     told = " ".join(capsys.readouterr().err.split())
     assert "30 came after theirs was closed and were dropped" in told
-    assert f"{cut:,} had been learned before" in told
+    assert f"{cut:,} had been read before" in told
 
 
 @pytest.mark.slow

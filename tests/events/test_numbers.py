@@ -1,6 +1,7 @@
 """Columns of numbers, as numbers and as text."""
 
 import datetime
+import itertools
 
 import numpy as np
 import polars as pl
@@ -83,11 +84,40 @@ def test_numbers_are_read_as_two_worlds_write_them(written, number):
 
 
 @pytest.mark.parametrize(
-    "written", ["1,234", "-999,001", "1,23,4", "1,234,56", "12.34,5", "1.2345,6", "12,5e3", "0x1,5"]
+    ("written", "beside"),
+    [
+        *itertools.product(("1,234", "-999,001"), (["7"], ["12,5", "12.5"], ["1.234"])),
+        *itertools.product(
+            ("1,23,4", "1,234,56", "12.34,5", "1.2345,6", "12,5e3", "0x1,5"), (["12,5"],)
+        ),
+    ],
 )
-def test_what_can_mean_two_numbers_or_none_is_refused(written):
+def test_what_can_mean_two_numbers_or_none_is_refused(written, beside):
     with pytest.raises(DataError, match=f"'{written}'"):
-        numbers_of(pl.Series("v", ["12,5", written]), str, "The value")
+        numbers_of(pl.Series("v", [*beside, written]), str, "The value")
+
+
+@pytest.mark.parametrize(
+    ("beside", "comma", "points"),
+    [
+        ("0,5", 1.234, 1234567.0),
+        ("-1.000,25", 1.234, 1234567.0),
+        ("12.5", 1234.0, None),
+        ("$1,000.25", 1234.0, None),
+        ("1,234,567", 1234.0, None),
+    ],
+)
+def test_the_others_of_a_column_tell_what_a_comma_means(beside, comma, points):
+    assert numbers_of(pl.Series("v", [beside, "1,234", "(1,234)"]), str, "x")[1:].tolist() == [
+        comma,
+        -comma,
+    ]
+    both = pl.Series("v", [beside, "1.234.567"])
+    if points is None:
+        with pytest.raises(DataError, match=r"1\.234\.567"):
+            numbers_of(both, str, "x")
+    else:
+        assert numbers_of(both, str, "x")[1] == points
 
 
 @pytest.mark.parametrize(

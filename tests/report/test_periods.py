@@ -139,3 +139,10 @@ def test_the_command_tells_text_json_and_a_page(run, tmp_path, capsys):
 def test_one_run_needs_a_date_and_two_need_none(run, words, capsys):
     assert call(["diff", str(run), *words]) is Exit.BAD_INPUT
     assert "--before" in capsys.readouterr().err
+
+
+def test_a_limit_written_otherwise_is_told_how_to_write_it(run, capsys):
+    assert call(["diff", str(run), "--before", "01.02.2013"]) == Exit.BAD_INPUT
+    told = capsys.readouterr().err
+    assert "'01.02.2013' was given with --before" in told
+    assert "2018-01-31" in told

@@ -8,6 +8,7 @@ import pytest
 from line_profiles import describe
 from onlinegcp.drawing.profiles import ModeProfile, guess_kind
 from onlinegcp.report.steady import SteadyNames
+from onlinegcp.report.telling_apart import told_apart
 from onlinegcp.report.words import Pattern, called
 
 
@@ -48,6 +49,14 @@ def test_what_tells_two_apart_is_said_before_they_are_numbered():
     assert names[0] == "North · more gate south"
     assert names[1] == "North · more gate east"
     assert names[2] == "North (3)"
+
+
+def test_what_a_name_says_already_is_not_said_twice():
+    labels = ("humid", "warm", "charged")
+    columns = np.array([[0.72, 0.26, 0.02], [0.96, 0.02, 0.02]])
+    mode = ModeProfile("measure", guess_kind("measure", labels), labels, columns.T)
+    found = told_apart({0: "Humid", 1: "Humid"}, [mode], [[], []])
+    assert found == {0: "Humid · more measure warm", 1: "Humid · less measure warm"}
 
 
 def test_a_name_given_by_hand_is_not_that_of_another_pattern():

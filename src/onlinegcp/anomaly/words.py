@@ -205,7 +205,14 @@ def _diffuse(anomaly: Record, modes: Sequence[str], named: bool) -> str:
         ]
         what = "many other rows are a little off" if named else "many rows are a little off"
         return f"{what}, the most {and_list(largest)}" if largest else what
-    return "all rows alike" if family == "volume" and not named else ""
+    if named or not family:
+        return ""
+    if family == "volume":
+        return "all rows alike"
+    # An alarm never goes without a word of what raised it.
+    within = family == "mixture" or family.startswith("pairs")
+    otherwise = ", but some divide up otherwise than usual" if within else " by itself"
+    return f"no row stands out{otherwise}"
 
 
 def _rest(anomaly: Record, counted: bool) -> str:

@@ -92,7 +92,7 @@ def _parts(
 
     from onlinegcp.cli.components import check_learned
     from onlinegcp.errors import DataError
-    from onlinegcp.report.periods import Period, parse_part, read_parts
+    from onlinegcp.report.periods import Period, check_limit, parse_part, read_parts
 
     if (second is None) == (before is None):
         raise DataError(
@@ -103,6 +103,7 @@ def _parts(
     path, early = parse_part(first)
     if second is None:
         assert before is not None
+        check_limit(before, "given with --before")
         limits = Period(early.since, before), Period(before, early.until)
         one, other = read_parts(path, limits, progress)
         check_learned(one.view)

@@ -130,7 +130,7 @@ theirs was closed and were dropped.'
         "late": "came after theirs was closed and were dropped",
         "dropped": "had no time, key or value and were dropped",
         "outside": "lay outside --since and --until",
-        "again": "had been learned before",
+        "again": "had been read before",
     }
     told = [f"{rows[name]:,} {why}" for name, why in reasons.items() if rows.get(name, 0) > 0]
     # Rows that waited since the last time are learned now.

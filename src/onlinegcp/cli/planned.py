@@ -114,6 +114,7 @@ def with_plan(
         agg=events["agg"],
         share=["=".join(group) for group in events["share"]],
         timezone=events.get("timezone", table.timezone),
+        time_format=events.get("time_format", table.time_format),
     )
     lower = [] if chosen["lower"] is None else [f"lower={chosen['lower']:g}"]
     set_already = any(word.startswith("lower=") for word in model.set)

@@ -224,7 +224,7 @@ class Digest:
         """How strong each component is by weekday, month or hour, relative to its mean."""
         first, last = self.weights.span
         unknown = not self.weights.dated or first is None or last is None
-        if unknown or self.interval in ("", "yearly"):
+        if unknown or self.interval not in ("hourly", "daily", "weekly", "monthly", "quarterly"):
             return TimeProfile()
         days = (last - first).days  # type: ignore[operator]
         weekday = month = hour = None

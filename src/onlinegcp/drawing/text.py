@@ -170,7 +170,7 @@ def say_time(time: Any, interval: str = "") -> str:
     >>> say_time("2013-06-03", "weekly"), say_time("1992-01-01", "yearly")
     ('week of 3 June 2013', '1992')
     >>> say_time("2005-01-01", interval_of("5y")), say_time("2005-07-01", interval_of("6mo"))
-    ('2005', 'July 2005')
+    ('2005–2009', 'July 2005')
     >>> say_time("2013-01-31T17:00:00", interval_of("10s")), say_time("2013-01-31T17:00:00.25")
     ('31 January 2013, 17:00:00', '31 January 2013, 17:00:00.250')
     """
@@ -178,12 +178,14 @@ def say_time(time: Any, interval: str = "") -> str:
     if moment is None:
         return "no time" if time is None else str(time)
     month = f"{MONTHS[moment.month - 1]} {moment.year}"
-    if interval in ("yearly", _YEARS):
+    if interval == "yearly":
         return str(moment.year)
+    if interval.endswith(_YEARS):
+        return f"{moment.year}–{moment.year + int(interval.removesuffix(_YEARS)) - 1}"
     if interval == "quarterly":
         quarter = ("1st", "2nd", "3rd", "4th")[(moment.month - 1) // 3]
         return f"{quarter} quarter of {moment.year}"
-    if interval in ("monthly", _MONTHS):
+    if interval == "monthly" or interval.endswith(_MONTHS):
         return month
     date = f"{moment.day} {month}"
     if interval == "weekly":
@@ -198,14 +200,13 @@ def say_time(time: Any, interval: str = "") -> str:
     return f"{date}, {moment.time().isoformat(fine)}"
 
 
-# It is told by the first of several, or so finely; there is no word for how often it comes.
-_YEARS, _MONTHS, _SECONDS, _FRACTIONS = "in years", "in months", "in seconds", "in milliseconds"
+# How many of them; and how finely times are told where there is no word for how often they come.
+_YEARS, _MONTHS, _SECONDS, _FRACTIONS = "-year", "-month", "in seconds", "in milliseconds"
 _INTERVALS = {
     **{"1h": "hourly", "60m": "hourly", "1d": "daily", "24h": "daily", "1w": "weekly"},
     **{"7d": "weekly", "1mo": "monthly", "1q": "quarterly", "3mo": "quarterly"},
     **{"1y": "yearly", "12mo": "yearly", "4q": "yearly"},
 }
-_SEVERAL = {"y": _YEARS, "q": _MONTHS, "mo": _MONTHS, "s": _SECONDS, "ms": _FRACTIONS}
 
 
 def interval_of(every: Any) -> str:
@@ -214,11 +215,19 @@ def interval_of(every: Any) -> str:
     Examples
     --------
     >>> interval_of("1mo"), interval_of("15m"), interval_of(None), interval_of("5y")
-    ('monthly', '', '', 'in years')
+    ('monthly', '', '', '5-year')
     """
-    several = re.fullmatch(r"\d+(y|q|mo|s|ms)", str(every))
-    known = "" if several is None else _SEVERAL[several[1]]
-    return _INTERVALS.get(str(every), known)
+    several = re.fullmatch(r"(\d+)(y|q|mo|s|ms)", str(every))
+    if several is None or str(every) in _INTERVALS:
+        return _INTERVALS.get(str(every), "")
+    n, unit = int(several[1]), several[2]
+    if unit in ("q", "mo"):
+        return _of_months(n * (3 if unit == "q" else 1))
+    return f"{n}{_YEARS}" if unit == "y" else _SECONDS if unit == "s" else _FRACTIONS
+
+
+def _of_months(n: int) -> str:
+    return f"{n // 12}{_YEARS}" if n % 12 == 0 else f"{n}{_MONTHS}"
 
 
 def shown_modes(modes: Sequence[str]) -> tuple[str, ...]:
@@ -248,10 +257,14 @@ _DERIVED = ("hour", "weekday", "month")
 def say_interval(times: Sequence[Any]) -> str:
     """How far apart slices are: hourly, daily, weekly, monthly, quarterly, yearly, or nothing.
 
+    Of several months or years each it says how many.
+
     Examples
     --------
     >>> say_interval(["2013-01-01", "2013-01-02", "2013-01-03"]), say_interval([1, 2])
     ('daily', '')
+    >>> say_interval(["2010-01-01", "2014-01-01"]), say_interval(["2010-01-01", "2010-07-01"])
+    ('4-year', '6-month')
     """
     moments = [moment for moment in map(parse_time, times) if moment is not None]
     gaps = sorted((b - a).total_seconds() / 3600 for a, b in itertools.pairwise(moments))
@@ -263,4 +276,8 @@ def say_interval(times: Sequence[Any]) -> str:
             return name
     if 2140 <= middle <= 2240:
         return "quarterly"
-    return "monthly" if 650 <= middle <= 760 else ""
+    if 650 <= middle <= 760:
+        return "monthly"
+    months = round(middle / 730.5)
+    firsts = all(m.day == 1 and m.time() == datetime.time() for m in moments)
+    return _of_months(months) if firsts and months > 1 else ""

@@ -94,6 +94,14 @@ class Cells:
             self._held, self._n_held = [folded], len(folded)
             self._fold_at = max(_ROWS_BEFORE_FOLDING, 2 * len(folded))
 
+    def join(self, other: Cells) -> None:
+        """Take in all that another bin has."""
+        self.n_events += other.n_events
+        self.n_null += other.n_null
+        self.n_rows += other.n_rows
+        if not other.empty:
+            self.hold(other.held())
+
     def held(self) -> Entries:
         """Everything taken in, in one piece."""
         if len(self._held) != 1:

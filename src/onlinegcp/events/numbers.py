@@ -1,8 +1,9 @@
 """Columns of numbers, also where they come as text: the one place that reads them.
 
 People write 1234.5 as 1,234.5 in one country, as 1.234,5 or 1 234,5 or 1'234.5 in others, and
-accountants write -5 as (5). Each text is read for itself, if it can mean one number only: what
-1,234 means depends on who wrote it, so it is refused. Signs of currencies and percent are left out,
+accountants write -5 as (5). Each text is read for itself, if it can mean one number only. What
+1,234 means depends on who wrote it: on the mark before the decimals of the others beside it, and
+where these do not tell, it is refused. Signs of currencies and percent are left out,
 but two of them in one column are two units, which are refused as well.
 """
 
@@ -28,6 +29,10 @@ _THOUSANDS = _SIGN + r"[1-9]\d{0,2}((,\d{3}){2,}|(,\d{3})+\.\d+|(,\d\d)+,\d{3}(\
 _COMMA = _SIGN + r"(\d*,(\d{1,2}|\d{4,})|(0|\d{4,})?,\d+|[1-9]\d{0,2}(\.\d{3})+,\d+)$"
 # Blanks and apostrophes between groups mean one thing only.
 _GROUPS = _SIGN + r"[1-9]\d{0,2}([ \u00a0\u2009\u202f'\u2019]\d{3})+([.,]\d+)?$"
+# What can mean two numbers, and what shows that a point begins the decimals.
+_OPEN_COMMA = _SIGN + r"[1-9]\d{0,2},\d{3}$"
+_OPEN_POINT = _SIGN + r"[1-9]\d{0,2}(\.\d{3})+$"
+_POINT = _SIGN + r"(\d*\.(\d{1,2}|\d{4,})|(0|\d{4,})?\.\d+)$"
 _BETWEEN = r"[ \u00a0\u2009\u202f'\u2019]"
 # One of them before or behind, as spreadsheets write amounts and shares.
 _UNIT = (
@@ -45,6 +50,8 @@ def read_numbers(text: pl.Series) -> tuple[pl.Series, pl.Series]:
     >>> text = pl.Series(["12.5", " 12,5", "1.234,50", "1,234.50", "1,234", "0,125", "a", "N/A"])
     >>> read_numbers(text)[1].to_list()
     [12.5, 12.5, 1234.5, 1234.5, None, 0.125, None, None]
+    >>> read_numbers(pl.Series(["0,5", "1,234", "1.234"]))[1].to_list()
+    [0.5, 1.234, 1234.0]
     >>> read_numbers(pl.Series(["$1,234.50", "-$5", "12,50 €", "4.2%", "$", "5$5"]))[1].to_list()
     [1234.5, -5.0, 12.5, 4.2, None, None]
     >>> read_numbers(pl.Series(["1'234.50", "1 234 567,5", "(12.00)", "1,23,456.00"]))[1].to_list()
@@ -66,12 +73,20 @@ def read_numbers(text: pl.Series) -> tuple[pl.Series, pl.Series]:
     joined = bare.str.replace_all(_BETWEEN, "").str.replace(",", ".", literal=True)
     english = bare.str.replace_all(",", "", literal=True)
     german = bare.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
+    by_comma, by_point = bare.str.contains(_COMMA), bare.str.contains(_THOUSANDS)
+    if by_comma.any() != (by_point.any() or bare.str.contains(_POINT).any()):
+        # All the others begin their decimals with the same mark.
+        opened = bare.str.contains(_OPEN_COMMA)
+        if by_comma.any():
+            by_comma = by_comma | opened | bare.str.contains(_OPEN_POINT)
+        else:
+            by_point = by_point | opened
     plain = (
         pl.when(groups)
         .then(pl.lit(joined))
-        .when(pl.lit(bare).str.contains(_THOUSANDS))
+        .when(by_point)
         .then(pl.lit(english))
-        .when(pl.lit(bare).str.contains(_COMMA))
+        .when(by_comma)
         .then(pl.lit(german))
         .otherwise(pl.lit(bare))
     )

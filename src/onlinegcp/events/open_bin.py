@@ -1,4 +1,4 @@
-"""The rows of a bin that is not closed yet, as JSON and back."""
+"""The rows of a bin that is not closed yet, as JSON and back; and of one that is, as a slice."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ import numpy as np
 from onlinegcp.events.cells import Aggregation, Cells, Entries
 from onlinegcp.events.modes import Mode
 from onlinegcp.events.vocabulary import Vocabulary
+from onlinegcp.slices import Slice
+
+
+def slice_of(cells: Entries, aggregation: Aggregation, shape: tuple[int, ...], time: Any) -> Slice:
+    """The slice of a bin, from one entry per cell."""
+    value = cells.total
+    if value is not None and cells.weight is not None:
+        value = value / cells.weight
+    return Slice(
+        np.stack(cells.ids, axis=1),
+        value,  # type: ignore[arg-type]
+        shape,
+        time=time,
+        unlisted="missing" if aggregation in ("mean", "max") else "zero",
+    )
 
 
 def pack_bin(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from onlinegcp.events.cells import Cells, Entries
 from onlinegcp.events.label_ids import Ids
 from onlinegcp.events.label_marks import Marks
 from onlinegcp.events.modes import Mode
+from onlinegcp.events.rows import Rows
 from onlinegcp.events.vocabulary import Vocabulary
 
 # A number for the label of each id or code; None where a code means the same always.
@@ -71,6 +73,12 @@ def print_of(entries: Entries, marks: Sequence[Mark], n_rows: int, marked: int =
         mixed ^= mixed >> np.uint64(29)
     total = 0.0 if entries.total is None else float(entries.total.sum())
     return Print(n_rows, int(mixed.sum()), total, marked)
+
+
+def _print_of_bin(cells: Cells, marks: Sequence[Mark], marked: int = NOW) -> Print:
+    if cells.empty:
+        return Print(cells.n_rows, 0, 0.0)
+    return print_of(cells.fold(), marks, cells.n_rows, marked)
 
 
 def marks_of_codes(modes: Sequence[Mode], vocabularies: Mapping[str, Vocabulary]) -> list[Mark]:
@@ -182,6 +190,17 @@ class Passing:
         self._doubtful: dict[int, int] = {}  # rows that are judged by the others
         self._n_same = 0
 
+    def take(self, rows: Rows, latest: npt.NDArray[np.int64]) -> None:
+        """Rows, and the latest bin that had been reached with each of them."""
+        changes = np.flatnonzero(np.diff(rows.keys)) + 1
+        for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
+            key = int(rows.keys[start])
+            if key < latest[start]:
+                self.doubt(key, end - start)
+                continue
+            values = None if rows.values is None else rows.values[start:end]
+            self.add(key, [p[start:end] for p in rows.ids], values, rows.where(start))
+
     def add(
         self,
         key: int,
@@ -245,9 +264,44 @@ class Passing:
         self._seen.note(key, self._print(self._whole))
 
     def _print(self, cells: Cells, marked: int = NOW) -> Print:
-        if cells.empty:
-            return Print(cells.n_rows, 0, 0.0)
-        return print_of(cells.fold(), marks_of_ids(*self._names, marked), cells.n_rows, marked)
+        return _print_of_bin(cells, marks_of_ids(*self._names, marked), marked)
+
+
+@final
+class Returning:
+    """Rows of the open bin that a source brings once more, after those of closed bins.
+
+    Parameters
+    ----------
+    held
+        The open bin, as far as it was read before.
+    modes, vocabularies
+        What the ids of every mode mean.
+
+    """
+
+    def __init__(
+        self,
+        held: Cells,
+        modes: Sequence[Mode],
+        vocabularies: Mapping[str, Vocabulary],
+    ) -> None:
+        self._held, self._first, self._n_rows = held, Cells(held.aggregation), held.n_rows
+        self._marks = marks_of_ids(modes, vocabularies, NOW)
+        self._known = _print_of_bin(held, self._marks)
+
+    def add(self, ids: Sequence[Ids], values: npt.NDArray[np.float64] | None) -> None:
+        """Rows of the bin: the first are held back to be compared, the others are added to it."""
+        room = max(0, self._n_rows - self._first.n_rows)
+        for cells, part in ((self._first, slice(room)), (self._held, slice(room, None))):
+            cells.add([column[part] for column in ids], None if values is None else values[part])
+
+    def finish(self) -> int:
+        """Join what has come to the bin unless it was there, and tell how many rows were."""
+        if _print_of_bin(self._first, self._marks).is_of(self._known):
+            return self._n_rows
+        self._held.join(self._first)
+        return 0
 
 
 def restored(state: Mapping[str, Any]) -> Seen:

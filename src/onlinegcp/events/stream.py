@@ -22,14 +22,22 @@ from onlinegcp.events.account import Account
 from onlinegcp.events.cells import Cells, Entries, fold
 from onlinegcp.events.clock import Clock
 from onlinegcp.events.modes import Mode
-from onlinegcp.events.open_bin import pack_bin, unpack_bin
+from onlinegcp.events.open_bin import pack_bin, slice_of, unpack_bin
 from onlinegcp.events.options import Groups, Options
 from onlinegcp.events.order import all_rows, most_frequent
 from onlinegcp.events.places import Ints, places
 from onlinegcp.events.refusals import gap_error, late_error
 from onlinegcp.events.remote.visit import Visit
 from onlinegcp.events.rows import RowReader, Rows
-from onlinegcp.events.seen import Passing, Print, Seen, marks_of_codes, print_of, restored
+from onlinegcp.events.seen import (
+    Passing,
+    Print,
+    Returning,
+    Seen,
+    marks_of_codes,
+    print_of,
+    restored,
+)
 from onlinegcp.events.table_parts import Tables
 from onlinegcp.events.vocabulary import Vocabulary
 from onlinegcp.events.wall_clock import Ticks
@@ -93,6 +101,7 @@ class EventStream:
         self._before = Account()  # of the sources before this one
         self._fingerprints = Seen()
         self._passing: Passing | None = None  # while rows up to `_seen` come in
+        self._returning: Returning | None = None  # while those of the open bin may come again
         self._untimed = 0  # rows without a time before the first that has one
         self._open: tuple[int, Cells] | None = None
         self._visit = Visit(tables.place)
@@ -314,8 +323,7 @@ class EventStream:
             floor = self._closed + 1
         if ordered and latest[0] >= floor:
             return rows
-        latest = np.maximum(latest, floor)
-        late = rows.keys < latest
+        late = rows.keys < (latest := np.maximum(latest, floor))
         if not late.any():
             return rows
         if self._options.on_late == "error":
@@ -327,16 +335,8 @@ class EventStream:
     def _pass(self, rows: Rows, latest: Ticks) -> None:
         """Rows of bins that are closed since before this source: read then, or late."""
         assert self._passing is not None
-        self.n_again += self._untimed
-        self._untimed = 0
-        changes = np.flatnonzero(np.diff(rows.keys)) + 1
-        for start, end in itertools.pairwise([0, *changes.tolist(), len(rows)]):
-            key = int(rows.keys[start])
-            if key < latest[start]:
-                self._passing.doubt(key, end - start)
-                continue
-            values = None if rows.values is None else rows.values[start:end]
-            self._passing.add(key, [p[start:end] for p in rows.ids], values, rows.where(start))
+        self.n_again, self._untimed = self.n_again + self._untimed, 0
+        self._passing.take(rows, latest)
 
     def _end_passing(self) -> None:
         """The first row of a bin that is not closed has come, or the end."""
@@ -345,10 +345,17 @@ class EventStream:
         passed, self._passing = self._passing, None
         passed.finish()
         self.n_again += passed.n_again
+        if passed.n_again and self._open is not None:
+            self._returning = Returning(self._open[1], *self._names)
         if passed.late and self._options.on_late == "error":
             key, where = passed.first_late or (min(passed.late), "a row of the source")
             raise late_error(where, self._time(key))
         self.n_late += sum(passed.late.values())
+
+    def _end_returning(self) -> None:
+        """The open bin has all its rows, or all there are."""
+        returning, self._returning = self._returning, None
+        self.n_again += 0 if returning is None else returning.finish()
 
     @property
     def account(self) -> Account:
@@ -413,6 +420,7 @@ class EventStream:
     def _close(self) -> Slice | None:
         """The slice of the open bin."""
         assert self._open is not None
+        self._end_returning()
         (self._closed, cells), self._open = self._open, None
         edges = self._clock or self._reader.edges
         self.partial = edges is not None and edges.cut_at_start(self._closed)
@@ -435,18 +443,9 @@ class EventStream:
         found = fold(Entries(codes, entries.total, entries.weight), self._options.aggregation)
         told = print_of(found, marks_of_codes(*self._names), cells.n_rows)
         self._fingerprints.note(self._closed, told)
-        value = found.total
-        if value is not None and found.weight is not None:
-            value = value / found.weight
-        measured = self._options.aggregation in ("mean", "max")
         self.n_slices += 1
-        return Slice(
-            np.stack(found.ids, axis=1),
-            value,  # type: ignore[arg-type]
-            self.shape,
-            time=self._time(self._closed),
-            unlisted="missing" if measured else "zero",
-        )
+        time = self._time(self._closed)
+        return slice_of(found, self._options.aggregation, self.shape, time)
 
     def _run(self) -> Iterator[Slice]:
         """The slices."""
@@ -475,7 +474,7 @@ class EventStream:
                 # They count with the first row that has a time, as later ones with the row before.
                 self._open[1].n_null += self._untimed
                 self._untimed = 0
-                self._open[1].add(
+                (self._returning or self._open[1]).add(
                     [part[start:end] for part in rows.ids],
                     None if rows.values is None else rows.values[start:end],
                 )
@@ -494,6 +493,7 @@ class EventStream:
             if (x := self._empty_slice()) is not None:
                 yield x
         self._end_passing()
+        self._end_returning()
         self._count_late()
         self.n_null, self._untimed = self.n_null + self._untimed, 0
         if self._clock is None:  # who has many tells of all together

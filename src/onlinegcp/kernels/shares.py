@@ -27,6 +27,8 @@ SHRINK = 3.0  # events that a season or a special day is held back by, more for 
 HALF = 0.5  # event: what a row without any is given
 LOWEST_FACTOR = 0.02  # of under-dispersion, so that no row becomes a constant
 ODD = 4.0  # standard deviations from which a row is held
+LEAST_OTHERS = 0.3  # part of everything that rows which are as usual must hold to tell the total
+HEAVIEST = 0.25  # part of everything from which rows are missed where others tell the total
 PATIENCE = 3.0  # slices for which it is
 SPECIAL_KEEP = 5.0 / 6.0  # of the special days so far, when another one is learned
 
@@ -140,7 +142,7 @@ def total_of_usual_rows(share, sums, out, n_known, before):
         if abs(out[SURPRISE, i]) < ODD:
             part += share[i]
             events += sums[i]
-    return max(events / part, 1e-9) if part > 0.3 * whole else before
+    return max(events / part, 1e-9) if part > LEAST_OTHERS * whole else before
 
 
 @kernel
@@ -151,6 +153,28 @@ def judge_rows(rows, season, special, newcomer, pool, unrest, time, share, sums,
 
 
 @kernel
+def widen_ranges(share, out):
+    # Ranges of odd rows, wider by what the others do not know of the total. Spreads are learned
+    # with totals a row has part in, which differ less from it than totals of the others alone: of
+    # two rows with half each by a factor of two. They are left where that is small.
+    whole, missed = 0.0, 0.0
+    for i in range(share.shape[0]):
+        whole += share[i]
+        if abs(out[SURPRISE, i]) >= ODD:
+            missed += share[i]
+    whole = max(whole, 1e-12)
+    others = 1.0 - missed / whole
+    if others <= LEAST_OTHERS or others > 1.0 - HEAVIEST:
+        return  # the total was not theirs, or they know it well
+    for i in range(share.shape[0]):
+        if abs(out[SURPRISE, i]) >= ODD:
+            part = share[i] / whole
+            surer = math.sqrt((1.0 - part) / (1.0 + part / others))
+            out[DEVIATION, i] /= surer
+            out[SURPRISE, i] *= surer
+
+
+@kernel
 def settle_rows(rows, pool, unrest, share, bare, sums, total, rounds, out):
     # Compares rows, and some times again with the total of those that are as usual, `bare` of which
     # they hold. Returns that, and how many rows are odd.
@@ -158,6 +182,8 @@ def settle_rows(rows, pool, unrest, share, bare, sums, total, rounds, out):
     for _ in range(rounds):
         total = total_of_usual_rows(bare, sums, out, bare.shape[0], total)
         compare_rows(rows, pool, unrest, share, sums, total, out)
+    if rounds > 0:  # else all rows told the total, odd ones too
+        widen_ranges(bare, out)
     odd = 0
     for i in range(sums.shape[0]):
         odd += abs(out[SURPRISE, i]) >= ODD

@@ -73,6 +73,8 @@ class Plan:
             words += ["--share", "=".join(group)]
         if events.get("timezone"):
             words += ["--timezone", events["timezone"]]
+        if events.get("time_format"):
+            words += ["--time-format", events["time_format"]]
         if self.model.get("loss") is not None:
             words += ["--loss", self.model["loss"]]
         words += ["--rank", str(self.model["rank"])]
@@ -158,6 +160,7 @@ def make_plan(
         "agg": values.agg if values.columns or values.agg != "count" else None,
         "share": [tuple(group) for group in share],
         **({} if zone is None else {"timezone": zone}),
+        **({"time_format": when.layout} if when.layout else {}),
     }
     slices, shape = _first_slices(source, format, sample, bins, {**extra, **events})
     rank = asked.get("rank") or "auto"

@@ -18,6 +18,7 @@ from onlinegcp.drawing.text import words_of
 from onlinegcp.errors import DataError
 from onlinegcp.events.absent import known, stripped
 from onlinegcp.events.numbers import in_seconds, read_numbers, two_ways, units_of
+from onlinegcp.events.spelling import fitting
 from onlinegcp.events.time_column import AmbiguousDatesError, Ticks, TimeColumn
 from onlinegcp.planning import words
 
@@ -31,6 +32,9 @@ Codes = npt.NDArray[np.int64]
 # Rows looked at to reject what is no time before all of them are read.
 _LOOK = 200
 _LONG_TEXT = 80
+_STEPS = 10  # from time to time, which may show how they are written
+_FARTHER = 4.0  # times as far leap rows whose dates are read wrongly, at least
+_DIGITS = 5  # of numbers that may be names, at least
 _TIME_OF_DAY = r"^\d{1,2}:\d\d(:\d\d([.,]\d+)?)?\s?([AaPp]\.?[Mm]\.?)?$"
 
 
@@ -61,6 +65,8 @@ class Column:
         Whether it holds dates that can be read in several ways.
     hours
         Whether it holds times of day without a day.
+    layout
+        How its times are written, if nothing but the order of the rows tells.
     """
 
     name: str
@@ -73,6 +79,7 @@ class Column:
     source: pl.Series | None = None
     ambiguous: bool = False
     hours: bool = False
+    layout: str = ""
 
     @property
     def written(self) -> pl.Series:
@@ -101,6 +108,16 @@ class Column:
         """Whether it says how often something happened."""
         if self.numbers is None or not self.whole:
             return False
+        return self._named_count
+
+    @property
+    def counts_both_ways(self) -> bool:
+        """Whether it says how often something happened, or was undone: quantities with returns."""
+        found = self.present
+        return self._named_count and bool((found == np.round(found)).all())
+
+    @property
+    def _named_count(self) -> bool:
         named = self.words
         return bool(named) and bool({named[0], named[-1]} & words.COUNTS)
 
@@ -182,12 +199,38 @@ def _column_of(values: pl.Series) -> Column:
 
 
 def _with_ticks(column: Column) -> Column:
-    reader = TimeColumn(column.name)
+    reader = TimeColumn(column.name, layout=column.layout or None)
     ticks, valid = reader.read(column.values, lambda row: f"row {row + 1:,}")
     ticks = reader.wall(ticks)
     if valid is not None:
         ticks = ticks[valid]
-    return Column(column.name, "time", column.values, ticks=ticks)
+    return replace(column, kind="time", ticks=ticks)
+
+
+def _in_order(column: Column) -> Column | None:
+    """Dates that can mean several, read in the one way in which rows do not leap to and fro."""
+    found = [_with_ticks(replace(column, layout=layout)) for layout in fitting(column.values)]
+    found.sort(key=_leaps)
+    near, far = _leaps(found[0]), _leaps(found[1])
+    if not 0.0 < _FARTHER * near <= far:
+        return None
+    return found[0] if _FARTHER * near <= _leaps_of_any_order(found[0]) else None
+
+
+def _leaps(column: Column) -> float:
+    """How far it is from row to row in all; 0 if hardly any two rows differ."""
+    assert column.ticks is not None
+    steps = np.abs(np.diff(column.ticks).astype(np.float64))
+    return float(steps.sum()) if np.count_nonzero(steps) >= _STEPS else 0.0
+
+
+def _leaps_of_any_order(column: Column) -> float:
+    """How far it would be if the days came in any order, each with its rows."""
+    assert column.ticks is not None
+    days = np.unique(column.ticks).astype(np.float64)
+    n_steps = np.count_nonzero(np.diff(column.ticks))
+    place = 2.0 * np.arange(len(days)) - len(days) + 1.0
+    return float(2.0 * (place * days).sum() / (len(days) * (len(days) - 1.0)) * n_steps)
 
 
 def _of_text(name: str, values: pl.Series) -> Column:
@@ -207,6 +250,8 @@ def _of_text(name: str, values: pl.Series) -> Column:
                 _with_ticks(Column(name, "time", start))
             return _with_ticks(Column(name, "time", times))
         except AmbiguousDatesError as error:
+            if (read := _in_order(Column(name, "time", times))) is not None:
+                return read
             reason = "dates that can mean several"
             return Column(name, "none", values, reason, problem=str(error), ambiguous=True)
         except DataError as error:
@@ -227,16 +272,29 @@ def _of_numbers(column: Column) -> Column:
         return column
     # A table of pandas brings its index along, without a name.
     numbered = named & {"id", "key", "no", "number", "index", "row", "unnamed"} or not named
-    if len(distinct) == len(found) > 50 and numbered:
+    one_by_one = len(found) == len(column.values) and bool((np.abs(np.diff(found)) == 1.0).all())
+    if len(distinct) == len(found) > 50 and (numbered or one_by_one):
         return _none(column, "numbers the rows")
     # Codes are few and use up their range from 0 or 1 on; amounts leave gaps.
     span = distinct[-1] - distinct[0] + 1
     compact = distinct[0] <= 1 and len(distinct) >= 0.5 * span and len(distinct) <= 400
     # What is called a service may be served once: such a number says how much, not which.
     repeated = len(distinct) < len(found) / 5 or named & {"id", "user"}
-    if (named & words.CODES and repeated) or compact:
+    if (named & words.CODES and repeated) or compact or _names(found, distinct):
         return _checked(Column(column.name, "label", column.values, numbers=column.numbers))
     return column
+
+
+def _names(found: Numbers, distinct: Numbers) -> bool:
+    """Whether long numbers are names of things, as those of ships or bank accounts.
+
+    Few of them come again and again, have the same number of digits, and are as seldom round as
+    chance has it.
+    """
+    few = 2 < len(distinct) <= len(found) / 20
+    digits = len(f"{distinct[0]:.0f}")
+    alike = digits >= _DIGITS and len(f"{distinct[-1]:.0f}") == digits
+    return few and alike and bool((distinct % 10.0 == 0.0).mean() <= 0.25)
 
 
 def _checked(column: Column) -> Column:

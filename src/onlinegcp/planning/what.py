@@ -13,6 +13,7 @@ import numpy as np
 from onlinegcp.drawing.text import words_of
 from onlinegcp.events.time_column import Ticks
 from onlinegcp.events.wall_clock import DAY
+from onlinegcp.planning import words
 from onlinegcp.planning.columns import Codes, Column
 from onlinegcp.planning.when import STEPS, Bins, When, bin_keys, is_shorter, occupancy
 from onlinegcp.planning.words import PAIRS
@@ -24,6 +25,7 @@ OFTEN, ENOUGH, SELDOM = 100, 30, 5
 # Values whose typical sizes lie further apart than this are not measured with one loss.
 SCALES = 1000.0
 _LACKING = 0.1
+_AMOUNTS = 5  # different whole numbers may be amounts: fewer are flags or grades
 
 
 @final
@@ -116,15 +118,17 @@ def _tells(clock: Codes, codes: Codes) -> bool:
 @final
 @dataclass(frozen=True)
 class Labels:
-    """Columns that can be modes, and why others cannot."""
+    """Columns that can be modes, why others cannot, and those whose labels are too seldom."""
 
     columns: Sequence[Column]
     left_out: Mapping[str, str]
+    seldom: Sequence[Column] = ()
 
 
 def label_columns(columns: Mapping[str, Column], when: When) -> Labels:
     """Columns that can be modes, and why others cannot."""
     found: list[Column] = []
+    seldom: list[Column] = []
     out: dict[str, str] = {}
     n_times = len(np.unique(when.ticks))
     for name, column in columns.items():
@@ -146,11 +150,12 @@ def label_columns(columns: Mapping[str, Column], when: When) -> Labels:
             # In a table of measurements a label occurs once at each time, however few these are.
             if each < SELDOM and not (n_times > 1 and each >= 0.5 * n_times):
                 out[name] = f"{column.n_labels:,} labels, about {each:.1f} rows each"
+                seldom.append(column)
             elif column.values.null_count() > len(column.values) / 2:
                 out[name] = "empty in most rows"
             else:
                 found.append(column)
-    return Labels(found, out)
+    return Labels(found, out, seldom)
 
 
 def _joined(codes: Iterable[Codes]) -> Codes:
@@ -196,8 +201,10 @@ def choose_values(
         if column.kind == "number" and column.name not in (*labels.left_out, when.name)
     ]
     keys, repeated = _keys(labels.columns, numbers, when)
+    numbers += _amounts([*labels.columns, *labels.seldom], keys)
     if value:
-        return Values(tuple(value), agg or _agg(columns, value), "as you said", keys)
+        said = "as you said" if agg else "the column as you said"
+        return Values(tuple(value), agg or _agg(columns, value), said, keys)
     if agg in ("count", "any"):
         return Values((), agg, "as you said", None)
     counts = [column.name for column in numbers if column.is_count]
@@ -206,7 +213,12 @@ def choose_values(
         return Values(chosen, agg or "sum", f"{chosen[0]} says how often", keys)
     if keys is None or not numbers:
         return Values((), agg or "count", "rows are events", None)
-    running = {c.name for c in numbers if _running_total(c, when, columns, keys)}
+    key = _joined([np.zeros(len(when.ticks), np.int64), *(columns[name].codes for name in keys)])
+    fixed = {c.name for c in numbers if not _changes(c, key)}
+    if len(fixed) == len(numbers):
+        fixed = set()
+    numbers = [column for column in numbers if column.name not in fixed]
+    running = {c.name for c in numbers if _running_total(c, when, key)}
     fresh = [column for column in numbers if column.name not in running]
     chosen = _of_one_scale(fresh or numbers)
     told = " and ".join(keys) if keys else ""
@@ -219,17 +231,45 @@ def choose_values(
         best = "mean"
         reason += "; running totals, so levels: their differences would be counts"
         running = set()
-    out = dict.fromkeys(running, "a running total")
+    out = dict.fromkeys(running, "only grows, as a running total does")
+    out |= dict.fromkeys(fixed, f"the same at all times for each {told}")
+    out |= {
+        column.name: f"typically {_typical(column):.3g}, too far from those of {chosen[0]}"
+        for column in fresh
+        if column.name not in chosen
+    }
     return Values(chosen, agg or best, reason, keys, out)
 
 
-def _running_total(
-    column: Column, when: When, columns: Mapping[str, Column], keys: Sequence[str]
-) -> bool:
+def _amounts(labels: Sequence[Column], keys: Sequence[str] | None) -> list[Column]:
+    """Small whole numbers that tell no measurements apart: not which, but how many."""
+    return [
+        column
+        for column in labels
+        if column.numbers is not None
+        and keys is not None
+        and column.name not in keys
+        and column.n_labels >= _AMOUNTS
+        and not words.CODES & set(column.words)
+    ]
+
+
+def _changes(column: Column, key: Codes) -> bool:
+    """Whether the numbers of some key are not always the same."""
+    known = column.codes >= 0
+    both = _joined([key[known], column.codes[known]])
+    return len(np.unique(both)) > len(np.unique(key[known]))
+
+
+def _typical(column: Column) -> float:
+    """The middle of its sizes, or their mean where most are zero."""
+    return float(np.median(np.abs(column.present))) or float(np.mean(np.abs(column.present)))
+
+
+def _running_total(column: Column, when: When, key: Codes) -> bool:
     """Whether whole numbers only grow from time to time, for each key, but for corrections."""
     if not column.whole or len(column.present) < len(column.values):
         return False
-    key = _joined([np.zeros(len(when.ticks), np.int64), *(columns[name].codes for name in keys)])
     order = np.lexsort((when.ticks, key))
     same = np.diff(key[order]) == 0
     steps = np.diff(column.present[order])[same]
@@ -283,7 +323,9 @@ def _by_the_clock(when: When) -> bool:
 def _agg(columns: Mapping[str, Column], chosen: Sequence[str]) -> str:
     """Sums of amounts, means of levels."""
     found = [columns[name] for name in chosen if name in columns]
-    extensive = all(c.numbers is not None and c.whole and not c.intensive for c in found)
+    extensive = all(
+        c.numbers is not None and (c.whole or c.counts_both_ways) and not c.intensive for c in found
+    )
     return "sum" if found and extensive else "mean"
 
 
@@ -291,8 +333,7 @@ def _of_one_scale(numbers: Sequence[Column]) -> tuple[str, ...]:
     """The largest group of columns whose sizes can be compared; of equal ones, the first."""
     sizes = {}
     for column in numbers:
-        typical = float(np.median(np.abs(column.present)))
-        sizes[column.name] = math.log(typical or float(np.mean(np.abs(column.present))) or 1.0)
+        sizes[column.name] = math.log(_typical(column) or 1.0)
     best: tuple[str, ...] = ()
     for low in sorted(sizes.values(), key=list(sizes.values()).index):
         group = tuple(n for n, size in sizes.items() if low <= size <= low + math.log(SCALES))
@@ -309,6 +350,7 @@ def choose_modes(
 ) -> Modes:
     """Which columns are modes, which of them share labels, and what else of the time is one."""
     out = {**labels.left_out, **values.left_out}
+    out = {name: why for name, why in out.items() if name not in values.columns}
     out |= {
         name: "a number, which could be --value" if not values.columns else "another number"
         for name, column in columns.items()
@@ -316,7 +358,8 @@ def choose_modes(
     }
     if values.keys is not None:
         names = [column.name for column in labels.columns if column.name in values.keys]
-        others = [column.name for column in labels.columns if column.name not in names]
+        taken = {*names, *values.columns, *out}
+        others = [column.name for column in labels.columns if column.name not in taken]
         out |= dict.fromkeys(others, "not needed to tell rows apart")
         reason = "they tell rows apart"
     else:

@@ -48,7 +48,7 @@ STEPS = (
     *("1s", "2s", "5s", "10s", "15s", "20s", "30s"),
     *("1m", "2m", "5m", "10m", "15m", "20m", "30m"),
     *("1h", "2h", "3h", "4h", "6h", "8h", "12h"),
-    *("1d", "2d", "1w", "2w", "1mo", "2mo", "1q", "6mo", "1y", "2y", "5y", "10y"),
+    *("1d", "2d", "1w", "2w", "1mo", "2mo", "1q", "6mo", "1y", "2y", "3y", "4y", "5y", "10y"),
 )
 _YEAR = re.compile(r"(1[5-9]|20)\d\d")
 ENOUGH_EVENTS = 50
@@ -77,6 +77,8 @@ class When:
         Whether some rows have no time, so that ticks do not stand beside rows.
     years
         Whether it holds bare years.
+    layout
+        How it is written, if nothing but the order of its rows tells.
     """
 
     name: str
@@ -85,6 +87,7 @@ class When:
     plain: bool = False
     gaps: bool = False
     years: bool = False
+    layout: str = ""
 
     @cached_property
     def resolution(self) -> str:
@@ -134,6 +137,10 @@ def choose_time(
         # Of two moments of one event, it happened at the earlier.
         chosen = min(times, key=lambda column: bool(words.LATER & set(column.words)))
         reason = "the only column of times" if len(times) == 1 else "the first column of times"
+        if chosen is not times[0]:
+            reason = f"{times[0].name} comes later, as its name says"
+        if chosen.layout:
+            reason += f"; written as {chosen.layout}, or rows would leap to and fro"
         _refuse_data_as_names(chosen)
         return _as_time(chosen, reason)
     for names in (words.CLOCKS, words.COUNTERS):
@@ -177,21 +184,35 @@ def choose_time(
 
 
 def _refuse_spread(year: When, columns: Mapping[str, Column]) -> None:
-    """Refuse years beside months, unless there are so many that months are better a mode."""
+    """Refuse years beside parts of years, unless there are enough, so that parts can be a mode."""
     if len(np.unique(year.ticks)) >= ENOUGH_SLICES:
         return
-    parts = [
-        next((c.name for c in columns.values() if word in c.words and c.name != year.name), None)
-        for word in ("month", "day")
-    ]
-    if parts[0] is None:
+    parts = ("month", "day", "week", "quarter")
+    month, day, week, quarter = (
+        next((c for c in columns.values() if {word} == {*parts} & {*c.words}), None)
+        for word in parts
+    )
+    finer = month or week or quarter
+    if finer is None:
         return
-    spread = [year.name, *(name for name in parts if name is not None)]
-    day = "" if parts[1] else ", 1"
+    spread = [year.name, finer.name, *([day.name] if month and day else [])]
+    if month and month.numbers is not None:
+        joined = f"pl.date({', '.join(map(repr, spread))}{'' if day else ', 1'})"
+    elif month:  # names of months
+        blanks = " ".join(["{}"] * len(spread))
+        joined = f"pl.format({blanks!r}, {', '.join(map(repr, spread[::-1]))})"
+    else:
+        number = f"pl.col({finer.name!r}).cast(str)"
+        part = (
+            f"'{{}}-W{{}}', {year.name!r}, {number}.str.zfill(2)"
+            if week
+            else (f"'{{}}-Q{{}}', {year.name!r}, {number}")
+        )
+        joined = f"pl.format({part})"
     raise DataError(
         f"One column that says when is needed, but {' and '.join(map(repr, spread))} say it "
-        "together. Put them into one first, for example in polars with "
-        f"pl.date({', '.join(map(repr, spread))}{day}); or choose years with time={year.name!r}."
+        f"together. Put them into one first, for example in polars with {joined}; or choose years "
+        f"with time={year.name!r}."
     )
 
 
@@ -234,7 +255,7 @@ def _as_time(column: Column, reason: str, *, insist: bool = False) -> When:
         lacking = column.values.null_count() / len(column.values)
         if lacking >= 0.005:
             reason += f"; the {lacking:.0%} of rows without it are dropped"
-        return When(column.name, column.ticks, reason, gaps=lacking > 0.0)
+        return When(column.name, column.ticks, reason, gaps=lacking > 0.0, layout=column.layout)
     if column.numbers is None:
         raise DataError(
             column.problem
@@ -274,7 +295,8 @@ def rows_between(
     when: When, column: Column, since: Any, until: Any, clock: Mapping[str, Any]
 ) -> npt.NDArray[np.bool_]:
     """Which rows lie between two limits, as `from_events` has them; those without a time do."""
-    reader = TimeColumn(column.name, **{**clock, "plain": when.plain})
+    written = {"layout": when.layout} if when.layout else {}
+    reader = TimeColumn(column.name, **{**clock, **written, "plain": when.plain})
     ticks, valid = reader.read(column.written, lambda row: f"row {row + 1:,}")
     bins = TimeBins(1 if when.plain else "1y", reader)
     inside = np.ones(len(ticks), dtype=bool)

@@ -38,8 +38,9 @@ CODES = _set(
     """
     account airport area beat block borough branch bus category cell channel city class cluster
     code community country county customer day department dest destination device district do
-    dow dropoff dst floor from gate gender genre group home host hour id item kind lane line
-    location machine mode model month neighborhood node origin pickup platform player port
+    dow dropoff dst employee floor from gate gender genre group home host hour id item kind lane
+    line location machine mmsi mode model month neighborhood node origin participant patient pickup
+    platform player port respondent student
     precinct product pu quarter receiver region room route school sector segment sender sensor
     server service shift shop site src station status stop store street subject target team
     terminal to track type unit user vehicle vendor ward week weekday zip zone
@@ -56,8 +57,9 @@ COUNTERS = CLOCKS | _set(
 # Of two times of one event, the later.
 LATER = _set(
     """
-    arrival arrived birth born close closed completed dob dropoff due end ended expiry expires
-    finish finished last modified resolved until updated
+    arrival arrived birth born checkout close closed completed delivered delivery discharge
+    discharged dob dropoff due end ended expiry expires finish finished last modified resolved
+    returned settled shipped until updated
     """
 )
 

@@ -201,7 +201,7 @@ def _regimes(digest: Digest, top: int) -> list[Change]:
 
 def _at(time: object, interval: str) -> str:
     said = say_time(time, interval)
-    if interval in ("monthly", "yearly"):
+    if interval in ("monthly", "yearly") or interval.endswith(("-month", "-year")):
         return f"in {said}"
     if interval in ("weekly", "quarterly"):
         return f"in the {said}"

@@ -90,12 +90,24 @@ def parse_part(text: str) -> tuple[str, Period]:
             "taxi.run@2018-01-01..2018-06-30."
         )
     for limit in (since, until):
-        if limit and parse_time(limit) is None and not _is_number(limit):
-            raise DataError(
-                f"A period has dates or numbers, but {limit!r} was found in {text!r}. Write them "
-                "as 2018-01-31."
-            )
+        check_limit(limit, f"found in {text!r}")
     return path, Period(since, until)
+
+
+def check_limit(limit: str, where: str) -> None:
+    """Refuse what is no end of a period.
+
+    Parameters
+    ----------
+    limit
+        As written on the command line; "" for none.
+    where
+        Where it was found, for the error.
+    """
+    if limit and parse_time(limit) is None and not _is_number(limit):
+        raise DataError(
+            f"A period has dates or numbers, but {limit!r} was {where}. Write them as 2018-01-31."
+        )
 
 
 def _at_least(time: object, limit: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from onlinegcp.drawing.text import interval_of, say_time
 from onlinegcp.runlog import Step
 from onlinegcp.runlog.told import sentence as stored
@@ -20,7 +22,9 @@ def said(step: Step) -> str:
     text, time = stored(step), step.get("time")
     when, colon, rest = text.partition(": ")
     known = {str(time), *(say_time(time, interval) for interval in _INTERVALS)}
-    return rest[:1].upper() + rest[1:] if colon and when in known else text
+    # Of several years it says which.
+    dated = when in known or re.fullmatch(rf"{str(time)[:4]}–\d+", when)
+    return rest[:1].upper() + rest[1:] if colon and dated else text
 
 
 def sentence(step: Step, interval: str = "") -> str:

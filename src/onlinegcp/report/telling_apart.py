@@ -26,8 +26,12 @@ def distance(column: FloatArray, others: FloatArray) -> float:
     return float((size[inside] * np.log(size[inside] / others[inside])).sum())
 
 
-def more_of(modes: Sequence[ModeProfile], r: int, others: Sequence[FloatArray]) -> str:
+def more_of(
+    modes: Sequence[ModeProfile], r: int, others: Sequence[FloatArray], said: str = ""
+) -> str:
     """The two labels a component has more of than others, in the mode that tells most.
+
+    Where those are said already, the one it has less of.
 
     Parameters
     ----------
@@ -37,6 +41,8 @@ def more_of(modes: Sequence[ModeProfile], r: int, others: Sequence[FloatArray]) 
         The component.
     others
         Where the others are along each mode; nowhere 0.
+    said
+        What its name says so far.
     """
     far = [distance(mode.shares[:, r], others[k]) for k, mode in enumerate(modes)]
     k = int(np.argmax(far))
@@ -48,6 +54,9 @@ def more_of(modes: Sequence[ModeProfile], r: int, others: Sequence[FloatArray]) 
     if modes[k].kind != "category":
         best.sort()
     names = [short(str(modes[k].labels[i]), _LABEL) for i in best]
+    if names and all(name.lower() in said.lower() for name in names):
+        lacking = int(np.argmax(others[k] - size))
+        return f"less {lead(modes[k])}{short(str(modes[k].labels[lacking]), _LABEL)}"
     return f"more {lead(modes[k])}{and_list(names)}" if names else ""
 
 
@@ -89,7 +98,7 @@ def _longer(
         usual = np.abs(mode.shares[:, rest]).mean(axis=1)
         even = np.full(len(usual), 1.0 / max(len(usual), 1))
         others.append(0.995 * usual / max(float(usual.sum()), 1e-300) + 0.005 * even)
-    if more := more_of(modes, r, others):
+    if more := more_of(modes, r, others, name):
         yield f"{name} · {more}"
     for words in lives[r]:
         yield f"{name} · {words}"

@@ -158,8 +158,11 @@ export function sayTime(row, { long = false, interval = clock.interval } = {}) {
     year = date.getUTCFullYear(),
     month = MONTHS[date.getUTCMonth()];
   if (interval === "yearly") return String(year);
+  const [, several, unit] = /^(\d+)-(year|month)$/.exec(interval) || [];
+  if (unit === "year") return `${year}–${year + +several - 1}`;
   if (interval === "quarterly") return `Q${Math.floor(date.getUTCMonth() / 3) + 1} ${year}`;
-  if (interval === "monthly") return `${long ? YEAR[date.getUTCMonth()] : month} ${year}`;
+  if (interval === "monthly" || unit === "month")
+    return `${long ? YEAR[date.getUTCMonth()] : month} ${year}`;
   if (interval === "weekly")
     return `${long ? "Week of" : "Wk of"} ${date.getUTCDate()} ${month} ${year}`;
   // Where others have a time of day, midnight is one, too.
