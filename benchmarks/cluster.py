@@ -2,10 +2,12 @@
 
 Ten million nonzeros of 100,000 x 100,000 x 24 cells at rank 50, and two million in a mode of ten
 million labels at rank 5, from given factors, so that every second is a step. One process with one
-thread, then a driver with one thread and two workers with one each, in processes of their own that
-learn the same slices; the bits must be equal. Each slice counts with the best of its rounds. What
-the engine costs is the processor time of driver, scheduler and workers together beyond that of one
-process. Memory is the most a process ever held, its libraries included where nothing else is said.
+thread, then a driver and two workers with one thread each, the driver with a second for its work on
+rows, during which workers have nothing to do; all in processes of their own that learn the same
+slices, and the bits must be equal. Each slice counts with the best of its rounds. What the engine
+costs is the processor time of driver, scheduler and workers together beyond that of one process.
+Memory is the most a process ever held, its libraries included where nothing else is said; what
+processes share counts for each that has looked at it.
 On a machine with other work, or with fewer than two idle cores, the clock says little.
 """
 
@@ -102,7 +104,7 @@ def _measure(how: str, case: Case) -> dict[str, Any]:
         from onlinegcp.kernels.machine import facts
         from onlinegcp.sums.dask import Cluster
 
-        engine = Cluster(f"local:{WORKERS}", 1, facts)
+        engine = Cluster(f"local:{WORKERS}", WORKERS, facts)
         ask = engine.client.run
     idle = max([0, *ask(_libraries).values()])
     _, factors, rows, warm, stream = _drawn(
