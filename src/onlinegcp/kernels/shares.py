@@ -124,9 +124,11 @@ def compare_rows(rows, pool, unrest, share, sums, total, out):
         size = 1.0 / (excess + 1.0 / events)
         below = sums[i] < mean
         near = min(sums[i] + HALF, mean) if below else max(sums[i] - HALF, mean)
-        deviance = (near + size) * math.log((mean + size) / (near + size))
-        if near > 0.0:
-            deviance += near * math.log(near / mean)
+        deviance = 0.0
+        if near != mean:  # as most pairs are, which are light: logarithms take longest
+            deviance = (near + size) * math.log((mean + size) / (near + size))
+            if near > 0.0:
+                deviance += near * math.log(near / mean)
         root = math.sqrt(max(2.0 * deviance, 0.0) / factor)
         out[FORECAST, i] = mean
         out[DEVIATION, i] = math.sqrt(_variance(mean, excess, factor, events))

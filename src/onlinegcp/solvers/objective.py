@@ -48,9 +48,9 @@ def log_sum(
     floor: float,
 ) -> float:
     """Sum of x log max(m, floor) over the listed cells of a slice."""
-    products = factors[0][x.index[:, 0]]
+    products = factors[0].take(x.index[:, 0], axis=0)
     for k, factor in enumerate(factors[1:], 1):
-        products = products * factor[x.index[:, k]]
+        products *= factor.take(x.index[:, k], axis=0)
     return float(x.value @ np.log(np.maximum(products @ weights, floor)))
 
 

@@ -47,6 +47,9 @@ def read_slices(
         `single` says that the caller passed exactly one slice, not a collection of them. `names`
         are those of `told` with what the data brought along.
     """
+    if isinstance(x, Slice):
+        one, names = read_one(x, time, told=told)
+        return [one], True, names
     _refuse_events(x)
     if told.table and isinstance(x, list) and not x:
         raise DataError("at least one slice was needed, but the list is empty. Pass some.")

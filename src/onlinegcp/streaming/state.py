@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -95,7 +96,7 @@ class ModelState:
         known: FloatArray | None = getattr(self.factors, "magnitudes", None)
         if known is not None:
             return known
-        return np.asarray(np.prod([np.abs(a).sum(axis=0) for a in self.factors], axis=0))
+        return reduce(np.multiply, [np.abs(a).sum(axis=0) for a in self.factors])
 
     def log_sum(self, x: Slice, weights: FloatArray, floor: float) -> float:
         """Sum of x log max(m, floor) over the listed cells of a slice."""
