@@ -10,6 +10,7 @@ import pickle
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from drawn_world import World
@@ -466,3 +467,33 @@ def test_an_alarm_goes_on_over_a_slice_that_nothing_is_known_of():
         tracker.update(anomaly)
         told.append((anomaly.alarm, anomaly.ended))
     assert told == [(1, 0), (0, 0), (2, 0), (0, 2)]
+
+
+def test_rows_of_a_frame_are_judged_where_the_model_has_them_and_called_by_their_labels():
+    """In another order a frame is the same day; by position it was odder than one in 10^20."""
+    rng = np.random.default_rng(31)
+    rates = np.array([[90.0, 80.0], [5.0, 4.0], [30.0, 20.0]])
+
+    def day(where=slice(None), times=1.0):
+        factor = np.ones((3, 1))
+        factor[where] = times
+        found = pd.DataFrame(rng.poisson(rates * factor), index=list("abc"))
+        return found.rename_axis(index="shop")
+
+    model, tracker = OnlineGCP(1, "poisson", ndim=2, init_slices=5), AnomalyTracker(1)
+    for t in range(100):
+        if t >= 5:
+            tracker.update(score_slice(model, day(), history=tracker))
+        model.partial_fit(day())
+    today = day()
+    straight, turned = (score_slice(model, x, history=tracker) for x in (today, today.iloc[::-1]))
+    assert turned.p == straight.p > 0.01
+    odd = score_slice(model, day(2, 0.1).iloc[::-1], history=tracker)
+    assert odd.flagged
+    assert odd.modes[0][0]["label"] == "c"
+    assert "Shop c -" in odd.sentence
+    new = day()
+    new.loc["d"] = [40, 40]
+    assert score_slice(model, new, history=tracker).modes[0][0]["label"] == "d"
+    given = [list("xyz"), None]
+    assert score_slice(model, day(2, 0.1), given, history=tracker).modes[0][0]["label"] == "z"

@@ -19,7 +19,7 @@ from onlinegcp.kernels.shares import SURPRISE
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
-Labels: TypeAlias = Sequence[Sequence[str]]
+Labels: TypeAlias = Sequence[Sequence[str] | None]
 
 LEAST_SURPRISE = 2.0  # standard deviations below which nothing is worth a word
 ALONE = "alone up"  # family that is there where rows are known to follow others
@@ -274,6 +274,5 @@ def largest_rows(
 
 
 def label_of(labels: Labels | None, k: int, i: int) -> str:
-    if labels is None or k >= len(labels) or i >= len(labels[k]):
-        return str(i)
-    return str(labels[k][i])
+    names = None if labels is None or k >= len(labels) else labels[k]
+    return str(i) if names is None or i >= len(names) else str(names[i])

@@ -32,7 +32,9 @@ from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
+from onlinegcp.streaming.inputs import read_one
 from onlinegcp.streaming.model import StreamingModel
+from onlinegcp.streaming.naming import padded
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -166,7 +168,7 @@ def score_slice(
     x
         The slice.
     labels
-        Names of the rows of each mode; row numbers if not given.
+        Names of the rows of each mode; by default those the model's data came with, or numbers.
     history
         The past; call its `update` with the result.
     level
@@ -174,7 +176,7 @@ def score_slice(
     top
         Rows of each mode, and pairs, that are named at most.
     modes
-        Names of the modes.
+        Names of the modes; by default those the model's data came with.
     noun
         What the total counts.
     interval
@@ -182,9 +184,15 @@ def score_slice(
     """
     if not 0.0 < level < 1.0:
         raise DataError(f"level must lie between 0 and 1, but got {level!r}. Usual is 0.01.")
-    whole = as_slice(x)
     counted, misfit, usual = True, math.nan, None
-    if model is not None:
+    if model is None:
+        whole = as_slice(x)
+    else:
+        # Rows that came with labels belong where the model has them.
+        whole, names = read_one(x, told=model._told())
+        if names is not None:
+            labels = padded(names.labels, whole.shape) if labels is None else labels
+            modes = modes or model.mode_names_ or ()
         counted = is_counted(model.loss_)
         # With two modes at most, rows and pairs tell all that the cells of counts can.
         if not counted or whole.ndim > 2:

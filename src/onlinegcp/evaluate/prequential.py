@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming import StepRecord, StreamingModel
+from onlinegcp.streaming.inputs import read_one
+from onlinegcp.streaming.naming import names_of
 
 Verdict = TypeVar("Verdict")
 
@@ -51,7 +53,7 @@ def prequential(
     model
         The model, which learns the stream.
     stream
-        Slices, or anything `as_slice` takes.
+        Slices, or anything `as_slice` takes; labels say where rows belong.
     judge
         Called with the number and the slice before the model learns it, once the warm start is
         over.
@@ -69,9 +71,10 @@ def prequential(
     True
     """
     for number, given in enumerate(stream, 1):
-        x, begun = as_slice(given), model.started_
+        begun, seen = model.started_, model.__sklearn_is_fitted__()
+        x = read_one(given, told=model._told())[0] if seen else as_slice(given)
         verdict = judge(number, x) if begun else None
         start = time.perf_counter()
-        model.partial_fit([x])
+        model.partial_fit([x if names_of(given) is None else given])
         seconds = time.perf_counter() - start
         yield Turn(number, x, verdict, model.last_ if begun else None, seconds)
