@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from onlinegcp.errors import DataError
 from onlinegcp.exchange import Exchange
 from onlinegcp.notebook.components import ComponentTable, component_card, component_table
-from onlinegcp.slices import Slice, as_slice
+from onlinegcp.slices import as_slice
 
 # Rows of the Khatri-Rao product built at once: 8192 rows of rank 50 stay in a 4 MB cache.
 ROWS_AT_ONCE = 8192
@@ -216,7 +216,7 @@ class KTensor(Exchange):
             for a, b in zip(self._factors, other._factors, strict=True):
                 gram *= a.T @ b
             return float(gram.sum())
-        x = other if isinstance(other, Slice) else as_slice(other)
+        x = as_slice(other)
         self._check_same_shape(x.shape)
         if x.array is None:
             return float(self._values(x.index) @ x.value)

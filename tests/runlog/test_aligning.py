@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from onlinegcp.runlog import STEPS, Aligner
+from onlinegcp.runlog import STEPS, Aligner, StoredSteps
 from onlinegcp.runlog.names import read_names, renumber, write_name
 
 
@@ -37,6 +37,19 @@ def test_weights_follow_their_components_through_several_changes(tmp_path):
         [9.1, 3.8, 1.8],
     ]
     assert steps[0]["drift"] == [0.0, 0.3, 0.1]
+
+
+def test_lines_are_read_again_each_time_in_the_components_of_the_last(tmp_path):
+    steps = [{"weights": [1.0, 2.0]}, {"weights": [3.0], "order": [1]}]
+    expected = aligned(tmp_path, steps)
+    assert len(StoredSteps(tmp_path)) == 2
+    for _ in range(2):
+        assert list(StoredSteps(tmp_path)) == expected
+    with (tmp_path / STEPS).open("a") as file:
+        file.write('{"number":3')  # being written
+    assert len(StoredSteps(tmp_path)) == 2
+    assert list(StoredSteps(tmp_path)) == expected
+    assert (len(StoredSteps(tmp_path / "none")), list(StoredSteps(tmp_path / "none"))) == (0, [])
 
 
 def test_lines_without_changes_stay_as_they_are(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import resource
 import subprocess
@@ -113,9 +114,38 @@ def test_archives_of_others_are_refused(tmp_path):
             read_archive(found, "thing")
 
 
+class Trap:
+    """Makes a directory when it is unpickled."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)
+
+
+@pytest.mark.parametrize("read", [read_archive, read_record])
+def test_nothing_is_ever_unpickled(tmp_path, read):
+    trapped = np.empty(1, dtype=object)
+    trapped[0] = Trap(tmp_path / "sprung")
+    np.savez(tmp_path / "x.npz", onlinegcp_meta=trapped)
+    with pytest.raises(StateError, match="cannot be read as one"):
+        read(tmp_path / "x.npz", "thing")
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_who_does_not_ask_for_the_disk_does_not_wait_for_it(tmp_path, monkeypatch, durable):
+    waited = []
+    monkeypatch.setattr(os, "fsync", waited.append)
+    write_archive(tmp_path / "x", "thing", ARRAYS, RECORD, durable=durable)
+    assert bool(waited) == durable
+
+
 def test_newer_formats_other_kinds_and_missing_files_are_named(path, monkeypatch):
-    with pytest.raises(StateError, match=r"a saved model was needed, but .* holds a thing"):
-        read_archive(path, "model")
+    for read in (read_archive, read_record):
+        with pytest.raises(StateError, match=r"a saved model was needed, but .* holds a thing"):
+            read(path, "model")
     with pytest.raises(StateError, match="there is no such file"):
         read_archive(path.with_name("nothing"), "thing")
     with pytest.raises(StateError, match="could not be opened: Is a directory"):

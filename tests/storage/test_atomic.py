@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onlinegcp.errors import StateError
+from onlinegcp.errors import DataError, StateError
 from onlinegcp.storage import atomic, exchanging
 from onlinegcp.storage.atomic import replacing
 from onlinegcp.storage.exchanging import exchange
@@ -48,13 +48,48 @@ def test_a_block_that_fails_leaves_the_old_file_and_no_other(tmp_path, error):
 
 def test_a_failure_says_what_happened_to_the_old_file(tmp_path):
     with (
-        pytest.raises(StateError, match=r"nowhere/x could not be: No such file.*Free some space"),
+        pytest.raises(
+            StateError, match=r"nowhere/x could not be: No such file [^.]*\. Free some sp"
+        ),
         replacing(tmp_path / "nowhere" / "x"),
     ):
         pass
     (tmp_path / "x").write_bytes(b"old")
     with pytest.raises(StateError, match="already there is unchanged"), replacing(tmp_path / "x"):
         raise OSError("disk full")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc which file is meant")
+def test_content_then_name_reach_the_disk_and_nothing_waits_for_what_need_not(
+    tmp_path, monkeypatch
+):
+    waited = []
+
+    def watch(handle):
+        found = Path(f"/proc/self/fd/{handle}").readlink()
+        waited.append((found.suffix or found.name, (tmp_path / "x").exists()))
+
+    monkeypatch.setattr(os, "fsync", watch)
+    with replacing(tmp_path / "x") as file:
+        file.write(b"content")
+    assert waited == [(".tmp", False), (tmp_path.name, True)]
+    with replacing(tmp_path / "x", durable=False) as file:
+        file.write(b"newer")
+    assert len(waited) == 2
+
+
+@pytest.mark.parametrize("mark", ["run.json", "streams.json", "../streams.json"])
+def test_the_directory_of_a_run_is_for_its_own_files(tmp_path, mark):
+    folder = tmp_path / "in" / "here"
+    folder.mkdir(parents=True)
+    (folder / mark).write_text("{}")
+    with pytest.raises(DataError, match="outside the directories of runs"), replacing(folder / "x"):
+        pass
+    with replacing(folder / "x", of_run=True) as file:
+        file.write(b"1")
+    with replacing(tmp_path / "x") as file:  # beside the run
+        file.write(b"2")
+    assert (folder / "x").read_bytes() == b"1"
 
 
 def test_nothing_is_visible_before_the_end(tmp_path):

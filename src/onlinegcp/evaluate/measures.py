@@ -46,7 +46,7 @@ def local_loss(
     >>> round(local_loss(np.array([3.0, 4.0]), [1.0], [[[3.0], [3.0]]], "gaussian"), 3)
     0.04
     """
-    tensor = x if isinstance(x, Slice) else as_slice(x)
+    tensor = as_slice(x)
     model = KTensor(weights, factors)
     _check_shape(tensor, model)
     return _normalised(tensor, model, get_loss(loss))
@@ -85,7 +85,7 @@ def slice_losses(
                 f"weights must have one row per slice, but has {rows.shape[0]} rows for more "
                 f"slices. Pass the weights of every slice."
             )
-        tensor = x if isinstance(x, Slice) else as_slice(x)
+        tensor = as_slice(x)
         model = KTensor(rows[t], factors)
         _check_shape(tensor, model)
         losses.append(_normalised(tensor, model, resolved))

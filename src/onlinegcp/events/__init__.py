@@ -1,6 +1,6 @@
 """From a table of events to a stream of slices, one per time bin, with labels that stay put.
 
-Here the options are checked; `event_stream` does the work.
+Here the options are checked; `stream` does the work.
 """
 
 from __future__ import annotations

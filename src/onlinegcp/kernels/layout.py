@@ -9,11 +9,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-# A vector register holds 32 bytes; a cache line 64.
-VECTOR_BYTES = 32
-LINE_BYTES = 64
+LANES = 4  # numbers in a vector register of AVX
+LINE_BYTES = 64  # of the cache
 # In place of the number of a mode, where a pass can serve one mode or all of them.
 ALL_MODES = -1
 
@@ -61,11 +60,6 @@ class Blocks:
         ends = self.offsets.tolist()  # asked for often: np.diff takes ten times as long
         return tuple(last - first for first, last in pairwise(ends))
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Number format of the entries."""
-        return self.data.dtype
-
     def views(self) -> tuple[NDArray[Any], ...]:
         """The factor matrices (I_k, R), sharing memory with `data`."""
         ends = pairwise(self.offsets.tolist())
@@ -85,7 +79,7 @@ class Blocks:
         but their differences are not its shape.
         """
         ends = np.cumsum([0, *map(len, rows)])
-        data = aligned_zeros((int(ends[-1]), self.width), self.dtype)
+        data = aligned_zeros((int(ends[-1]), self.width))
         offsets = ends.copy()
         for k, some in enumerate(rows):
             begin, target = self.offsets[k], data[ends[k] : ends[k + 1]]
@@ -102,67 +96,57 @@ class Blocks:
 
     def zeros_like(self) -> Blocks:
         """Zeros of the same layout in new memory."""
-        return Blocks(aligned_zeros(self.data.shape, self.data.dtype), self.offsets, self.rank)
+        return Blocks(aligned_zeros(self.data.shape), self.offsets, self.rank)
 
 
 def _aligned_blocks(data: NDArray[Any], offsets: NDArray[np.int64], rank: int) -> Blocks:
     if data.flags.writeable and data.ctypes.data % LINE_BYTES == 0:  # shared memory, mostly
         return Blocks(data, offsets, rank)
-    out = aligned_zeros(data.shape, data.dtype)
+    out = aligned_zeros(data.shape)
     out[...] = data
     return Blocks(out, offsets, rank)
 
 
-def stack_factors(factors: Sequence[NDArray[Any]], dtype: DTypeLike = np.float64) -> Blocks:
-    """Copy factor matrices into the kernels' layout.
-
-    Parameters
-    ----------
-    factors
-        Matrices (I_k, R).
-    dtype
-        float64 or float32.
-    """
+def stack_factors(factors: Sequence[NDArray[Any]]) -> Blocks:
+    """Copy factor matrices (I_k, R) into the kernels' layout."""
     rank = int(factors[0].shape[1])
     offsets = np.concatenate([[0], np.cumsum([len(factor) for factor in factors])]).astype(np.int64)
-    data = aligned_zeros((int(offsets[-1]), padded_width(rank, dtype)), dtype)
+    data = aligned_zeros((int(offsets[-1]), padded_width(rank)))
     blocks = Blocks(data, offsets, rank)
     for view, factor in zip(blocks.views(), factors, strict=True):
         view[...] = factor
     return blocks
 
 
-def padded_width(rank: int, dtype: DTypeLike = np.float64) -> int:
+def padded_width(rank: int) -> int:
     """Smallest number of columns that fills whole vector registers.
 
     Examples
     --------
-    >>> padded_width(50), padded_width(50, np.float32)
-    (52, 56)
+    >>> padded_width(50)
+    52
     """
-    lanes = VECTOR_BYTES // np.dtype(dtype).itemsize
-    return -(-rank // lanes) * lanes
+    return -(-rank // LANES) * LANES
 
 
-def pad_vector(vector: NDArray[Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+def pad_vector(vector: NDArray[Any]) -> NDArray[Any]:
     """Copy a vector (R,) into an aligned one of padded length."""
-    out = aligned_zeros((padded_width(len(vector), dtype),), dtype)
+    out = aligned_zeros((padded_width(len(vector)),))
     out[: len(vector)] = vector
     return out
 
 
-def pad_matrix(matrix: NDArray[Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+def pad_matrix(matrix: NDArray[Any]) -> NDArray[Any]:
     """Copy a matrix (R, R) into an aligned one (width, width), the rest 0."""
-    width = padded_width(matrix.shape[1], dtype)
-    out = aligned_zeros((width, width), dtype)
+    width = padded_width(matrix.shape[1])
+    out = aligned_zeros((width, width))
     out[: matrix.shape[0], : matrix.shape[1]] = matrix
     return out
 
 
-def aligned_zeros(shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+def aligned_zeros(shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Zeros whose first element lies on a cache-line boundary."""
-    dtype = np.dtype(dtype)
-    size = math.prod(shape) * dtype.itemsize
+    size = math.prod(shape) * 8
     raw = np.zeros(size + LINE_BYTES, dtype=np.uint8)
     start = -raw.ctypes.data % LINE_BYTES
-    return raw[start : start + size].view(dtype).reshape(shape)
+    return raw[start : start + size].view(np.float64).reshape(shape)

@@ -1,10 +1,9 @@
 """Vector registers for compiled code: 32-byte loads, stores and arithmetic spelled out.
 
 LLVM does not vectorise loops with gathers and scatters by itself. These intrinsics give compiled
-code a value type `Vector` (4 float64 or 8 float32, decided by the array it is loaded from) and raw
-access to array memory: no bounds, no negative indices, positions counted in elements of the
-flattened array. The caller guarantees that positions are inside and, for `load` and `store`,
-multiples of the vector length.
+code a value type, a vector of `LANES` numbers, and raw access to array memory: no bounds, no
+negative indices, positions counted in elements of the flattened array. The caller guarantees that
+positions are inside and, for `load` and `store`, multiples of the vector length.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator,no-any-return"
@@ -19,26 +18,25 @@ from numba.core.datamodel import models
 from numba.core.datamodel.registry import register_default
 from numba.extending import intrinsic as _typed_intrinsic
 
-VECTOR_BYTES = 32  # a register of AVX
+from onlinegcp.kernels.layout import LANES
 
 # Compiled code calls intrinsics without the typing context that their definitions take.
 intrinsic: Any = _typed_intrinsic
 
 
 class VectorType(types.Type):
-    """Numba's name for one vector register of `dtype` numbers."""
+    """Numba's name for one vector register."""
 
-    def __init__(self, dtype: Any) -> None:
-        self.dtype = dtype
-        self.lanes = VECTOR_BYTES * 8 // dtype.bitwidth
-        super().__init__(name=f"vector_{self.lanes}_{dtype}")
+
+VECTOR = VectorType(name=f"vector_{LANES}")
+_REGISTER = ir.VectorType(ir.DoubleType(), LANES)
+_BYTES = 8 * LANES
 
 
 @register_default(VectorType)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, dmm, fe_type):
-        element = ir.DoubleType() if fe_type.dtype.bitwidth == 64 else ir.FloatType()
-        super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.lanes))
+        super().__init__(dmm, fe_type, _REGISTER)
 
 
 def element_address(context, builder, array_type, array, position):
@@ -63,27 +61,14 @@ def pointer(typingctx, array):
 
 
 @intrinsic
-def lanes_of(typingctx, array):
-    """Numbers per vector, a compile-time constant (the array's own itemsize field is not)."""
-    lanes = VectorType(array.dtype).lanes
-
-    def codegen(context, builder, signature, args):
-        return context.get_constant(types.int64, lanes)
-
-    return types.int64(array), codegen
-
-
-@intrinsic
 def load(typingctx, array, position):
     """Vector from consecutive elements; aligned to 32 bytes."""
-    vector = VectorType(array.dtype)
 
     def codegen(context, builder, signature, args):
         pointer = element_address(context, builder, signature.args[0], args[0], args[1])
-        to = context.get_value_type(vector).as_pointer()
-        return builder.load(builder.bitcast(pointer, to), align=VECTOR_BYTES)
+        return builder.load(builder.bitcast(pointer, _REGISTER.as_pointer()), align=_BYTES)
 
-    return vector(array, types.int64), codegen
+    return VECTOR(array, types.int64), codegen
 
 
 @intrinsic
@@ -92,9 +77,7 @@ def store(typingctx, array, position, value):
 
     def codegen(context, builder, signature, args):
         pointer = element_address(context, builder, signature.args[0], args[0], args[1])
-        builder.store(
-            args[2], builder.bitcast(pointer, args[2].type.as_pointer()), align=VECTOR_BYTES
-        )
+        builder.store(args[2], builder.bitcast(pointer, _REGISTER.as_pointer()), align=_BYTES)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, value), codegen
@@ -145,31 +128,29 @@ def prefetch(typingctx, array, position):
 @intrinsic
 def spread(typingctx, array, position):
     """Vector with one array element in every lane."""
-    vector = VectorType(array.dtype)
 
     def codegen(context, builder, signature, args):
         pointer = element_address(context, builder, signature.args[0], args[0], args[1])
-        return _splat(builder, builder.load(pointer), vector.lanes)
+        return _splat(builder, builder.load(pointer))
 
-    return vector(array, types.int64), codegen
+    return VECTOR(array, types.int64), codegen
 
 
 @intrinsic
-def fill(typingctx, array, value):
-    """Vector of the array's number type with one number in every lane."""
-    vector = VectorType(array.dtype)
+def fill(typingctx, value):
+    """Vector with one number in every lane."""
 
     def codegen(context, builder, signature, args):
-        return _splat(builder, args[1], vector.lanes)
+        return _splat(builder, args[0])
 
-    return vector(array, array.dtype), codegen
+    return VECTOR(types.float64), codegen
 
 
-def _splat(builder, scalar, lanes):
-    kind = ir.VectorType(scalar.type, lanes)
-    first = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.IntType(32)(0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-    return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), zeros)
+def _splat(builder, scalar):
+    undefined = ir.Constant(_REGISTER, ir.Undefined)
+    first = builder.insert_element(undefined, scalar, ir.IntType(32)(0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    return builder.shuffle_vector(first, undefined, zeros)
 
 
 def _binary(name):
@@ -190,17 +171,12 @@ divide = _binary("fdiv")
 
 
 def _call(name, count):
-    """Intrinsic of LLVM on `count` vectors of one type."""
+    """Intrinsic of LLVM on `count` vectors."""
 
     def generate(context, builder, signature, args):
-        kind = args[0].type
-        element = "f64" if isinstance(kind.element, ir.DoubleType) else "f32"
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(kind, [kind] * count),
-            f"llvm.{name}.v{kind.count}{element}",
-        )
-        return builder.call(function, args)
+        kind = ir.FunctionType(_REGISTER, [_REGISTER] * count)
+        named = f"llvm.{name}.v{LANES}f64"
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, named), args)
 
     return generate
 
@@ -235,7 +211,6 @@ def maximum(typingctx, a, b):
 @intrinsic
 def lane_sum(typingctx, a):
     """Sum of the lanes, always in the same order (halves first)."""
-    dtype = a.dtype
 
     def codegen(context, builder, signature, args):
         value = args[0]
@@ -253,7 +228,7 @@ def lane_sum(typingctx, a):
             value = builder.fadd(half(0), half(lanes))
         return builder.extract_element(value, ir.IntType(32)(0))
 
-    return dtype(a), codegen
+    return types.float64(a), codegen
 
 
 @intrinsic

@@ -177,19 +177,8 @@ class _Learner:
         try:
             with self._slices(label, held, source) as (slices, events):
                 for x in slices:
-                    kept = point.labels
-                    if events is not None:
-                        point.labels = events.labels
-                    try:
-                        partial = events is not None and events.partial
-                        hold = self._job.hold
-                        lines = advance(point, self._job.info, x, hold=hold, partial=partial)
-                    except BaseException:
-                        point.labels = kept
-                        raise
+                    lines = advance(point, self._job.info, x, events, hold=self._job.hold)
                     point.n_steps += len(lines)
-                    if events is not None:
-                        point.events = events.state(vocabularies=False)
                     self._note(label, x, lines)
                     if self._stopped:
                         return

@@ -18,7 +18,7 @@ from onlinegcp.many.files import SHARD_KIND, shard_files
 from onlinegcp.many.shard_files import Account
 from onlinegcp.run.checkpoint import Checkpoint, fresh_point, pack_point, unpack_point
 from onlinegcp.storage.appending import append, force, unwritable
-from onlinegcp.storage.archive import DamagedFile, read_archive, write_archive
+from onlinegcp.storage.archive import DamagedFile, read_archive, under, write_archive
 from onlinegcp.storage.labels import held as kept
 
 Arrays = dict[str, NDArray[Any]]
@@ -115,9 +115,7 @@ class Shard:
         try:
             self._bytes = int(record["bytes"])
             for k, stored in enumerate(record["streams"]):
-                prefix = f"{k}/"
-                own = {n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)}
-                self.streams[stored["stream"]] = self._unpacked(own, stored)
+                self.streams[stored["stream"]] = self._unpacked(under(arrays, f"{k}/"), stored)
             found = self._lines.stat().st_size if self._lines.exists() else 0
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(

@@ -28,7 +28,7 @@ def write_slices(slices: Iterable[Any], folder: Path, name: str) -> list[str]:
         What the files are called.
     """
     files: list[str] = []
-    rest = (item if isinstance(item, Slice) else as_slice(item) for item in slices)
+    rest = map(as_slice, slices)
     for number in itertools.count():
         some = list(itertools.islice(rest, _SLICES))
         if not some:

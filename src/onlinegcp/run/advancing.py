@@ -10,6 +10,7 @@ from typing import Any
 from onlinegcp import runlog
 from onlinegcp.anomaly import held_back, is_counted, score_slice
 from onlinegcp.errors import DataError
+from onlinegcp.events.stream import EventStream
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.run.checkpoint import Checkpoint
 from onlinegcp.run.lines import learned_line, unseen, warm_lines, written
@@ -20,29 +21,35 @@ from onlinegcp.streaming.scaling import calling
 
 
 def advance(
-    point: Checkpoint, info: Mapping[str, Any], x: Slice, *, hold: bool, partial: bool = False
+    point: Checkpoint, info: Mapping[str, Any], x: Slice, events: EventStream | None, *, hold: bool
 ) -> list[runlog.Step]:
     """Score and learn one slice; its line, or none or many around the end of the warm start.
 
     Parameters
     ----------
     point
-        Where the run stands; its model, tracker and last time are those after the slice.
+        Where the run stands, which then is after the slice, but for lines and sources.
     info
         Settings of the run.
     x
         The slice.
+    events
+        The stream it came from, if its data are events.
     hold
         Whether its odd rows are learned as they usually are, if it is flagged.
-    partial
-        Whether it is only a part of its time bin.
     """
-    start = time.perf_counter()
+    start, kept = time.perf_counter(), point.labels
+    partial = False
+    if events is not None:
+        point.labels, partial = events.labels, events.partial
     try:
         with one_blas_thread(), calling(info.get("modes") or (), point.labels):
             lines = _lines(point, info, x, hold, partial)
-    except DataError as error:
-        cell, labels = getattr(error, "cell", None), point.labels
+    except BaseException as error:
+        labels, point.labels = point.labels, kept
+        if not isinstance(error, DataError):
+            raise
+        cell = getattr(error, "cell", None)
         named = "" if x.time is None else f"In the slice of {written(x.time)}: "
         if cell is not None and labels is not None:
             names = (of[i] for of, i in zip(labels, cell, strict=True))
@@ -50,8 +57,10 @@ def advance(
         if not named:
             raise
         raise DataError(f"{named}{error}") from error
-    point.last_time = x.time
     seconds = time.perf_counter() - start
+    point.last_time = x.time
+    if events is not None:
+        point.events = events.state(vocabularies=False)
     return [{**line, "seconds": round(seconds / len(lines), 6)} for line in lines]
 
 

@@ -55,7 +55,6 @@ def learned_line(
     line["newton_steps"] = record.newton_steps
     line["births"], line["deaths"] = record.births, record.deaths
     line["merges"], line["held"] = record.merges, held
-    line["rank"] = len(line["weights"])
     line["order"] = None if record.order is None else list(record.order)
     line["regime"], line["regime_since"] = record.regime, record.regime_since
     line["drift"], line["anomaly"] = moved, cast("Anomaly | None", anomaly)

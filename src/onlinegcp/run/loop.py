@@ -326,18 +326,8 @@ class Run:
         n_slices, total = 0, 0.0
         for x in self._unseen(stream, skip=events is None):
             self.busy = True
-            kept = self._point.labels
             try:
-                if events is not None:
-                    self._point.labels = events.labels
-                try:
-                    partial = events is not None and events.partial
-                    lines = advance(self._point, self.info, x, hold=hold, partial=partial)
-                except BaseException:
-                    self._point.labels = kept
-                    raise
-                if events is not None:
-                    self._point.events = events.state(vocabularies=False)
+                lines = advance(self._point, self.info, x, events, hold=hold)
                 self._store(lines)
                 self._renumber(lines)
                 if events is not None:
@@ -387,7 +377,7 @@ class Run:
     def _unseen(self, stream: Iterable[Any], *, skip: bool) -> Iterator[Slice]:
         # What lies there already may be announced; a stream is never asked before its turn.
         items = self.model.coming(stream) if isinstance(stream, Sequence) else stream
-        slices = (item if isinstance(item, Slice) else as_slice(item) for item in items)
+        slices = map(as_slice, items)
         return after(self._point.last_time, slices) if skip else slices
 
     # ---- the directory

@@ -40,14 +40,11 @@ def places(old: Sequence[FloatArray], new: Sequence[FloatArray]) -> list[int]:
     """For every component of a model its place in another of any rank, -1 for those not in it."""
     found = [-1] * new[0].shape[1]
     # Rows of an assignment are all assigned only where they are not more than the columns.
-    if new[0].shape[1] <= old[0].shape[1]:
-        pairs = list(enumerate(match(new, old)[0].tolist()))
-        alike = match(new, old)[1]
-    else:
-        pairs = [(at, place) for place, at in enumerate(match(old, new)[0].tolist())]
-        alike = match(old, new)[1]
-    for (at, place), same in zip(pairs, alike.tolist(), strict=True):
-        if same >= SAME:
+    fewer = new[0].shape[1] <= old[0].shape[1]
+    order, alike = match(new, old) if fewer else match(old, new)
+    for row, column in enumerate(order.tolist()):
+        if alike[row] >= SAME:
+            at, place = (row, column) if fewer else (column, row)
             found[at] = place
     return found
 

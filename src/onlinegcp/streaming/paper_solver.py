@@ -20,6 +20,7 @@ from onlinegcp.solvers.sgd.sampling import KINDS as SAMPLERS
 from onlinegcp.solvers.sgd.sampling import Sampler
 from onlinegcp.solvers.sgd.steps import KINDS as STEPS
 from onlinegcp.solvers.sgd.steps import Step, get_step
+from onlinegcp.storage.archive import under
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.scoring import Stopwatch, running_mean, write_record
 from onlinegcp.streaming.sgd import SGD
@@ -218,9 +219,8 @@ def _solve_factors(
 
 
 def _history_of(how: SGD, state: ModelState) -> History:
-    parts = {n[8:]: a for n, a in state.arrays.items() if n.startswith("history.")}
     return empty_history(how, len(state.weights)).from_state(
-        parts, {"offered": state.scalars["offered"]}, state.slices
+        under(state.arrays, "history."), {"offered": state.scalars["offered"]}, state.slices
     )
 
 

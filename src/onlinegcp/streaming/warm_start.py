@@ -257,16 +257,11 @@ def short_fit(
     return _static(x, rank, loss, lower, STUDY, **start).ktensor
 
 
-def algebraic_model(
-    x: Slice, rank: int, loss: Loss, lower: float, seed: int, number: int = 0
-) -> KTensor | None:
+def algebraic_model(x: Slice, rank: int, loss: Loss, lower: float, seed: int) -> KTensor | None:
     """A model from eigenvectors, for least squares on complete data; None where there is none."""
-    if not loss.traits.quadratic or lower > -np.inf or x.n_observed < x.size:
+    if not loss.traits.quadratic or lower > -np.inf:
         return None
-    begin = algebraic_start(x, rank, start_generator(seed, number))
-    if begin is None or not all(np.isfinite(a).all() for a in begin):
-        return None
-    return KTensor(np.ones(rank), begin)
+    return next(iter(_algebraic(x, rank, 1, seed)), None)
 
 
 def random_model(x: Slice, rank: int, seed: int) -> KTensor:

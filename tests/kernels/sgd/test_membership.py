@@ -59,7 +59,7 @@ CASES = [
 def test_listed_cells_are_found_where_they_are_and_others_are_not(shape, n, limit):
     x = random_slice(shape, n)
     built = membership.build_cells(x, LOOKUP, bitmap_cells=limit)
-    assert built.kind == (membership.BITMAP if x.size <= limit else membership.TABLE)
+    assert built.counts[3] == (membership.BITMAP if x.size <= limit else membership.TABLE)
     linear = membership.linear_index(x)
     rng = np.random.default_rng(1)
     others = rng.integers(0, x.size, 2000)
@@ -85,10 +85,10 @@ def test_unlisted_cells_are_counted_in_order_without_gaps(shape, n):
 def test_nothing_is_built_that_the_plan_does_not_ask_for():
     x = random_slice((37, 41), 100)
     listed = membership.build_cells(x, Plan((Stratum(LISTED_ALL, 100, 1.0, VALUE_LISTED),)))
-    assert listed.kind == membership.NONE
+    assert listed.counts[3] == membership.NONE
     assert len(listed.linear) == 0
     counted = membership.build_cells(x, Plan((Stratum(ZERO_ALL, 5, 1.0),)))
-    assert counted.kind == membership.NONE
+    assert counted.counts[3] == membership.NONE
     assert len(counted.linear) == x.n_listed
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from onlinegcp.errors import DataError
 from onlinegcp.kernels import get_kernels
 from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.slices import Slice
@@ -132,20 +131,3 @@ def test_state_round_trip(kind):
         strict=True,
     ):
         np.testing.assert_array_equal(before, after)
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"kind": "window"}, "reservoir"),
-        ({"size": -1}, "history_size"),
-        ({"size": 2.5}, "history_size"),
-        ({"weight": -1.0}, "history_weight"),
-        ({"weight": np.nan}, "history_weight"),
-        ({"decay": 0.0}, "history_decay"),
-        ({"decay": 1.5}, "history_decay"),
-    ],
-)
-def test_bad_settings_are_named(change, word):
-    with pytest.raises(DataError, match=word):
-        make(**{"kind": "last", **change})

@@ -1,7 +1,7 @@
 """Compiled sums for damped Fisher scoring: slopes and curvatures of the weights and of every row.
 
 The loss itself stays outside: callers pass each cell's weighted slope y and weighted curvature h,
-so a user's loss in NumPy is served like a built-in one. `reference_row_sums` says it in NumPy.
+so a user's loss in NumPy is served like a built-in one. `tests/kernel_twins.py` says it in NumPy.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"

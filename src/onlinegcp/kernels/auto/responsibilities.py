@@ -2,7 +2,7 @@
 
 Component r's share of a listed count x_j is x_j s_r z_jr / m_j; summed by row these shares are
 the "responsibilities" phi of the EM algorithm. `with_sensitivity` adds, in the same pass, what the
-learning of the forgetting needs. `reference_responsibilities` says it in NumPy.
+learning of the forgetting needs. `tests/kernel_twins.py` says it in NumPy.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"

@@ -2,7 +2,7 @@
 
 `listed_sums` is one sweep over the listed cells with their Khatri-Rao rows z built on the fly;
 `begin_walk` and `go_on` are what a projected Newton solve does between two such sweeps.
-`reference_listed_sums` says the same in NumPy.
+`tests/kernel_twins.py` says the same in NumPy.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"

@@ -111,7 +111,7 @@ def scatter_gradient(
     head = _Head(blocks, weights)
     wanted = tuple(range(blocks.ndim)) if modes is None else tuple(modes)
     out = blocks.zeros_like()
-    weights_gradient = aligned_zeros(weights.shape, weights.dtype)
+    weights_gradient = aligned_zeros(weights.shape)
     n = len(index)
     scatter_block(
         blocks.ndim, head.needed(wanted, True), 0, n, n, 0, blocks.width, _far(blocks),
@@ -132,9 +132,9 @@ def history_gradient(blocks: Blocks, old: Blocks, S: Array, modes: Sequence[int]
     out = blocks.zeros_like()
     d, width = blocks.ndim, blocks.width
     square = width * width
-    grams, crosses = (aligned_zeros((d * square,), blocks.dtype) for _ in range(2))
-    B, C = (aligned_zeros((square,), blocks.dtype) for _ in range(2))
-    folded = pad_matrix(S, blocks.dtype).reshape(-1)
+    grams, crosses = (aligned_zeros((d * square,)) for _ in range(2))
+    B, C = (aligned_zeros((square,)) for _ in range(2))
+    folded = pad_matrix(S).reshape(-1)
     data, past = blocks.data.reshape(-1), old.data.reshape(-1)
     for k in range(d):
         mode_grams(k, blocks.offsets, width, data, past, grams, crosses)
@@ -168,32 +168,32 @@ class SgdEngine:
         per_row = blocks.width if problem.history is not None else 1  # multiply-adds, by column
         self._n_jobs = n_jobs
         self._work = blocks.width * (plan.count * blocks.ndim + len(blocks.data) * per_row)
-        d, width, dtype = blocks.ndim, blocks.width, blocks.dtype
+        d, width = blocks.ndim, blocks.width
         self._cells, self._objective_cells = cells, objective_cells
         self._plan, self._objective_plan = _strata(plan), _strata(objective_plan)
         self._head = _Head(blocks, problem.weights)
         self._gradient = blocks.zeros_like().data.reshape(-1)
-        self._weights_gradient = aligned_zeros((width,), dtype)
+        self._weights_gradient = aligned_zeros((width,))
         self._update = np.zeros(d + 1, np.int64)
         self._update[list(problem.modes)] = 1
         self._update[d] = problem.update_weights
         self._needed = self._head.needed(problem.modes, problem.update_weights)
-        self._floor = aligned_zeros((width,), dtype)
+        self._floor = aligned_zeros((width,))
         self._floor[: blocks.rank] = problem.lower
         history = problem.history
         folded = history is not None and history.S is not None and bool(problem.modes)
         square = width * width if folded else 0
         self._history = folded
-        self._S = aligned_zeros((square,), dtype)
+        self._S = aligned_zeros((square,))
         self._old = blocks.data.reshape(-1)
         self._anchors = np.zeros(d)
         if history is not None:
             self._old = history.old.data.reshape(-1)
             if folded and history.S is not None:
-                self._S = pad_matrix(history.S, dtype).reshape(-1)
+                self._S = pad_matrix(history.S).reshape(-1)
             if history.anchors is not None:
                 self._anchors[:] = history.anchors
-        self._matrices = Matrices(*(aligned_zeros((d * square,), dtype) for _ in range(4)))
+        self._matrices = Matrices(*(aligned_zeros((d * square,)) for _ in range(4)))
         self._samples = Samples(np.zeros(d * BLOCK, np.int64), *(np.zeros(BLOCK) for _ in range(4)))
 
     def epoch(
@@ -266,9 +266,7 @@ class _Head:
         self._order = order
         self.places = np.concatenate([starts, np.argsort(order)]).astype(np.int64)
         self._width = width
-        self.scaled, self.gradient = (
-            aligned_zeros((self.length * width,), blocks.dtype) for _ in range(2)
-        )
+        self.scaled, self.gradient = (aligned_zeros((self.length * width,)) for _ in range(2))
         self.fill(blocks, weights)
 
     def fill(self, blocks: Blocks, weights: Array) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from onlinegcp.kernels import random
 from onlinegcp.kernels.jit import kernel
+from onlinegcp.kernels.layout import LANES
 from onlinegcp.kernels.sgd.draws import draw_block
 from onlinegcp.kernels.sgd.gradient import (
     BLOCK,
@@ -26,7 +27,7 @@ from onlinegcp.kernels.sgd.history import PANEL, add_product, fold_grams, gram
 from onlinegcp.kernels.sgd.membership import mix64
 from onlinegcp.kernels.sgd.plan import ADAM, AMSGRAD
 from onlinegcp.kernels.sgd.step import step_rows
-from onlinegcp.kernels.simd import fill, lanes_of, load, multiply, multiply_add, store
+from onlinegcp.kernels.simd import fill, load, multiply, multiply_add, store
 
 GOLDEN = random.GOLDEN
 
@@ -43,9 +44,8 @@ def key_of_iteration(key, iteration):
 @kernel
 def fill_head(offset, first, last, width, data, weights, head):
     """Set rows first .. last - 1 of `head` to the head mode's rows times the weights."""
-    lanes = lanes_of(data)
     for i in range(first, last):
-        for c in range(0, width, lanes):
+        for c in range(0, width, LANES):
             store(
                 head,
                 i * width + c,
@@ -61,9 +61,8 @@ def finish_head(
 
     Only for columns from start to stop.
     """
-    lanes = lanes_of(data)
-    zero = fill(data, data.dtype.type(0))
-    for c in range(start, stop, lanes):
+    zero = fill(0.0)
+    for c in range(start, stop, LANES):
         total = zero
         weight = load(weights, c)
         for i in range(length):

@@ -13,15 +13,13 @@ the same bits.
 
 from __future__ import annotations
 
-import numpy as np
-
 from onlinegcp.kernels.jit import kernel
+from onlinegcp.kernels.layout import LANES
 from onlinegcp.kernels.loss_codes import loss_deriv, loss_value
 from onlinegcp.kernels.simd import (
     add,
     fill,
     lane_sum,
-    lanes_of,
     load,
     multiply,
     multiply_add,
@@ -40,24 +38,23 @@ AHEAD = 6
 
 @kernel(forceinline=True)
 def _ask(array, start, width):
-    for c in range(0, width, 2 * lanes_of(array)):
+    for c in range(0, width, 2 * LANES):
         prefetch(array, start + c)
 
 
 @kernel
 def model_block(d, at, count, stride, width, far, rows, head, data, m):
     """Write the model values of a block of samples to `m`."""
-    lanes = lanes_of(data)
-    zero = fill(data, data.dtype.type(0))
+    zero = fill(0.0)
     if d == 2:
         for s in range(at, at + count):
             r0, r1 = peek(rows, s), peek(rows, stride + s)
             if far and s + AHEAD < at + count:
                 _ask(data, peek(rows, stride + s + AHEAD), width)
             total = zero
-            for c in range(0, width, lanes):
+            for c in range(0, width, LANES):
                 total = multiply_add(load(head, r0 + c), load(data, r1 + c), total)
-            poke(m, s, np.float64(lane_sum(total)))
+            poke(m, s, lane_sum(total))
     elif d == 3:
         for s in range(at, at + count):
             r0, r1, r2 = peek(rows, s), peek(rows, stride + s), peek(rows, 2 * stride + s)
@@ -65,20 +62,20 @@ def model_block(d, at, count, stride, width, far, rows, head, data, m):
                 _ask(data, peek(rows, stride + s + AHEAD), width)
                 _ask(data, peek(rows, 2 * stride + s + AHEAD), width)
             total = zero
-            for c in range(0, width, lanes):
+            for c in range(0, width, LANES):
                 product = multiply(load(head, r0 + c), load(data, r1 + c))
                 total = multiply_add(product, load(data, r2 + c), total)
-            poke(m, s, np.float64(lane_sum(total)))
+            poke(m, s, lane_sum(total))
     else:
         for s in range(at, at + count):
             r0 = peek(rows, s)
             total = zero
-            for c in range(0, width, lanes):
+            for c in range(0, width, LANES):
                 product = load(head, r0 + c)
                 for k in range(1, d):
                     product = multiply(product, load(data, peek(rows, k * stride + s) + c))
                 total = add(total, product)
-            poke(m, s, np.float64(lane_sum(total)))
+            poke(m, s, lane_sum(total))
 
 
 @kernel
@@ -167,13 +164,12 @@ def scatter_block(
 
 @kernel
 def _scatter_2(at, count, stride, start, stop, far, rows, head, data, y, head_gradient, gradient):
-    lanes = lanes_of(data)
     for s in range(at, at + count):
         r0, r1 = peek(rows, s), peek(rows, stride + s)
         if far and s + AHEAD < at + count:
             _ask(gradient, peek(rows, stride + s + AHEAD) + start, stop - start)
-        slope = fill(data, data.dtype.type(peek(y, s)))
-        for c in range(start, stop, lanes):
+        slope = fill(peek(y, s))
+        for c in range(start, stop, LANES):
             a, b = load(head, r0 + c), load(data, r1 + c)
             store(head_gradient, r0 + c, multiply_add(slope, b, load(head_gradient, r0 + c)))
             store(gradient, r1 + c, multiply_add(slope, a, load(gradient, r1 + c)))
@@ -181,14 +177,13 @@ def _scatter_2(at, count, stride, start, stop, far, rows, head, data, y, head_gr
 
 @kernel
 def _scatter_3(at, count, stride, start, stop, far, rows, head, data, y, head_gradient, gradient):
-    lanes = lanes_of(data)
     for s in range(at, at + count):
         r0, r1, r2 = peek(rows, s), peek(rows, stride + s), peek(rows, 2 * stride + s)
         if far and s + AHEAD < at + count:
             _ask(gradient, peek(rows, stride + s + AHEAD) + start, stop - start)
             _ask(gradient, peek(rows, 2 * stride + s + AHEAD) + start, stop - start)
-        slope = fill(data, data.dtype.type(peek(y, s)))
-        for c in range(start, stop, lanes):
+        slope = fill(peek(y, s))
+        for c in range(start, stop, LANES):
             a, b, e = load(head, r0 + c), load(data, r1 + c), load(data, r2 + c)
             slope_b, slope_a = multiply(slope, b), multiply(slope, a)
             store(head_gradient, r0 + c, multiply_add(slope_b, e, load(head_gradient, r0 + c)))
@@ -200,11 +195,10 @@ def _scatter_3(at, count, stride, start, stop, far, rows, head, data, y, head_gr
 def _scatter_one(
     d, place, at, count, stride, start, stop, rows, head, data, y, head_gradient, gradient
 ):
-    lanes = lanes_of(data)
     for s in range(at, at + count):
-        slope = fill(data, data.dtype.type(peek(y, s)))
+        slope = fill(peek(y, s))
         r0 = peek(rows, s)
-        for c in range(start, stop, lanes):
+        for c in range(start, stop, LANES):
             product = slope
             for k in range(1, d):
                 if k != place:

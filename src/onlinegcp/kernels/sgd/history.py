@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from onlinegcp.kernels.jit import kernel
-from onlinegcp.kernels.simd import fill, lanes_of, load, multiply_add, spread, store
+from onlinegcp.kernels.layout import LANES
+from onlinegcp.kernels.simd import fill, load, multiply_add, spread, store
 
 # Rows of a panel: two panels of 52 columns of float64 fill most of a first-level cache.
 PANEL = 32
@@ -26,17 +27,16 @@ def gram(first, last, width, left, right, symmetric, low, high, out):
     Only rows low .. high - 1 of `out` are set, `low` a multiple of four, and with `symmetric`
     nothing of them that is left of the diagonal.
     """
-    lanes = lanes_of(out)
-    zero = fill(out, out.dtype.type(0))
+    zero = fill(0.0)
     for p in range(low, high, 4):
-        for e in range(p * width, min(p + 4, width) * width, lanes):
+        for e in range(p * width, min(p + 4, width) * width, LANES):
             store(out, e, zero)
     for panel in range(first, last, PANEL):
         end = min(panel + PANEL, last)
         for p in range(low, high, 4):
-            c = np.int64((p // lanes) * lanes if symmetric else 0)
+            c = np.int64((p // LANES) * LANES if symmetric else 0)
             while c < width:
-                wide = np.int64((width - c) // lanes)
+                wide = np.int64((width - c) // LANES)
                 wide = np.int64(3) if wide >= 3 and wide != 4 else min(wide, np.int64(2))
                 if wide == 3:
                     _gram_3(panel, end, width, left, right, p, c, out)
@@ -44,28 +44,27 @@ def gram(first, last, width, left, right, symmetric, low, high, out):
                     _gram_2(panel, end, width, left, right, p, c, out)
                 else:
                     _gram_1(panel, end, width, left, right, p, c, out)
-                c += wide * lanes
+                c += wide * LANES
 
 
 @kernel(forceinline=True)
 def _gram_3(start, end, width, left, right, p, c, out):
-    lanes = lanes_of(out)
     o0, o1, o2, o3 = (
         p * width + c,
         (p + 1) * width + c,
         (p + 2) * width + c,
         (p + 3) * width + c,
     )
-    s00, s01, s02 = load(out, o0), load(out, o0 + lanes), load(out, o0 + 2 * lanes)
-    s10, s11, s12 = load(out, o1), load(out, o1 + lanes), load(out, o1 + 2 * lanes)
-    s20, s21, s22 = load(out, o2), load(out, o2 + lanes), load(out, o2 + 2 * lanes)
-    s30, s31, s32 = load(out, o3), load(out, o3 + lanes), load(out, o3 + 2 * lanes)
+    s00, s01, s02 = load(out, o0), load(out, o0 + LANES), load(out, o0 + 2 * LANES)
+    s10, s11, s12 = load(out, o1), load(out, o1 + LANES), load(out, o1 + 2 * LANES)
+    s20, s21, s22 = load(out, o2), load(out, o2 + LANES), load(out, o2 + 2 * LANES)
+    s30, s31, s32 = load(out, o3), load(out, o3 + LANES), load(out, o3 + 2 * LANES)
     for i in range(start, end):
         row = i * width
         b0, b1, b2 = (
             load(right, row + c),
-            load(right, row + c + lanes),
-            load(right, row + c + 2 * lanes),
+            load(right, row + c + LANES),
+            load(right, row + c + 2 * LANES),
         )
         a = spread(left, row + p)
         s00, s01, s02 = multiply_add(a, b0, s00), multiply_add(a, b1, s01), multiply_add(a, b2, s02)
@@ -76,35 +75,34 @@ def _gram_3(start, end, width, left, right, p, c, out):
         a = spread(left, row + p + 3)
         s30, s31, s32 = multiply_add(a, b0, s30), multiply_add(a, b1, s31), multiply_add(a, b2, s32)
     store(out, o0, s00)
-    store(out, o0 + lanes, s01)
-    store(out, o0 + 2 * lanes, s02)
+    store(out, o0 + LANES, s01)
+    store(out, o0 + 2 * LANES, s02)
     store(out, o1, s10)
-    store(out, o1 + lanes, s11)
-    store(out, o1 + 2 * lanes, s12)
+    store(out, o1 + LANES, s11)
+    store(out, o1 + 2 * LANES, s12)
     store(out, o2, s20)
-    store(out, o2 + lanes, s21)
-    store(out, o2 + 2 * lanes, s22)
+    store(out, o2 + LANES, s21)
+    store(out, o2 + 2 * LANES, s22)
     store(out, o3, s30)
-    store(out, o3 + lanes, s31)
-    store(out, o3 + 2 * lanes, s32)
+    store(out, o3 + LANES, s31)
+    store(out, o3 + 2 * LANES, s32)
 
 
 @kernel(forceinline=True)
 def _gram_2(start, end, width, left, right, p, c, out):
-    lanes = lanes_of(out)
     o0, o1, o2, o3 = (
         p * width + c,
         (p + 1) * width + c,
         (p + 2) * width + c,
         (p + 3) * width + c,
     )
-    s00, s01 = load(out, o0), load(out, o0 + lanes)
-    s10, s11 = load(out, o1), load(out, o1 + lanes)
-    s20, s21 = load(out, o2), load(out, o2 + lanes)
-    s30, s31 = load(out, o3), load(out, o3 + lanes)
+    s00, s01 = load(out, o0), load(out, o0 + LANES)
+    s10, s11 = load(out, o1), load(out, o1 + LANES)
+    s20, s21 = load(out, o2), load(out, o2 + LANES)
+    s30, s31 = load(out, o3), load(out, o3 + LANES)
     for i in range(start, end):
         row = i * width
-        b0, b1 = load(right, row + c), load(right, row + c + lanes)
+        b0, b1 = load(right, row + c), load(right, row + c + LANES)
         a = spread(left, row + p)
         s00, s01 = multiply_add(a, b0, s00), multiply_add(a, b1, s01)
         a = spread(left, row + p + 1)
@@ -114,13 +112,13 @@ def _gram_2(start, end, width, left, right, p, c, out):
         a = spread(left, row + p + 3)
         s30, s31 = multiply_add(a, b0, s30), multiply_add(a, b1, s31)
     store(out, o0, s00)
-    store(out, o0 + lanes, s01)
+    store(out, o0 + LANES, s01)
     store(out, o1, s10)
-    store(out, o1 + lanes, s11)
+    store(out, o1 + LANES, s11)
     store(out, o2, s20)
-    store(out, o2 + lanes, s21)
+    store(out, o2 + LANES, s21)
     store(out, o3, s30)
-    store(out, o3 + lanes, s31)
+    store(out, o3 + LANES, s31)
 
 
 @kernel(forceinline=True)
@@ -169,13 +167,12 @@ def fold_grams(d, mode, width, S, grams, crosses, B, C):
 @kernel
 def add_product(first, last, rank, width, left, B, old, C, out):
     """Add left B + old C to `out`, rows first .. last - 1 (all arrays have `width` columns)."""
-    lanes = lanes_of(out)
     i = np.int64(first)
     while i < last:
         tall = np.int64(4 if last - i >= 4 else 1)
         c = np.int64(0)
         while c < width:
-            wide = np.int64((width - c) // lanes)
+            wide = np.int64((width - c) // LANES)
             wide = np.int64(3) if wide >= 3 and wide != 4 else min(wide, np.int64(2))
             if tall == 4 and wide == 3:
                 _product_4_3(i, c, rank, width, left, B, old, C, out)
@@ -183,26 +180,25 @@ def add_product(first, last, rank, width, left, B, old, C, out):
                 _product_4_2(i, c, rank, width, left, B, old, C, out)
             else:
                 for row in range(i, i + tall):
-                    for column in range(c, c + wide * lanes, lanes):
+                    for column in range(c, c + wide * LANES, LANES):
                         _product_1(row, column, rank, width, left, B, old, C, out)
-            c += wide * lanes
+            c += wide * LANES
         i += tall
 
 
 @kernel(forceinline=True)
 def _product_4_3(i, c, rank, width, left, B, old, C, out):
-    lanes = lanes_of(out)
     r0 = i * width
     r1 = (i + 1) * width
     r2 = (i + 2) * width
     r3 = (i + 3) * width
-    s00, s01, s02 = load(out, r0 + c), load(out, r0 + c + lanes), load(out, r0 + c + 2 * lanes)
-    s10, s11, s12 = load(out, r1 + c), load(out, r1 + c + lanes), load(out, r1 + c + 2 * lanes)
-    s20, s21, s22 = load(out, r2 + c), load(out, r2 + c + lanes), load(out, r2 + c + 2 * lanes)
-    s30, s31, s32 = load(out, r3 + c), load(out, r3 + c + lanes), load(out, r3 + c + 2 * lanes)
+    s00, s01, s02 = load(out, r0 + c), load(out, r0 + c + LANES), load(out, r0 + c + 2 * LANES)
+    s10, s11, s12 = load(out, r1 + c), load(out, r1 + c + LANES), load(out, r1 + c + 2 * LANES)
+    s20, s21, s22 = load(out, r2 + c), load(out, r2 + c + LANES), load(out, r2 + c + 2 * LANES)
+    s30, s31, s32 = load(out, r3 + c), load(out, r3 + c + LANES), load(out, r3 + c + 2 * LANES)
     for k in range(rank):
         row = k * width
-        b0, b1, b2 = load(B, row + c), load(B, row + c + lanes), load(B, row + c + 2 * lanes)
+        b0, b1, b2 = load(B, row + c), load(B, row + c + LANES), load(B, row + c + 2 * LANES)
         a = spread(left, r0 + k)
         s00, s01, s02 = multiply_add(a, b0, s00), multiply_add(a, b1, s01), multiply_add(a, b2, s02)
         a = spread(left, r1 + k)
@@ -213,7 +209,7 @@ def _product_4_3(i, c, rank, width, left, B, old, C, out):
         s30, s31, s32 = multiply_add(a, b0, s30), multiply_add(a, b1, s31), multiply_add(a, b2, s32)
     for k in range(rank):
         row = k * width
-        b0, b1, b2 = load(C, row + c), load(C, row + c + lanes), load(C, row + c + 2 * lanes)
+        b0, b1, b2 = load(C, row + c), load(C, row + c + LANES), load(C, row + c + 2 * LANES)
         a = spread(old, r0 + k)
         s00, s01, s02 = multiply_add(a, b0, s00), multiply_add(a, b1, s01), multiply_add(a, b2, s02)
         a = spread(old, r1 + k)
@@ -223,33 +219,32 @@ def _product_4_3(i, c, rank, width, left, B, old, C, out):
         a = spread(old, r3 + k)
         s30, s31, s32 = multiply_add(a, b0, s30), multiply_add(a, b1, s31), multiply_add(a, b2, s32)
     store(out, r0 + c, s00)
-    store(out, r0 + c + lanes, s01)
-    store(out, r0 + c + 2 * lanes, s02)
+    store(out, r0 + c + LANES, s01)
+    store(out, r0 + c + 2 * LANES, s02)
     store(out, r1 + c, s10)
-    store(out, r1 + c + lanes, s11)
-    store(out, r1 + c + 2 * lanes, s12)
+    store(out, r1 + c + LANES, s11)
+    store(out, r1 + c + 2 * LANES, s12)
     store(out, r2 + c, s20)
-    store(out, r2 + c + lanes, s21)
-    store(out, r2 + c + 2 * lanes, s22)
+    store(out, r2 + c + LANES, s21)
+    store(out, r2 + c + 2 * LANES, s22)
     store(out, r3 + c, s30)
-    store(out, r3 + c + lanes, s31)
-    store(out, r3 + c + 2 * lanes, s32)
+    store(out, r3 + c + LANES, s31)
+    store(out, r3 + c + 2 * LANES, s32)
 
 
 @kernel(forceinline=True)
 def _product_4_2(i, c, rank, width, left, B, old, C, out):
-    lanes = lanes_of(out)
     r0 = i * width
     r1 = (i + 1) * width
     r2 = (i + 2) * width
     r3 = (i + 3) * width
-    s00, s01 = load(out, r0 + c), load(out, r0 + c + lanes)
-    s10, s11 = load(out, r1 + c), load(out, r1 + c + lanes)
-    s20, s21 = load(out, r2 + c), load(out, r2 + c + lanes)
-    s30, s31 = load(out, r3 + c), load(out, r3 + c + lanes)
+    s00, s01 = load(out, r0 + c), load(out, r0 + c + LANES)
+    s10, s11 = load(out, r1 + c), load(out, r1 + c + LANES)
+    s20, s21 = load(out, r2 + c), load(out, r2 + c + LANES)
+    s30, s31 = load(out, r3 + c), load(out, r3 + c + LANES)
     for k in range(rank):
         row = k * width
-        b0, b1 = load(B, row + c), load(B, row + c + lanes)
+        b0, b1 = load(B, row + c), load(B, row + c + LANES)
         a = spread(left, r0 + k)
         s00, s01 = multiply_add(a, b0, s00), multiply_add(a, b1, s01)
         a = spread(left, r1 + k)
@@ -260,7 +255,7 @@ def _product_4_2(i, c, rank, width, left, B, old, C, out):
         s30, s31 = multiply_add(a, b0, s30), multiply_add(a, b1, s31)
     for k in range(rank):
         row = k * width
-        b0, b1 = load(C, row + c), load(C, row + c + lanes)
+        b0, b1 = load(C, row + c), load(C, row + c + LANES)
         a = spread(old, r0 + k)
         s00, s01 = multiply_add(a, b0, s00), multiply_add(a, b1, s01)
         a = spread(old, r1 + k)
@@ -270,13 +265,13 @@ def _product_4_2(i, c, rank, width, left, B, old, C, out):
         a = spread(old, r3 + k)
         s30, s31 = multiply_add(a, b0, s30), multiply_add(a, b1, s31)
     store(out, r0 + c, s00)
-    store(out, r0 + c + lanes, s01)
+    store(out, r0 + c + LANES, s01)
     store(out, r1 + c, s10)
-    store(out, r1 + c + lanes, s11)
+    store(out, r1 + c + LANES, s11)
     store(out, r2 + c, s20)
-    store(out, r2 + c + lanes, s21)
+    store(out, r2 + c + LANES, s21)
     store(out, r3 + c, s30)
-    store(out, r3 + c + lanes, s31)
+    store(out, r3 + c + LANES, s31)
 
 
 @kernel(forceinline=True)

@@ -46,14 +46,13 @@ class Cells:
         Values of the listed cells, or the flattened dense array.
     linear
         Linear indices of the listed cells where zeros are counted, else empty.
-    kind
-        NONE, BITMAP or TABLE.
     bitmap, ranks
         Bits of cells (or of hashes), and listed cells before each word.
     keys, positions
         The hash table: linear index or -1, and position in the list.
     counts
-        n_listed, n_unlisted, size, kind, bitmap mask, table mask: (6,) int64.
+        n_listed, n_unlisted, size, kind (NONE, BITMAP or TABLE), bitmap mask, table mask:
+        (6,) int64.
     """
 
     shape: NDArray[np.int64]
@@ -61,7 +60,6 @@ class Cells:
     index: NDArray[np.int32]
     value: NDArray[np.float64]
     linear: NDArray[np.int64]
-    kind: int
     bitmap: NDArray[np.uint64]
     ranks: NDArray[np.int64]
     keys: NDArray[np.int64]
@@ -120,7 +118,6 @@ def build_cells(x: Slice, plan: Plan, *, bitmap_cells: int = BITMAP_CELLS) -> Ce
         index,
         value,
         linear,
-        kind,
         bitmap,
         ranks,
         keys,

@@ -195,10 +195,10 @@ class Moments:
         cls, blocks: Blocks, kind: int, *, factors: bool = True, weights: bool = True
     ) -> Moments:
         """Moments before the first step; what the method or the solve does not use is empty."""
-        none = aligned_zeros((0, blocks.width), blocks.dtype)
+        none = aligned_zeros((0, blocks.width))
 
         def make(wanted: bool, rows: int) -> NDArray[Any]:
-            return aligned_zeros((rows, blocks.width), blocks.dtype) if wanted else none
+            return aligned_zeros((rows, blocks.width)) if wanted else none
 
         first, second, top = kind in (ADAM, AMSGRAD), kind != SGD, kind == AMSGRAD
         rows = len(blocks.data)
@@ -255,7 +255,7 @@ class Problem:
 
 
 def _aligned_copy(array: NDArray[Any]) -> NDArray[Any]:
-    out = aligned_zeros(array.shape, array.dtype)
+    out = aligned_zeros(array.shape)
     out[...] = array
     return out
 

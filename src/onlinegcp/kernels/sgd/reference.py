@@ -254,7 +254,8 @@ def scatter_gradient(
 
 def history_value(blocks: Blocks, old: Blocks, S: Array) -> float:
     """1/2 sum_h w_h ||M(old, s_h) - M(new, s_h)||^2 with S = sum_h w_h s_h s_h'."""
-    new, past = [v.astype(np.float64) for v in blocks.views()], old.views()
+    # Copies: without padding BLAS adds up single columns in another order.
+    new, past = [v.copy() for v in blocks.views()], old.views()
     now = _product([a.T @ a for a in new])
     then = _product([b.T @ b for b in past])
     cross = _product([b.T @ a for a, b in zip(new, past, strict=True)])

@@ -10,12 +10,12 @@ next iteration.
 from __future__ import annotations
 
 from onlinegcp.kernels.jit import kernel
+from onlinegcp.kernels.layout import LANES
 from onlinegcp.kernels.sgd.plan import ADAGRAD, AMSGRAD, SGD
 from onlinegcp.kernels.simd import (
     add,
     divide,
     fill,
-    lanes_of,
     load,
     maximum,
     multiply,
@@ -47,15 +47,13 @@ def step_rows(
     largest,  # largest second moment so far, changed (AMSGrad)
 ):
     """Move rows one step down their gradient."""
-    number = a.dtype.type
-    lanes = lanes_of(a)
-    zero = fill(a, number(0))
-    rates, epsilons = fill(a, number(-rate)), fill(a, number(epsilon))
-    ridges, anchors = fill(a, number(ridge)), fill(a, number(anchor))
-    keep_1, new_1 = fill(a, number(beta_1)), fill(a, number(1.0 - beta_1))
-    keep_2, new_2 = fill(a, number(beta_2)), fill(a, number(1.0 - beta_2))
+    zero = fill(0.0)
+    rates, epsilons = fill(-rate), fill(epsilon)
+    ridges, anchors = fill(ridge), fill(anchor)
+    keep_1, new_1 = fill(beta_1), fill(1.0 - beta_1)
+    keep_2, new_2 = fill(beta_2), fill(1.0 - beta_2)
     for row in range(first, last):
-        for c in range(0, width, lanes):
+        for c in range(0, width, LANES):
             e = row * width + c
             here = load(a, e)
             g = multiply_add(ridges, here, load(gradient, e))

@@ -16,7 +16,7 @@ import numpy as np
 
 from onlinegcp.kernels.barrier import AVAILABLE, new_room, wait_for_all
 from onlinegcp.kernels.jit import kernel
-from onlinegcp.kernels.layout import aligned_zeros
+from onlinegcp.kernels.layout import LANES, aligned_zeros
 from onlinegcp.kernels.sgd.arguments import (
     Matrices,
     Modes,
@@ -40,7 +40,7 @@ from onlinegcp.kernels.sgd.epoch import (
 )
 from onlinegcp.kernels.sgd.gradient import scatter_block
 from onlinegcp.kernels.sgd.history import fold_grams, gram
-from onlinegcp.kernels.simd import fill, lanes_of, load, store
+from onlinegcp.kernels.simd import fill, load, store
 from onlinegcp.sums.local import Local
 
 # Multiply-adds of an iteration that are worth a thread: 0.15 ms, in which it waits four times for
@@ -79,13 +79,12 @@ def run_threads(
     apart = moved.gradient.size <= MOST_APART
     if apart:
         heads, gradients = (
-            aligned_zeros((n_jobs, -(-a.shape[1] // PAIR) * PAIR), a.dtype)
-            for a in (heads, gradients)
+            aligned_zeros((n_jobs, -(-a.shape[1] // PAIR) * PAIR)) for a in (heads, gradients)
         )
 
     def share(me: int) -> None:
         # Folded matrices are short work, so that every thread makes its own.
-        B, C = (aligned_zeros(matrices.B.shape, matrices.B.dtype) for _ in range(2))
+        B, C = (aligned_zeros(matrices.B.shape) for _ in range(2))
         own = Matrices(matrices.grams, matrices.crosses, B, C)
         run_share(
             me, n_jobs, room, iterations, first_iteration, taken, key, sampling, modes, rule, past,
@@ -124,9 +123,8 @@ def run_share(
     n = width * width
     count = len(samples.y)
     offset, length = offsets[modes.head], sampling.cells.shape[modes.head]
-    lanes = lanes_of(data)
-    vectors = width // lanes
-    start, stop = vectors * me // crew * lanes, vectors * (me + 1) // crew * lanes
+    vectors = width // LANES
+    start, stop = vectors * me // crew * LANES, vectors * (me + 1) // crew * LANES
     own_head, own_gradient = heads[me if apart else 0], gradients[me if apart else 0]
     for j in range(iterations):
         draw_key = key_of_iteration(key, first_iteration + j)
@@ -187,14 +185,13 @@ def run_share(
 @kernel
 def gather_rows(first, last, width, crew, gradients, gradient):
     """Put rows together from the columns that each thread has added up; clear these."""
-    lanes = lanes_of(gradient)
-    vectors = width // lanes
-    zero = fill(gradient, gradient.dtype.type(0))
+    vectors = width // LANES
+    zero = fill(0.0)
     for thread in range(crew):
         own = gradients[thread]
-        start, stop = vectors * thread // crew * lanes, vectors * (thread + 1) // crew * lanes
+        start, stop = vectors * thread // crew * LANES, vectors * (thread + 1) // crew * LANES
         for i in range(first, last):
-            for e in range(i * width + start, i * width + stop, lanes):
+            for e in range(i * width + start, i * width + stop, LANES):
                 store(gradient, e, load(own, e))
                 store(own, e, zero)
 

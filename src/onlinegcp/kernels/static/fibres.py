@@ -19,18 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.jit import kernel
-from onlinegcp.kernels.layout import Blocks, aligned_zeros
-from onlinegcp.kernels.simd import (
-    add,
-    fill,
-    lane_sum,
-    lanes_of,
-    load,
-    multiply,
-    multiply_add,
-    peek,
-    store,
-)
+from onlinegcp.kernels.layout import LANES, Blocks, aligned_zeros
+from onlinegcp.kernels.simd import add, fill, lane_sum, load, multiply, multiply_add, peek, store
 from onlinegcp.sums.local import Local
 
 # Cells per unit of work. Sums are cut at the same cells whatever the number of threads.
@@ -183,7 +173,7 @@ def fibre_sums(
     """
     n_rows, n_chunks = groups.n_rows, -(-len(groups.value) // CHUNK)
     # One row more per chunk, for what it holds of a row that began in an earlier one.
-    out = aligned_zeros((n_rows + n_chunks, blocks.width), blocks.dtype)
+    out = aligned_zeros((n_rows + n_chunks, blocks.width))
     head_rows = np.full(n_chunks, -1, dtype=np.int64)
     first_rows = blocks.offsets[groups.others]
 
@@ -269,8 +259,7 @@ def _sum_chunks(
     # of `heads` what it holds of a row begun earlier. Sums run in the order of the cells.
     # Written as one body: array arguments of a helper cost more than a short fibre's arithmetic.
     width = data.shape[1]
-    lanes = lanes_of(data)
-    vectors = width // lanes
+    vectors = width // LANES
     n = value.shape[0]
     n_rows = starts.shape[0] - 1
     stride = index.shape[1]
@@ -278,10 +267,10 @@ def _sum_chunks(
     n_prefix = columns.shape[0] - 1
     lead_column, leaf_column = columns[0], columns[n_prefix]
     lead_row, leaf_row = first_rows[0], first_rows[n_prefix]
-    zero, one = fill(data, 0.0), fill(data, 1.0)
-    total = np.zeros(width, data.dtype)  # sum over the fibre of x, or x / m, times leaf rows
-    prefix = np.zeros(width, data.dtype)  # where x is divided: product of the rows a fibre shares
-    shared = np.zeros(width, data.dtype)  # the same times b
+    zero, one = fill(0.0), fill(1.0)
+    total = np.zeros(width)  # sum over the fibre of x, or x / m, times leaf rows
+    prefix = np.zeros(width)  # where x is divided: product of the rows a fibre shares
+    shared = np.zeros(width)  # the same times b
     for chunk in range(first, last):
         begin = chunk * CHUNK
         end = min(n, begin + CHUNK)
@@ -311,7 +300,7 @@ def _sum_chunks(
                                 fresh = True
                 if fresh and before >= 0 and rows is not None:
                     for v in range(vectors):
-                        r = v * lanes
+                        r = v * LANES
                         product = multiply_add(load(prefix, r), load(total, r), load(out, base + r))
                         store(out, base + r, product)
                         store(total, r, zero)
@@ -321,36 +310,36 @@ def _sum_chunks(
                     for c in range(1, n_prefix):
                         source = peek(first_rows, c) + peek(index, before + peek(columns, c))
                         for v in range(vectors):
-                            r = v * lanes
+                            r = v * LANES
                             factor = load(data, source * width + r)
                             store(total, r, multiply(load(total, r), factor))
                     if n_prefix > 0:
                         source = (lead_row + lead) * width
                         for v in range(vectors):
-                            r = v * lanes
+                            r = v * LANES
                             factor = load(data, source + r)
                             old = load(out, base + r)
                             store(out, base + r, multiply_add(factor, load(total, r), old))
                             store(total, r, zero)
                     else:
                         for v in range(vectors):
-                            r = v * lanes
+                            r = v * LANES
                             store(out, base + r, add(load(total, r), load(out, base + r)))
                             store(total, r, zero)
                 if p < stop:
                     if rows is not None and (fresh or before < 0):
                         source = (lead_row + peek(index, at + lead_column)) * width
                         for v in range(vectors):
-                            r = v * lanes
+                            r = v * LANES
                             store(prefix, r, load(data, source + r) if n_prefix > 0 else one)
                         for c in range(1, n_prefix):
                             source = (first_rows[c] + peek(index, at + columns[c])) * width
                             for v in range(vectors):
-                                r = v * lanes
+                                r = v * LANES
                                 factor = load(data, source + r)
                                 store(prefix, r, multiply(load(prefix, r), factor))
                         for v in range(vectors):
-                            r = v * lanes
+                            r = v * LANES
                             store(shared, r, multiply(load(prefix, r), load(rows, own + r)))
                     if fresh:
                         lead = np.int64(peek(index, at + lead_column))
@@ -360,12 +349,12 @@ def _sum_chunks(
                     if rows is not None:
                         dot = zero
                         for v in range(vectors):
-                            r = v * lanes
+                            r = v * LANES
                             dot = multiply_add(load(shared, r), load(data, source + r), dot)
                         number /= max(lane_sum(dot), epsilon)
-                    x = fill(data, number)
+                    x = fill(number)
                     for v in range(vectors):
-                        r = v * lanes
+                        r = v * LANES
                         store(total, r, multiply_add(x, load(data, source + r), load(total, r)))
                 p += 1
             p = stop

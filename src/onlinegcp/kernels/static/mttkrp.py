@@ -35,7 +35,7 @@ def mttkrp(groups: RowGroups, blocks: Blocks, *, n_jobs: int = 1) -> NDArray[Any
     """
     if len(groups.others) == 0:
         # The product over no other mode is one: row i is the value of cell i in every column.
-        out = np.zeros((groups.n_rows, blocks.rank), blocks.dtype)
+        out = np.zeros((groups.n_rows, blocks.rank))
         out[np.flatnonzero(np.diff(groups.starts))] = groups.value[:, None]
         return out
     return fibre_sums(groups, blocks, n_jobs=n_jobs)[:, : blocks.rank]

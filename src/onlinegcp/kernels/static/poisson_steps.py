@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onlinegcp.kernels.jit import kernel
-from onlinegcp.kernels.simd import fill, lane_sum, lanes_of, load, multiply_add, store
+from onlinegcp.kernels.layout import LANES
+from onlinegcp.kernels.simd import fill, lane_sum, load, multiply_add, store
 from onlinegcp.kernels.static.row_systems import (
     add_outer_products,
     cholesky,
@@ -70,8 +71,7 @@ def lay_out(cells, basis, begin, end):
 def model_values(cells, basis, begin, end, b, values):
     """values = Khatri-Rao rows of positions `begin` to `end` times b."""
     width = basis.shape[1]
-    lanes = lanes_of(basis)
-    vectors = width // lanes
+    vectors = width // LANES
     capacity = basis.shape[0]
     for low in range(begin, end, capacity):
         high = min(low + capacity, end)
@@ -79,9 +79,9 @@ def model_values(cells, basis, begin, end, b, values):
             lay_out(cells, basis, low, high)
         for p in range(low, high):
             source = (p - low) * width
-            dot = fill(basis, 0.0)
+            dot = fill(0.0)
             for v in range(vectors):
-                r = v * lanes
+                r = v * LANES
                 dot = multiply_add(load(basis, source + r), load(b, r), dot)
             values[p - begin] = lane_sum(dot)
 
@@ -90,8 +90,7 @@ def model_values(cells, basis, begin, end, b, values):
 def slopes(cells, basis, begin, end, x, values, epsilon, phi):
     """phi = sum of x / max(m, epsilon) times Khatri-Rao rows."""
     width = basis.shape[1]
-    lanes = lanes_of(basis)
-    vectors = width // lanes
+    vectors = width // LANES
     capacity = basis.shape[0]
     for r in range(width):
         phi[r] = 0.0
@@ -101,9 +100,9 @@ def slopes(cells, basis, begin, end, x, values, epsilon, phi):
             lay_out(cells, basis, low, high)
         for p in range(low, high):
             source = (p - low) * width
-            ratio = fill(basis, x[p - begin] / max(values[p - begin], epsilon))
+            ratio = fill(x[p - begin] / max(values[p - begin], epsilon))
             for v in range(vectors):
-                r = v * lanes
+                r = v * LANES
                 store(phi, r, multiply_add(ratio, load(basis, source + r), load(phi, r)))
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.jit import kernel
-from onlinegcp.kernels.layout import Blocks, aligned_zeros
-from onlinegcp.kernels.simd import fill, lanes_of, load, multiply, multiply_add, peek, store
+from onlinegcp.kernels.layout import LANES, Blocks, aligned_zeros
+from onlinegcp.kernels.simd import fill, load, multiply, multiply_add, peek, store
 from onlinegcp.kernels.static.fibres import RowGroups, run_chunks
 
 # Cells of a row that are laid out at a time: 64 rows of 64 doubles fill a first-level cache.
@@ -105,8 +105,7 @@ def fill_tile(
 ):
     """Lay out the Khatri-Rao rows of positions `begin` to `end`, one per row of the tile."""
     width = data.shape[1]
-    lanes = lanes_of(data)
-    vectors = width // lanes
+    vectors = width // LANES
     stride = index.shape[1]
     permuted = order.shape[0] > 0
     for p in range(begin, end):
@@ -119,16 +118,16 @@ def fill_tile(
         source = (peek(first_rows, 0) + peek(index, at + peek(columns, 0))) * width
         if columns.shape[0] == 1:
             for v in range(vectors):
-                store(tile, to + v * lanes, load(data, source + v * lanes))
+                store(tile, to + v * LANES, load(data, source + v * LANES))
             continue
         other = (peek(first_rows, 1) + peek(index, at + peek(columns, 1))) * width
         for v in range(vectors):
-            r = v * lanes
+            r = v * LANES
             store(tile, to + r, multiply(load(data, source + r), load(data, other + r)))
         for c in range(2, columns.shape[0]):
             other = (peek(first_rows, c) + peek(index, at + peek(columns, c))) * width
             for v in range(vectors):
-                r = v * lanes
+                r = v * LANES
                 store(tile, to + r, multiply(load(tile, to + r), load(data, other + r)))
 
 
@@ -140,7 +139,6 @@ def add_outer_products(system, tile, weight, count, rank):
     nothing. Rows beyond `count` are read up to the next multiple of four with weight 0.
     """
     width = system.shape[1]
-    lanes = lanes_of(system)
     for p in range(count, min((count + 3) // 4 * 4, tile.shape[0])):
         weight[p] = 0.0
         for r in range(width):
@@ -149,13 +147,13 @@ def add_outer_products(system, tile, weight, count, rank):
         t0, t1, t2, t3 = p * width, (p + 1) * width, (p + 2) * width, (p + 3) * width
         w0, w1, w2, w3 = weight[p], weight[p + 1], weight[p + 2], weight[p + 3]
         for a in range(rank):
-            x0 = fill(system, w0 * peek(tile, t0 + a))
-            x1 = fill(system, w1 * peek(tile, t1 + a))
-            x2 = fill(system, w2 * peek(tile, t2 + a))
-            x3 = fill(system, w3 * peek(tile, t3 + a))
+            x0 = fill(w0 * peek(tile, t0 + a))
+            x1 = fill(w1 * peek(tile, t1 + a))
+            x2 = fill(w2 * peek(tile, t2 + a))
+            x3 = fill(w3 * peek(tile, t3 + a))
             base = a * width
-            for v in range(a // lanes + 1):
-                r = v * lanes
+            for v in range(a // LANES + 1):
+                r = v * LANES
                 total = multiply_add(x0, load(tile, t0 + r), load(system, base + r))
                 total = multiply_add(x1, load(tile, t1 + r), total)
                 total = multiply_add(x2, load(tile, t2 + r), total)

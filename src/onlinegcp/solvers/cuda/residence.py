@@ -68,11 +68,6 @@ class CardBlocks(Blocks):
             known = vars(self)["_shape"] = super().shape
         return known
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Number format of the entries."""
-        return np.dtype(np.float64)
-
     def zeros_like(self) -> Blocks:
         """Zeros of the same layout on the host."""
         return Blocks(aligned_zeros((int(self.offsets[-1]), self.width)), self.offsets, self.rank)

@@ -154,7 +154,7 @@ class DenseEngine:
                 f"{' and row weights' if problem.row_weights is not None else ''}; use the "
                 "uniform or all sampler."
             )
-        self._ones = pad_vector(np.ones(problem.blocks.rank), problem.blocks.dtype)
+        self._ones = pad_vector(np.ones(problem.blocks.rank))
 
     def epoch(
         self,
@@ -189,9 +189,10 @@ class DenseEngine:
     def objective(self, key: int) -> float:
         problem = self.problem
         views = problem.blocks.views()
-        s = problem.weights[: problem.blocks.rank].astype(np.float64)
+        s = problem.weights[: problem.blocks.rank]
         inner = float((self._products((0,))[0] * views[0]).sum(axis=0) @ s)
-        gram = np.prod([view.T.astype(np.float64) @ view for view in views], axis=0)
+        # Of copies: a matrix times itself BLAS adds up in another order.
+        gram = np.prod([view.copy().T @ view for view in views], axis=0)
         loss = self.x.norm_squared - 2.0 * inner + float(s @ gram @ s)
         return loss + float(self.module.penalty_value(problem))
 

@@ -2,7 +2,7 @@
 
 Every history that penalises changes of the model, 1/2 sum_h w_h ||Mbar_h - M_h||_F^2 (paper eq. 4),
 depends on the past only through one R x R matrix S = sum_h w_h s_h s_h' (errata row 15), so
-`fold` is all a solver needs from a window (value and gradient: `kernels.reference`).
+`fold` is all a solver needs from a window (value and gradient: `kernels.sgd.reference`).
 
 Kinds: "reservoir" (uniform sample of all rows ever offered), "last" (the newest rows),
 "exponential" (no rows at all, S itself decays), "data" (keeps the slices, paper eq. 3),
@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.checks import check_choice, check_number, check_whole
 from onlinegcp.kernels import random
 from onlinegcp.slices import Slice
 
@@ -64,10 +63,6 @@ class History:
         cls, kind: HistoryKind, rank: int, *, size: int, weight: float, decay: float
     ) -> History:
         """A history that has seen nothing."""
-        check_choice("history", kind, KINDS)
-        check_whole("history_size", size, 0)
-        check_number("history_weight", weight, "[0, inf)", "Use 0 for no history.")
-        check_number("history_decay", decay, "(0, 1]", "Use 1 to never forget.")
         return cls(
             kind,
             int(size),

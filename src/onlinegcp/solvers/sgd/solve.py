@@ -11,15 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.checks import check_choice, check_number, check_whole
+from onlinegcp.checks import check_number, check_whole
 from onlinegcp.errors import DataError
 from onlinegcp.kernels import random
-from onlinegcp.kernels.layout import Blocks, pad_vector, stack_factors
+from onlinegcp.kernels.layout import pad_vector, stack_factors
 from onlinegcp.kernels.sgd.plan import FoldedHistory, Moments, Problem
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice
@@ -60,8 +60,6 @@ class SgdSettings:
         Stop after more than this many failed epochs; None never stops.
     take_back
         Undo epochs that raise the objective; False keeps all of them.
-    dtype
-        "float64" or "float32".
     """
 
     step: str | Step = "adam"
@@ -76,7 +74,6 @@ class SgdSettings:
     tolerance: float = 0.0
     max_fails: int | None = None
     take_back: bool = True
-    dtype: str = "float64"
 
     def __post_init__(self) -> None:
         check_whole("epochs", self.epochs, 0)
@@ -85,7 +82,6 @@ class SgdSettings:
             check_whole("max_fails", self.max_fails, 0)
         for name in ("ridge", "weight_ridge", "tolerance"):
             check_number(name, getattr(self, name), "[0, inf)")
-        check_choice("dtype", self.dtype, ("float64", "float32"))
 
 
 @dataclass(frozen=True)
@@ -117,16 +113,6 @@ class SgdResult:
     iterations: int
 
 
-class HistoryLike(Protocol):
-    """What the solver reads from a history: the folded matrix and the old factors."""
-
-    @property
-    def S(self) -> Any: ...  # noqa: N802 - S is the paper's name
-
-    @property
-    def old(self) -> Any: ...
-
-
 def solve_sgd(
     x: Slice,
     factors: Sequence[Array],
@@ -135,7 +121,7 @@ def solve_sgd(
     settings: SgdSettings | None = None,
     *,
     update: Sequence[str | int] = ("weights", "factors"),
-    history: HistoryLike | None = None,
+    history: FoldedHistory | None = None,
     moments: Moments | None = None,
     row_weights: Array | None = None,
     seed: int = 0,
@@ -160,8 +146,7 @@ def solve_sgd(
     update
         Blocks to update: "weights", "factors", or numbers of modes.
     history
-        Object with `S` (R, R), `old` (factor matrices) and, if it has them, `anchors` (d,): adds
-        1/2 sum_h w_h ||M(old, s_h) - M(new, s_h)||^2 and anchors_k / 2 ||A_k - old_k||^2.
+        What ties the factors to their old values.
     moments
         State of the step method from an earlier solve of the same blocks; copied.
     row_weights
@@ -169,8 +154,8 @@ def solve_sgd(
     seed, slice_number
         Name the random draws; a solve repeats exactly for the same pair.
     kernels
-        "cpu", "reference", "cuda" (an NVIDIA card; a user's loss, the dense sampler and float32
-        stay on the CPU) or "auto" (the card where there is one and the slice is large enough).
+        "cpu", "reference", "cuda" (an NVIDIA card; a user's loss and the dense sampler stay on
+        the CPU) or "auto" (the card where there is one and the slice is large enough).
     n_jobs
         Threads; results do not depend on it.
     callback
@@ -266,7 +251,7 @@ def _problem(
     loss: Loss,
     settings: SgdSettings,
     update: Sequence[str | int],
-    history: HistoryLike | None,
+    history: FoldedHistory | None,
     row_weights: Array | None,
 ) -> Problem:
     """Check the options once and put everything into the kernels' layout."""
@@ -289,7 +274,7 @@ def _problem(
             "another loss."
         )
     modes, update_weights = _updated(update, x.ndim)
-    blocks = stack_factors(factors, settings.dtype)
+    blocks = stack_factors(factors)
     if row_weights is not None:
         row_weights = np.ascontiguousarray(row_weights, np.float64)
         if row_weights.shape != (x.shape[-1],):
@@ -299,7 +284,7 @@ def _problem(
             )
     return Problem(
         blocks=blocks,
-        weights=pad_vector(np.asarray(weights, np.float64), settings.dtype),
+        weights=pad_vector(weights),
         modes=modes,
         update_weights=update_weights,
         code=loss.code,
@@ -307,7 +292,7 @@ def _problem(
         lower=float(loss.lower if settings.lower is None else settings.lower),
         ridge=float(settings.ridge),
         weight_ridge=float(settings.weight_ridge),
-        history=_folded(history, settings.dtype) if modes else None,
+        history=history if modes else None,
         row_weights=row_weights,
     )
 
@@ -328,15 +313,3 @@ def _updated(update: Sequence[str | int], ndim: int) -> tuple[tuple[int, ...], b
     if not modes and not weights:
         raise DataError("update must name at least one block, got none; pass ('factors',).")
     return tuple(sorted(modes)), weights
-
-
-def _folded(history: HistoryLike | None, dtype: str) -> FoldedHistory | None:
-    if history is None:
-        return None
-    old = history.old
-    if not isinstance(old, Blocks):
-        old = stack_factors(old, dtype)
-    elif old.dtype != np.dtype(dtype):
-        old = stack_factors(old.views(), dtype)
-    S = None if history.S is None else np.asarray(history.S, np.float64)
-    return FoldedHistory(S, old, getattr(history, "anchors", None))

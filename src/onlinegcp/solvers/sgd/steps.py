@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from onlinegcp.checks import check_choice, check_number
 from onlinegcp.errors import DataError
-from onlinegcp.kernels.layout import Blocks
 from onlinegcp.kernels.sgd.plan import ADAGRAD, ADAM, AMSGRAD, SGD, Moments, Problem
-from onlinegcp.kernels.sgd.reference import step_problem
 
 KINDS = {"sgd": SGD, "adam": ADAM, "adagrad": ADAGRAD, "amsgrad": AMSGRAD}
 
@@ -160,8 +158,6 @@ class Descent:
         moments: Moments | None = None,
         keeper: Keeper | None = None,
     ) -> None:
-        self.method = method
-        self.problem = problem
         if moments is None:
             moments = Moments.zeros(
                 problem.blocks,
@@ -174,19 +170,6 @@ class Descent:
         self._keeper = HostKeeper(problem) if keeper is None else keeper
         self._keeper.start(moments)
         self._taken = moments.taken
-
-    def step(self, gradient: Blocks, weights_gradient: NDArray[Any]) -> None:
-        """Move every updated block one step (the kernels' epochs do the same by themselves)."""
-        method = self.method
-        step_problem(
-            self.problem,
-            self.moments,
-            gradient,
-            weights_gradient,
-            method.kind,
-            self.rate,
-            method.parameters,
-        )
 
     def accept(self) -> None:
         """Make the present state the one to go back to."""

@@ -34,11 +34,7 @@ WEIGHT_MOMENTS = ("weights_u", "weights_v", "weights_largest")
 
 def takes(blocks: Blocks) -> bool:
     """Whether models of this layout fit the kernels."""
-    return (
-        blocks.dtype == np.float64
-        and blocks.width <= 32 * MOST_PER_LANE
-        and blocks.ndim <= MOST_MODES
-    )
+    return blocks.width <= 32 * MOST_PER_LANE and blocks.ndim <= MOST_MODES
 
 
 class SgdEngine:
