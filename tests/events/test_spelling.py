@@ -119,3 +119,44 @@ def test_a_zone_that_is_written_makes_an_instant(text):
     ticks, _ = column.read(pl.Series("t", [text]), where)
     assert column.kind == "instant"
     assert str(ticks.view("M8[us]")[0])[:19] == "2024-03-05T04:41:12"
+
+
+@pytest.mark.parametrize(
+    ("texts", "first"),
+    [
+        (["3. März 2023", "12. Dezember 2023"], "2023-03-03T00"),
+        (["12 janv. 2023", "3 mai 2023", "1 août 2024"], "2023-01-12T00"),
+        (["3 de marzo de 2023", "4 de enero de 2024"], "2023-03-03T00"),
+        (["12-okt-2023"], "2023-10-12T00"),
+        (["Sept. 3, 2023", "March 4, 2023"], "2023-09-03T00"),
+        (["5th March 2024", "21st May 2024"], "2024-03-05T00"),
+        (["Jan. 2, 2020 3:04 p.m."], "2020-01-02T15"),
+        (["Mon, 1 May 2000 10:00:00 -0700 (PDT)"], "2000-05-01T17"),
+        (["FY10 Q2", "FY23 Q4"], "2010-04-01T00"),
+        (["Q4 FY2010"], "2010-10-01T00"),
+        (["FY2019", "FY2020"], "2019-01-01T00"),
+        (["Q3'10"], "2010-07-01T00"),
+        (["24Q1", "24Q4"], "2024-01-01T00"),
+        (["4Q24", "1Q25"], "2024-10-01T00"),
+        (["2024M03", "2024M12"], "2024-03-01T00"),
+        (["2024-W3", "2024-W10"], "2024-01-15T00"),
+        (["2024-01-31 23:00", "2024-01-31 24:00"], "2024-01-31T23"),
+        (["2023-12-31T24:00:00Z"], "2024-01-01T00"),
+        (["31.12.2023 24:00", "01.02.2024 10:00"], "2024-01-01T00"),
+    ],
+)
+def test_what_statistics_offices_and_mail_write_is_read(texts, first):
+    ticks, valid = TimeColumn("t").read(pl.Series("t", texts), where)
+    assert valid is None
+    assert str(ticks[:1].view("M8[us]")[0])[:13] == first
+
+
+@pytest.mark.parametrize("text", ["set-12", "out 3", "mag 7", "Mars Attacks", "FY", "24:00"])
+def test_words_of_another_kind_are_no_months(text):
+    assert layouts_of(text) == []
+
+
+def test_no_format_is_advised_that_cannot_read_the_text():
+    with pytest.raises(DataError, match="24:30") as error:
+        TimeColumn("t").read(pl.Series(["2024-01-01 23:30", "2024-01-01 24:30"]), where)
+    assert "time_format='" not in str(error.value)

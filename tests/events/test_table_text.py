@@ -274,3 +274,36 @@ def test_records_of_their_own_are_no_documents(text):
 def test_lines_above_the_names_are_told():
     with pytest.raises(DataError, match=r"it is one field, while row 2 has 3.*tail -n \+3"):
         rows("# made by a logger\n# station 7\na,b,c\n1,2,3\n", ["# made by a logger"])
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "line"),
+    [
+        (b"Energy report,,,\nmade 02/05/2024 by Ann,,,\n,,,\n", b"", 4),
+        (b"\n# a logger\n# station 7, roof\n\n", b"", 5),
+    ],
+)
+def test_the_line_of_names_below_a_title_is_named(above, below, line):
+    text = above + b"day,place,n,note\n" + b"2024-01-01,Oslo,3,\n2024-01-02,Rome,4,\n" * 9 + below
+    with pytest.raises(DataError, match=rf"tail -n \+{line} x.csv"):
+        TextTable(io.BytesIO(text), "x.csv", None).columns()
+    assert text.split(b"\n")[line - 1].startswith(b"day")
+
+
+def test_names_of_a_zeek_log_are_behind_its_mark():
+    text = b"#separator \\x09\n#fields\tts\tuid\n#types\ttime\tstring\n1.5\tC1\n"
+    with pytest.raises(DataError, match=r"log of Zeek.*sed -e"):
+        TextTable(io.BytesIO(text), "dns.log", None).columns()
+
+
+def test_commas_at_the_ends_of_lines_are_columns_of_nobody():
+    text = "day,place,,\n2024-01-01,Oslo,,\n2024-01-02,Rome,,\n"
+    assert TextTable(io.BytesIO(text.encode()), "x.csv", None).columns() == ["day", "place"]
+    assert rows(text, ["place"]) == [("Oslo",), ("Rome",)]
+
+
+def test_a_column_that_the_first_record_lacks_is_there():
+    text = '{"t": 1, "more": null}\n{"t": 2, "by": "x", "more": {"n": 5}}\n{"t": 3}\n'
+    found = TextTable(io.BytesIO(text.encode()), "x.jsonl", None).columns()
+    assert found == ["t", "by", "more.n"]
+    assert rows(text, found) == [(1, None, None), (2, "x", 5), (3, None, None)]

@@ -36,13 +36,14 @@ def plan_of(
     settled = not table.missing and output is not None
     if settled and (model.loss is not None or table.value is None):
         return None
-    from onlinegcp.events.remote import scheme_of
+    from onlinegcp.events.remote import is_database, scheme_of
 
     if STANDARD_INPUT in sources:
         _refuse_missing(table, output, "standard input, which can be read only once")
         return None
-    if any(map(scheme_of, sources)):
-        _refuse_missing(table, output, "a database, a log or objects, which no plan looks at")
+    asked = table.query is not None or any(map(is_database, sources))
+    if any(map(scheme_of, sources)) and not asked:
+        _refuse_missing(table, output, "a log or objects, which no plan looks at")
         return None
     from onlinegcp.planning import free_name, make_plan
     from onlinegcp.planning.sample import busiest
@@ -55,7 +56,7 @@ def plan_of(
     given |= {"output": output, "lower": of_model.get("lower")}
     # Units are learned by the default solver alone; whoever chose another divides by himself.
     given["scale"] = of_model.get("scale", of_model.get("solver"))
-    source = source_of(sources)
+    source = source_of(sources, table.query)
     if by is not None:
         source, stem = busiest(source, by, table.format)
         given["output"] = output or free_name(stem)
@@ -179,7 +180,7 @@ def extra_words(
     """
     words: list[str] = []
     plain = ("vocabulary", "empty", "timezone", "time_unit", "time_format", "max_gap")
-    for name in (*plain, "since", "until", "format"):
+    for name in ("query", *plain, "since", "until", "format"):
         if getattr(table, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(table, name))]
     for options, names in ((table, ("on_new", "on_late", "on_null")), (model, ("method", "seed"))):

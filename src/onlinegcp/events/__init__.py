@@ -160,7 +160,7 @@ def from_events(
         wide = [value] if isinstance(value, str) else list(value)
         if (present := tables.parts[0].columns()) is not None:
             check_columns(wide, present, tables.parts[0].name)
-        tables, measure, number = lengthened(tables, wide)
+        tables, measure, number = lengthened(tables, wide, time)
         modes = [*modes, column(measure)]
     columns = tables.parts[0].columns()
     chosen = _modes(modes, columns or ())

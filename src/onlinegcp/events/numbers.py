@@ -33,6 +33,7 @@ _GROUPS = _SIGN + r"[1-9]\d{0,2}([ \u00a0\u2009\u202f'\u2019]\d{3})+([.,]\d+)?$"
 _OPEN_COMMA = _SIGN + r"[1-9]\d{0,2},\d{3}$"
 _OPEN_POINT = _SIGN + r"[1-9]\d{0,2}(\.\d{3})+$"
 _POINT = _SIGN + r"(\d*\.(\d{1,2}|\d{4,})|(0|\d{4,})?\.\d+)$"
+_SOME = 5  # different numbers, from which a habit shows
 _BETWEEN = r"[ \u00a0\u2009\u202f'\u2019]"
 # One of them before or behind, as spreadsheets write amounts and shares.
 _UNIT = (
@@ -74,13 +75,15 @@ def read_numbers(text: pl.Series) -> tuple[pl.Series, pl.Series]:
     english = bare.str.replace_all(",", "", literal=True)
     german = bare.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
     by_comma, by_point = bare.str.contains(_COMMA), bare.str.contains(_THOUSANDS)
+    opened = bare.str.contains(_OPEN_COMMA)
     if by_comma.any() != (by_point.any() or bare.str.contains(_POINT).any()):
         # All the others begin their decimals with the same mark.
-        opened = bare.str.contains(_OPEN_COMMA)
         if by_comma.any():
             by_comma = by_comma | opened | bare.str.contains(_OPEN_POINT)
         else:
             by_point = by_point | opened
+    elif not by_comma.any() and _in_thousands(bare, opened):
+        by_point = opened
     plain = (
         pl.when(groups)
         .then(pl.lit(joined))
@@ -91,6 +94,22 @@ def read_numbers(text: pl.Series) -> tuple[pl.Series, pl.Series]:
         .otherwise(pl.lit(bare))
     )
     return given, pl.select(plain.cast(pl.Float64, strict=False).alias(text.name)).to_series()
+
+
+def _in_thousands(bare: pl.Series, opened: pl.Series) -> bool:
+    """Whether whole numbers have a comma exactly from 1,000 on, as decimals would not.
+
+    Were they decimals, some would have one or two digits; were these filled up with zeros, none
+    would be without a comma.
+    """
+    short = bare.filter(bare.str.contains(_SIGN + r"\d{1,3}$")).unique()
+    long = bare.filter(opened).unique()
+    known = bare.drop_nulls()
+    return bool(
+        min(len(short), len(long)) >= _SOME
+        and short.str.contains(r"\d{3}$").sum() >= _SOME
+        and (known.str.contains(_SIGN + r"\d{1,3}$") | known.str.contains(_OPEN_COMMA)).all()
+    )
 
 
 def two_ways(text: pl.Series) -> str | None:

@@ -157,7 +157,7 @@ class RowReader:
     def place(self, block: Block) -> tuple[Ticks, tuple[Ids, ...]]:
         """Bin and ids of every row of a block, -1 where a row has no time or no key."""
         ticks, valid = self._ticks(block)
-        ids = [self._identify(mode, block, ticks) for mode in self.modes]
+        ids = [self._identify(mode, block, ticks, valid) for mode in self.modes]
         if valid is not None:
             ids = [np.where(valid, part, np.int32(-1)) for part in ids]
         return self.bins.keys(ticks), tuple(ids)
@@ -172,10 +172,10 @@ class RowReader:
         Another process may do this, with a vocabulary of its own.
         """
         ticks, valid = self._ticks(block)
-        ids = tuple(self._identify(mode, block, ticks) for mode in self.modes)
+        ids = tuple(self._identify(mode, block, ticks, valid) for mode in self.modes)
         values = None
         if self.value is not None:
-            values = numbers_of(block.frame[self.value], block.where, "The value of an event")
+            values = _numbers(block, self.value, valid, "The value of an event")
         return Parsed(ticks, valid, ids, values)
 
     def rows(self, parsed: Parsed, block: Block) -> Rows:
@@ -247,12 +247,13 @@ class RowReader:
             self.edges = Edges(self.bins, **known)
         self.edges.saw(keys, ticks)
 
-    def _identify(self, mode: Mode, block: Block, ticks: Ticks) -> Ids:
+    def _identify(self, mode: Mode, block: Block, ticks: Ticks, timed: Flags | None) -> Ids:
         column: pl.Series = block.frame[mode.source]
         if mode.derive == "column":
             return self.vocabularies[mode.name].identify(column, block.where)
         if mode.derive == "bins":
-            return mode.of_numbers(numbers_of(column, block.where, f"The mode {mode.name!r}"))
+            what = f"The mode {mode.name!r}"
+            return mode.of_numbers(_numbers(block, mode.source, timed, what))
         clock, valid = self.time, None
         if mode.source != self.time.name:
             clock = self.clocks[mode.source]
@@ -281,9 +282,10 @@ class RowReader:
         ids: Sequence[Ids],
         values: npt.NDArray[np.float64] | None,
     ) -> None:
-        found = {mode.source: part < 0 for mode, part in zip(self.modes, ids, strict=True)}
-        if valid is not None:  # after the modes, which may be made from the time
-            found[self.time.name] = ~valid
+        # The time first: what else a row without one holds is not read.
+        found = {} if valid is None else {self.time.name: ~valid}
+        for mode, part in zip(self.modes, ids, strict=True):
+            found.setdefault(mode.source, part < 0)
         if values is not None and self.value is not None:
             found[self.value] = np.isnan(values)
         for column, null in found.items():
@@ -303,3 +305,13 @@ class RowReader:
         self.time.restore(state["time"])
         for name, clock in self.clocks.items():
             clock.restore(state["clocks"][name])
+
+
+def _numbers(block: Block, name: str, timed: Flags | None, purpose: str) -> npt.NDArray[np.float64]:
+    """The numbers of a column in rows that have a time; a row of totals may hold what it likes."""
+    import polars as pl
+
+    column: pl.Series = block.frame[name]
+    if timed is not None and not timed.all():
+        column = block.frame.select(pl.when(pl.lit(pl.Series(timed))).then(name)).to_series()
+    return numbers_of(column, block.where, purpose)

@@ -8,6 +8,7 @@ not by the first rows of the file.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import json
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from onlinegcp.errors import DataError, closest
+from onlinegcp.events.above_names import refuse_lines_above
 from onlinegcp.events.json_array import ArrayLines
 from onlinegcp.events.json_document import refuse_document
 
@@ -28,6 +30,8 @@ _LONGEST_ROW = 1 << 26  # bytes; what has no line end by then is no table
 _BYTE_ORDER_MARK = codecs.BOM_UTF8
 _TWO_BYTES = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # text as spreadsheets export it
 _SEPARATORS = (",", ";", "\t", "|")
+_START = 1 << 16  # bytes that show which line names the columns
+_LOOK = 2000  # records that name the columns
 
 
 @final
@@ -51,14 +55,17 @@ class TextTable:
         self._rest = b""
         self._ended = False
         self._n_rows = 0
+        self._blank: list[str] = []  # lines at the start
 
     def columns(self) -> list[str] | None:
-        """Names of the columns: those of the header or of the first record."""
+        """Names of the columns: those of the header or of the first records."""
         try:
             if not self._recognise():
                 return []
             if self._format == "csv":
-                return self._header()[0]
+                names = self._header()[0]
+                unnamed = names.count("") > 1  # which of them is meant cannot be said
+                return [name for name in names if name or not unnamed]
             line, _, others = self._rest.partition(b"\n")
             if not (others.strip() or self._more()):
                 refuse_document(line, self._name)  # one record is all there is
@@ -66,9 +73,23 @@ class TextTable:
                 while len(self._rest) < _LONGEST_ROW and self._more():
                     pass
                 refuse_document(self._rest, self._name)
-            return [*_flat(self._record(line, 1))]
+            return self._named_by(line, others.split(b"\n")[:_LOOK])
         finally:
             self._file.close()
+
+    def _named_by(self, first: bytes, others: Sequence[bytes]) -> list[str]:
+        """Names of the columns of the first records, as one alone may lack some."""
+        found = _flat(self._record(first, 1))
+        for line in others:
+            # One that is cut off, or wrong, is for whoever reads the rows.
+            with contextlib.suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                said = _flat(record) if isinstance(record, dict) else {}
+                found |= {name: value for name, value in said.items() if found.get(name) is None}
+        # Null in some records, a record of its own in others.
+        parts = [name.split(".") for name in found]
+        outer = {".".join(part[:n]) for part in parts for n in range(1, len(part))}
+        return [name for name in found if found[name] is not None or name not in outer]
 
     def frames(self, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Blocks of rows; columns of CSV are text, those of JSON what they are."""
@@ -119,7 +140,9 @@ class TextTable:
             pass
         if not self._rest.strip():
             return False
-        self._rest = self._rest.lstrip(b"\r\n")
+        start = self._rest.lstrip(b"\r\n")
+        self._blank = [""] * self._rest.removesuffix(start).count(b"\n")
+        self._rest = start
         if self._format != "csv" and not self._unwrap_array():
             return False
         while b"\n" not in self._rest and len(self._rest) < _LONGEST_ROW and self._more():
@@ -165,6 +188,8 @@ class TextTable:
                 f"A table of text must be UTF-8, but the first line of {self._name} is not. "
                 "Convert it (iconv -f windows-1252 -t utf-8), or is it a binary file?"
             )
+        below = self._rest[:_START].decode("utf-8", errors="replace").split("\n")
+        refuse_lines_above([*self._blank, text, *below], self._name, _SEPARATORS)
         separator = max(_SEPARATORS, key=text.count)
         try:
             names = [name.strip() for name in next(csv.reader([text], delimiter=separator), [])]
@@ -173,7 +198,7 @@ class TextTable:
                 f"The first line of a CSV file must name its columns, but in {self._name} it "
                 f"cannot be read: {error}. Correct it."
             ) from error
-        twice = {name for name in names if names.count(name) > 1}
+        twice = {name for name in names if name and names.count(name) > 1}
         if twice:
             raise DataError(
                 f"The columns of a CSV file must differ, but {self._name} has {min(twice)!r} more "

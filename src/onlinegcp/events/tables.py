@@ -117,6 +117,8 @@ def _paths(source: str | os.PathLike[str]) -> list[Path]:
         if path.is_dir():
             found = [entry for entry in path.iterdir() if _suffix(entry) and entry.is_file()]
             found = found or [entry for entry in files_below(path) if _suffix(entry)]
+            # Beside tables of other names, text is a note to those who read them.
+            found = [entry for entry in found if not _is_note(entry)] or found
             missing = f"the directory {text} has no file ending in {', '.join(SUFFIXES)}"
         elif path.exists() or not glob.has_magic(text):
             return [path]
@@ -151,6 +153,10 @@ def _suffix(path: Path) -> str | None:
     if suffixes and suffixes[-1] in PACKED:
         suffixes.pop()
     return SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+def _is_note(path: Path) -> bool:
+    return ".txt" in [suffix.lower() for suffix in path.suffixes]
 
 
 def _file_part(path: Path, format: str | None) -> Part:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.absent import known
-from onlinegcp.events.spelling import fitting, layouts_of, read_as
+from onlinegcp.events.spelling import fitting, layouts_of, read_as, with_ends_of_days
 from onlinegcp.events.wall_clock import DAY, EPOCH, SECOND, wall, zone_of
 from onlinegcp.events.wall_clock import Ticks as Ticks
 
@@ -31,6 +31,8 @@ _FIRST, _LAST = -62_135_596_800 * SECOND, 253_402_300_799 * SECOND  # years 1 an
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 _DAYS = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])"
 _DIGITS = {  # dates that look like numbers
+    "%Y%m": r"(19|20)\d\d(0[1-9]|1[0-2])",
+    "%G%V": r"(19|20)\d\d(0[1-9]|[1-4]\d|5[0-3])",
     "%Y%m%d": _DAYS,
     "%Y%m%d%H": _DAYS + r"([01]\d|2[0-3])",
     "%Y%m%d%H%M": _DAYS + r"([01]\d|2[0-3])[0-5]\d",
@@ -113,8 +115,8 @@ class TimeColumn:
             column = column.cast(pl.String)
         if dtype == pl.Decimal or (dtype.is_integer() and dtype.is_unsigned_integer()):
             column = column.cast(pl.Float64 if dtype == pl.Decimal else pl.Int64, strict=False)
-        if self.layout is not None and column.dtype.is_integer():
-            column = column.cast(pl.String)  # 20240101 and the like
+        if self.layout is not None and column.dtype.is_numeric():  # 20240101 and the like
+            column = column.cast(pl.Int64, strict=False).cast(pl.String)
         if column.dtype == pl.String:
             column = self._from_text(column, where)
         if column.dtype.is_numeric():
@@ -240,18 +242,12 @@ class TimeColumn:
 
     def _guessed_unit(self, column: pl.Series, where: Callable[[int], str]) -> str:
         largest = float(column.abs().max())  # type: ignore[arg-type]
-        if layout := _calendar_digits(column):
-            example = column.drop_nulls()[0]
-            # Formats with an hour need a minute, too.
-            read = (
-                "Write them as 2024-01-31T12:00"
-                if layout[-1] == "H"
-                else (f"Give time_format='{layout}'")
-            )
+        if layout := calendar_digits(column):
+            example = f"{column.drop_nulls()[0]:.0f}"
             raise DataError(
                 f"Numbers in a time column are counted from 1970, but those of {self.name!r} read "
                 f"like dates written without separators: {where(0)} has {example}. "
-                f"{read} if they are, or time_unit='s' (or 'ms', ...) if not."
+                f"Give time_format='{layout}' if they are, or time_unit='s' (or 'ms', ...) if not."
             )
         # A calendar's years; a count of days or seconds hardly keeps to so narrow a range.
         if ((column >= 1000) & (column < 3000) & (column == column.round())).all():
@@ -282,7 +278,7 @@ class TimeColumn:
             if whole.null_count() > column.null_count():
                 read = column.cast(pl.Float64, strict=False)
         else:
-            read = self._parsed(column, first, where)
+            read = with_ends_of_days(column, lambda plain: self._parsed(plain, where))
         lost = read.is_null() & column.is_not_null()
         if lost.any():
             row = int(lost.arg_max() or 0)
@@ -295,9 +291,10 @@ class TimeColumn:
             )
         return read
 
-    def _parsed(self, column: pl.Series, first: str, where: Callable[[int], str]) -> pl.Series:
+    def _parsed(self, column: pl.Series, where: Callable[[int], str]) -> pl.Series:
         import polars as pl
 
+        first = str(column.drop_nulls()[0])
         layout = self.layout or self._found
         if layout is not None:
             try:
@@ -378,7 +375,9 @@ class TimeColumn:
 
 def _advice(text: str, tried: str | None) -> str:
     """What to do about a text that is no time, as far as it tells."""
-    layouts = [layout for layout in layouts_of(text) if layout != tried]
+    import polars as pl
+
+    layouts = [layout for layout in fitting(pl.Series([text])) if layout != tried]
     if not layouts:
         return (
             "Correct it, or leave it empty where it is unknown; choose another column, or give "
@@ -389,8 +388,17 @@ def _advice(text: str, tried: str | None) -> str:
     return f"Write all of them the same way, or give {formats} if they are written like this one."
 
 
-def _calendar_digits(column: pl.Series) -> str | None:
-    """The format of numbers such as 20240101 or 20240101123000, if all of them are like that."""
+def calendar_digits(column: pl.Series) -> str | None:
+    """The format of numbers such as 20240101 or 20240101123000, if all of them are like that.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> [calendar_digits(pl.Series([202412, n])) for n in (202501, 202452, 202499)]
+    ['%Y%m', '%G%V', None]
+    >>> calendar_digits(pl.Series([20240131, 20240201]))
+    '%Y%m%d'
+    """
     import polars as pl
 
     numbers = column.drop_nulls()

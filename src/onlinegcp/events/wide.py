@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onlinegcp.errors import DataError
+from onlinegcp.events.absent import known
 from onlinegcp.events.numbers import numbers_of
 from onlinegcp.events.table_parts import Block, Part, Tables
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 MEASURE, NUMBER = "measure", "value"
 
 
-def lengthened(tables: Tables, values: Sequence[str]) -> tuple[Tables, str, str]:
+def lengthened(tables: Tables, values: Sequence[str], time: str) -> tuple[Tables, str, str]:
     """Tables with the columns `values` one below the other.
 
     Parameters
@@ -32,6 +33,8 @@ def lengthened(tables: Tables, values: Sequence[str]) -> tuple[Tables, str, str]
         What was opened.
     values
         Names of columns of numbers.
+    time
+        The column that says when: numbers of rows without one are not looked at.
 
     Returns
     -------
@@ -51,11 +54,11 @@ def lengthened(tables: Tables, values: Sequence[str]) -> tuple[Tables, str, str]
         measure += "_"
     while number in known:
         number += "_"
-    parts = tuple(_longer(part, list(values), measure, number) for part in tables.parts)
+    parts = tuple(_longer(part, list(values), measure, number, time) for part in tables.parts)
     return replace(tables, parts=parts), measure, number
 
 
-def _longer(part: Part, values: list[str], measure: str, number: str) -> Part:
+def _longer(part: Part, values: list[str], measure: str, number: str, time: str) -> Part:
     def columns() -> list[str] | None:
         known = part.columns()
         return None if known is None else [*known, measure, number]
@@ -68,9 +71,22 @@ def _longer(part: Part, values: list[str], measure: str, number: str) -> Part:
             return
         plain = [name for name in wanted if name not in (measure, number)]
         for block in part.read(list(dict.fromkeys([*plain, *values]))):
+            block = replace(block, frame=_timed(block.frame, values, time))
             yield _stacked(block, plain, values, measure, number).select(list(wanted))
 
     return Part(part.name, columns, frames, part.path, repeats=part.repeats * len(values))
+
+
+def _timed(frame: pl.DataFrame, values: Sequence[str], time: str) -> pl.DataFrame:
+    """The same without the numbers of rows that have no time: rows of totals, for one."""
+    import polars as pl
+
+    if time not in frame.columns or time in values:
+        return frame
+    times = known(frame[time]) if frame[time].dtype == pl.String else frame[time]
+    if not times.null_count():
+        return frame
+    return frame.with_columns(pl.when(times.is_not_null()).then(pl.col(*values)))
 
 
 def _repeated(names: Sequence[str], times: int) -> list[pl.Expr]:

@@ -16,11 +16,14 @@ from typing import Any, final
 
 import numpy as np
 
-from onlinegcp.drawing.text import how_many, plural
+from onlinegcp.drawing.text import and_list, how_many, plural, words_of
 from onlinegcp.errors import DataError
 from onlinegcp.events import from_events
 from onlinegcp.events.modes import parse_mode
 from onlinegcp.losses import get_loss
+from onlinegcp.planning import words
+from onlinegcp.planning.alike import written_alike
+from onlinegcp.planning.columns import Column
 from onlinegcp.planning.losses import Measured, choose_loss, natural_bound
 from onlinegcp.planning.sample import Sample, read_sample
 from onlinegcp.planning.what import Modes, Values, choose_modes, choose_values, label_columns
@@ -133,6 +136,9 @@ def make_plan(
         sample = sample.between(inside)
         columns = sample.columns
         when = choose_time(columns, asked.get("time"), clock)
+    if when.timed is not None:  # the others will be dropped, as those that hold totals
+        sample = sample.only(when.timed)
+        columns = sample.columns
     zone = None
     if extra.get("timezone") is None:
         when, zone = as_written(when, columns[when.name])
@@ -144,6 +150,7 @@ def make_plan(
         when,
         _events_per_row(sample, values),
         measured=values.keys is not None and bool(values.columns),
+        step=values.step,
         more=sample.n_rows / sample.frame.height,
         given=None if asked.get("every") is None else str(asked["every"]),
     )
@@ -174,12 +181,13 @@ def make_plan(
     warm = int(asked.get("init_slices") or min(10, max(2, bins.n_slices // 5)))
     drowning = None
     if "scale" not in asked and squared(get_loss(measured.loss.partition(":")[0])):
-        drowning = drowning_row(slices) or (_apart(slices) if len(values.columns) > 1 else None)
+        drowning = drowning_row(slices) or _apart(slices, _mode_of_units(names, values))
     model = {"rank": rank, "loss": measured.loss, "init_slices": warm, "lower": measured.lower}
     if drowning is not None:
         model["scale"] = drowning[0]
     output = str(asked.get("output") or free_name(sample.stem))
-    lines = _lines(when, bins, values, modes, events, shape, measured, model, asked)
+    alike = [] if "modes" in asked else _alike(names, columns)
+    lines = _lines(when, bins, values, modes, events, shape, measured, model, asked, alike)
     if drowning is not None:
         what, choice, why = lines[-1]
         own = f"{why}; rows in units of their own, as one is {drowning[2]:,.0f} times another"
@@ -245,19 +253,41 @@ def _events_per_row(sample: Sample, values: Values) -> float:
     return 1.0
 
 
-def _apart(slices: Sequence[Slice]) -> tuple[int, int, float] | None:
-    """The mode of several columns of values, where one of them would hardly count beside another.
+def _mode_of_units(names: Sequence[str], values: Values) -> int | None:
+    """The mode of several columns of values, or whose labels say by their name what is measured."""
+    if len(values.columns) > 1:
+        return len(names)
+    return next((k for k, name in enumerate(names) if words.MEASURES & set(words_of(name))), None)
 
-    Columns are seldom in one unit: what has a tenth of the size has a hundredth of the squares.
+
+def _apart(slices: Sequence[Slice], mode: int | None) -> tuple[int, int, float] | None:
+    """A mode whose rows are in units of their own, where one would hardly count beside another.
+
+    They are seldom in one unit: what has a tenth of the size has a hundredth of the squares.
     """
-    if not slices:
+    if not slices or mode is None:
         return None
-    mode = slices[0].ndim - 1
     sizes = row_sizes(slices, mode)
     held = sizes[sizes > 0.0]
     if not held.size or held.max() <= 10.0 * held.min():
         return None
     return mode, int(sizes.argmax()), float(held.max() / held.min())
+
+
+def _alike(names: Sequence[str], columns: Mapping[str, Column]) -> list[str]:
+    """What to say of labels that may be one, written in several ways."""
+    import polars as pl
+
+    told = []
+    for name in names:
+        if name not in columns or columns[name].written.dtype != pl.String:
+            continue
+        labels, more = written_alike(columns[name].written)
+        if labels:
+            others = f", and {more:,} more of that kind" if more else ""
+            spelt = and_list(list(map(repr, labels[:3])))
+            told.append(f"in {name}, {spelt} are different labels{others}")
+    return told
 
 
 def _rank_for(shape: Sequence[int], n_slices: int) -> int:
@@ -285,6 +315,7 @@ def _lines(
     measured: Measured,
     model: Mapping[str, Any],
     asked: Mapping[str, Any],
+    alike: Sequence[str],
 ) -> tuple[tuple[str, str, str], ...]:
     """The choices in words."""
     counted = not values.columns or "how often" in values.reason
@@ -298,6 +329,7 @@ def _lines(
     spelt = ", ".join(names)
     if events["share"]:
         reason += "; " + ", ".join(" = ".join(group) for group in events["share"]) + " share labels"
+    reason += "".join(f"; {told}" for told in alike)
     if modes.left_out and "modes" not in asked:
         out = [f"{name or 'one without a name'} ({why})" for name, why in modes.left_out.items()]
         reason += "; without " + ", ".join(out[:6]) + (", ..." if len(out) > 6 else "")

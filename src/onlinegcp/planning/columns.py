@@ -19,7 +19,7 @@ from onlinegcp.errors import DataError
 from onlinegcp.events.absent import known, stripped
 from onlinegcp.events.numbers import in_seconds, read_numbers, two_ways, units_of
 from onlinegcp.events.spelling import fitting
-from onlinegcp.events.time_column import AmbiguousDatesError, Ticks, TimeColumn
+from onlinegcp.events.time_column import AmbiguousDatesError, Ticks, TimeColumn, calendar_digits
 from onlinegcp.planning import words
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ _LONG_TEXT = 80
 _STEPS = 10  # from time to time, which may show how they are written
 _FARTHER = 4.0  # times as far leap rows whose dates are read wrongly, at least
 _DIGITS = 5  # of numbers that may be names, at least
+_TOO_FEW_TO_TELL = 10  # different numbers, whether they are amounts
+_SMOOTH = 0.5  # of the steps from one number to the next; 2 if they have nothing in common
 _TIME_OF_DAY = r"^\d{1,2}:\d\d(:\d\d([.,]\d+)?)?\s?([AaPp]\.?[Mm]\.?)?$"
 
 
@@ -66,7 +68,7 @@ class Column:
     hours
         Whether it holds times of day without a day.
     layout
-        How its times are written, if nothing but the order of the rows tells.
+        How its times are written, if they are numbers, or nothing but the order of the rows tells.
     """
 
     name: str
@@ -148,7 +150,7 @@ class Column:
         import polars as pl
 
         present = self.values.drop_nulls().unique()
-        if self.numbers is not None:
+        if self.numbers is not None and self.values.dtype != pl.String:
             return {f"{number:g}" for number in np.unique(self.present)}
         return set(present.cast(pl.String, strict=False).drop_nulls().to_list())
 
@@ -188,6 +190,11 @@ def _column_of(values: pl.Series) -> Column:
             return _of_text(name, values)
         if len(units := units_of(given)) > 1:
             return Column(name, "none", values, f"amounts in {' and '.join(units)}")
+        if given.str.contains(r"^0\d+$").any() and given.drop_nulls().str.contains(r"^\d+$").all():
+            array = numbers.fill_null(float("nan")).to_numpy()
+            if _clock_digits(values.name, array):
+                return _time_of_day(Column(name, "none", values, numbers=array))
+            return _checked(Column(name, "label", given, numbers=array))  # 00501: nobody counts so
         values = numbers
     if values.dtype == pl.Boolean:
         return _checked(Column(name, "label", values))
@@ -268,6 +275,12 @@ def _of_numbers(column: Column) -> Column:
         return _none(column, f"is always {distinct[0]:g}")
     if named & words.PLACES:
         return _none(column, "is a place on the map, neither label nor amount")
+    if len(distinct) >= _STEPS and (layout := calendar_digits(column.values)):
+        layout = "%G%V" if layout == "%Y%m" and words.WEEKS & named else layout
+        with contextlib.suppress(DataError):  # the 31st of June: no dates, then
+            return _with_ticks(replace(column, layout=layout))
+    if _clock_digits(column.name, column.numbers):
+        return _time_of_day(column)
     if not column.whole or column.is_count or named & words.AMOUNTS - words.CODES:
         return column
     # A table of pandas brings its index along, without a name.
@@ -278,11 +291,41 @@ def _of_numbers(column: Column) -> Column:
     # Codes are few and use up their range from 0 or 1 on; amounts leave gaps.
     span = distinct[-1] - distinct[0] + 1
     compact = distinct[0] <= 1 and len(distinct) >= 0.5 * span and len(distinct) <= 400
+    compact = compact and (bool(named & words.CODES) or not _is_smooth(found))
     # What is called a service may be served once: such a number says how much, not which.
     repeated = len(distinct) < len(found) / 5 or named & {"id", "user"}
     if (named & words.CODES and repeated) or compact or _names(found, distinct):
         return _checked(Column(column.name, "label", column.values, numbers=column.numbers))
     return column
+
+
+def _is_smooth(found: Numbers) -> bool:
+    """Whether small whole numbers say how much: 7 is about as frequent as 6 and 8 are.
+
+    Of codes neighbours have nothing in common. Square roots of counts have all the same noise.
+    """
+    counts = np.bincount((found - found.min()).astype(np.int64))
+    if len(counts) < _TOO_FEW_TO_TELL:
+        return False
+    heights = np.sqrt(counts)
+    spread = float(np.square(heights - heights.mean()).sum())
+    steps = float(np.square(np.diff(heights)).sum())
+    return spread > len(counts) and steps < _SMOOTH * spread  # else it is all noise
+
+
+def _clock_digits(name: str, numbers: Numbers | None) -> bool:
+    """Whether numbers are times of day without a colon: 5 for 00:05, 2359 for a minute to 24."""
+    assert numbers is not None
+    found = np.unique(numbers[~np.isnan(numbers)])
+    minutes = (found % 100.0 < 60.0).all() and (found == np.round(found)).all()
+    return bool(
+        (words.TIMES_OF_DAY & set(words_of(name)))
+        and (len(found) >= _STEPS and minutes and found[0] >= 0.0 and 100.0 < found[-1] <= 2400.0)
+    )
+
+
+def _time_of_day(column: Column) -> Column:
+    return replace(_none(column, "is a time of day"), hours=True)
 
 
 def _names(found: Numbers, distinct: Numbers) -> bool:

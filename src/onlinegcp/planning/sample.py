@@ -39,11 +39,17 @@ class Sample:
         About how many rows there are in all.
     paths
         Files of the source; empty where it is none.
+    partial
+        Columns that only some of the files have.
+    name
+        What the source is called, if it is no file.
     """
 
     frame: pl.DataFrame
     n_rows: float
     paths: Sequence[Path]
+    partial: frozenset[str] = frozenset()
+    name: str = "events"
 
     @property
     def tables(self) -> Tables:
@@ -63,7 +69,7 @@ class Sample:
     def stem(self) -> str:
         """What to call a run on it: the first file, or the folder of several."""
         if not self.paths:
-            return "events"
+            return Path(self.name).stem or "events"
         path = self.paths[0]
         if len(self.paths) > 1:
             path = Path(os.path.commonpath([entry.parent for entry in self.paths]))
@@ -74,7 +80,12 @@ class Sample:
     @cached_property
     def columns(self) -> dict[str, Column]:
         """Its columns by name."""
-        return {name: column_of(self.frame[name]) for name in self.frame.columns}
+        return {
+            name: Column(name, "none", self.frame[name], "only some of the files have it")
+            if name in self.partial
+            else column_of(self.frame[name])
+            for name in self.frame.columns
+        }
 
     def between(self, inside: npt.NDArray[np.bool_]) -> Sample:
         """Those of its rows that are wanted, of a source of which as large a part is."""
@@ -84,7 +95,11 @@ class Sample:
                 f"{self.frame.height:,} lies there. Give other limits, or say what to do with "
                 "time=..., every=... and modes=..."
             )
-        return replace(self, frame=self.frame.filter(inside), n_rows=self.n_rows * inside.mean())
+        return self.only(inside)
+
+    def only(self, wanted: npt.NDArray[np.bool_]) -> Sample:
+        """Some of its rows, of a source of which as large a part is wanted."""
+        return replace(self, frame=self.frame.filter(wanted), n_rows=self.n_rows * wanted.mean())
 
 
 def read_sample(source: Any, *, format: str | None = None, rows: int = ROWS) -> Sample:
@@ -127,10 +142,15 @@ def read_sample(source: Any, *, format: str | None = None, rows: int = ROWS) -> 
             f"A table with rows is needed to make a plan from, but {names}{more_names} "
             f"{'has' if len(tables.parts) == 1 else 'have'} none. Give files that have some."
         )
-    in_all = rows_in_all(tables.parts) if more else n_rows
+    in_all = None
+    if more:
+        counted = getattr(tables.place, "height", None)  # a database knows it
+        in_all = rows_in_all(tables.parts) if counted is None else counted()
+    called = "events" if tables.place is None else tables.parts[0].name
     frame = pl.concat(frames, how="diagonal_relaxed")
+    partial = {name for name in frame.columns if not all(name in part.columns for part in frames)}
     paths = [part.path for part in tables.parts if part.path is not None]
-    return Sample(frame, max(in_all or n_rows, n_rows), paths)
+    return Sample(frame, max(in_all or n_rows, n_rows), paths, frozenset(partial), called)
 
 
 def busiest(source: Any, by: str, format: str | None = None) -> tuple[pl.DataFrame, str]:

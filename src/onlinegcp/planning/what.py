@@ -15,6 +15,7 @@ from onlinegcp.events.time_column import Ticks
 from onlinegcp.events.wall_clock import DAY
 from onlinegcp.planning import words
 from onlinegcp.planning.columns import Codes, Column
+from onlinegcp.planning.pace import steady_pace
 from onlinegcp.planning.when import STEPS, Bins, When, bin_keys, is_shorter, occupancy
 from onlinegcp.planning.words import PAIRS
 
@@ -45,6 +46,8 @@ class Values:
         Where rows are measurements, the labels that tell them apart; None where rows are events.
     left_out
         Columns of numbers that would not do, and why.
+    step
+        How often they are measured, where times do not tell it by themselves.
     """
 
     columns: tuple[str, ...]
@@ -52,6 +55,7 @@ class Values:
     reason: str
     keys: tuple[str, ...] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    step: str = ""
 
 
 @final
@@ -74,7 +78,7 @@ def repeats_the_time(column: Column, when: When) -> bool:
     By its year, month, day, weekday or hour; or each label has a stretch of time of its own, as
     seasons have.
     """
-    if when.plain or column.ticks is not None or len(when.ticks) != len(column.values):
+    if when.plain or column.ticks is not None:
         return False
     days = when.ticks.view("M8[us]").astype("M8[D]")
     months = days.astype("M8[M]").astype(np.int64)
@@ -201,16 +205,20 @@ def choose_values(
         if column.kind == "number" and column.name not in (*labels.left_out, when.name)
     ]
     keys, repeated = _keys(labels.columns, numbers, when)
+    step = ""
+    measures = any(not column.is_count for column in numbers)
+    if keys is None and measures and (pace := steady_pace(labels.columns, when)) is not None:
+        keys, step = pace
     numbers += _amounts([*labels.columns, *labels.seldom], keys)
     if value:
         said = "as you said" if agg else "the column as you said"
-        return Values(tuple(value), agg or _agg(columns, value), said, keys)
+        return Values(tuple(value), agg or _agg(columns, value), said, keys, step=step)
     if agg in ("count", "any"):
         return Values((), agg, "as you said", None)
     counts = [column.name for column in numbers if column.is_count]
     if counts:
         chosen = tuple(counts[:1])
-        return Values(chosen, agg or "sum", f"{chosen[0]} says how often", keys)
+        return Values(chosen, agg or "sum", f"{chosen[0]} says how often", keys, step=step)
     if keys is None or not numbers:
         return Values((), agg or "count", "rows are events", None)
     key = _joined([np.zeros(len(when.ticks), np.int64), *(columns[name].codes for name in keys)])
@@ -224,6 +232,9 @@ def choose_values(
     told = " and ".join(keys) if keys else ""
     reason = f"one row for each {when.name}" + (f" and {told}" if told else "")
     best = _agg(columns, chosen)
+    if step:
+        best = "mean"
+        reason = f"one reading every {step} or so" + (f" for each {told}" if told else "")
     if repeated >= 0.005:
         best = "mean"
         reason += f"; {repeated:.1%} of rows are there twice, which means leave as they are"
@@ -238,7 +249,7 @@ def choose_values(
         for column in fresh
         if column.name not in chosen
     }
-    return Values(chosen, agg or best, reason, keys, out)
+    return Values(chosen, agg or best, reason, keys, out, step)
 
 
 def _amounts(labels: Sequence[Column], keys: Sequence[str] | None) -> list[Column]:
@@ -286,8 +297,6 @@ def _keys(
     Rows that are there twice, with the same numbers, were delivered twice: their share comes
     second.
     """
-    if when.gaps:
-        return None, 0.0
     times = np.unique(when.ticks, return_inverse=True)[1].reshape(-1).astype(np.int64)
     codes = {column.name: column.codes for column in labels[:8]}
     repeated = 0.0
@@ -297,15 +306,16 @@ def _keys(
         repeated = 1.0 - len(rows) / len(times)
         times, codes = times[rows], {name: part[rows] for name, part in codes.items()}
     n_rows, n_times = len(times), int(times.max()) + 1
+    regular = bool(when.resolution) and occupancy(when, when.resolution) >= 0.5
     if n_times > 0.99 * n_rows:
-        regular = when.resolution and occupancy(when, when.resolution) >= 0.5
         # One row at a time beside labels is an event, unless a clock took it.
         return (() if regular and not (labels and not _by_the_clock(when)) else None), repeated
     for size in (1, 2, 3):
         for names in itertools.combinations(codes, size):
             key = _joined(codes[name] for name in names)
             n_keys = len(np.unique(key))
-            if n_rows < 0.5 * n_times * n_keys:
+            # Of two labels one is there at every time, whenever events come.
+            if n_rows < (0.5 if regular else 0.75 if n_keys == 2 else 0.5) * n_times * n_keys:
                 continue
             if len(np.unique(_joined([times, key]))) > 0.99 * n_rows:
                 return names, repeated

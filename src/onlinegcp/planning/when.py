@@ -73,8 +73,8 @@ class When:
         Why this column.
     plain
         Whether its numbers are no calendar times.
-    gaps
-        Whether some rows have no time, so that ticks do not stand beside rows.
+    timed
+        Which rows have a time, those that ticks are of; None if all do.
     years
         Whether it holds bare years.
     layout
@@ -85,7 +85,7 @@ class When:
     ticks: Ticks
     reason: str
     plain: bool = False
-    gaps: bool = False
+    timed: npt.NDArray[np.bool_] | None = None
     years: bool = False
     layout: str = ""
 
@@ -134,13 +134,19 @@ def choose_time(
     times = [column for column in columns.values() if column.kind == "time"]
     times = [column for column in times if column.values.null_count() < len(column.values) / 2]
     if times:
-        # Of two moments of one event, it happened at the earlier.
-        chosen = min(times, key=lambda column: bool(words.LATER & set(column.words)))
+        # Of two moments of one event, it happened at the earlier; what a record within it says is
+        # of something else, such as the session or the user.
+        chosen = min(times, key=lambda c: (c.name.count("."), bool(words.LATER & set(c.words))))
         reason = "the only column of times" if len(times) == 1 else "the first column of times"
         if chosen is not times[0]:
-            reason = f"{times[0].name} comes later, as its name says"
+            inner = times[0].name.count(".") > chosen.name.count(".")
+            why = "belongs to a record within" if inner else "comes later, as its name says"
+            reason = f"{times[0].name} {why}"
         if chosen.layout:
-            reason += f"; written as {chosen.layout}, or rows would leap to and fro"
+            leap = "" if chosen.numbers is not None else ", or rows would leap to and fro"
+            reason += f"; written as {chosen.layout}{leap}"
+        if _fiscal(chosen):
+            reason += "; fiscal years as if they began in January"
         _refuse_data_as_names(chosen)
         return _as_time(chosen, reason)
     for names in (words.CLOCKS, words.COUNTERS):
@@ -181,6 +187,11 @@ def choose_time(
         + f" holds times, years or a count that goes on. {_nearly(columns)}Name it with time=..., "
         "and how it is written with time_format=... or time_unit=..."
     )
+
+
+def _fiscal(column: Column) -> bool:
+    first = column.values.drop_nulls().head(1).to_list()
+    return isinstance(first[0], str) and "fy" in first[0].lower()
 
 
 def _refuse_spread(year: When, columns: Mapping[str, Column]) -> None:
@@ -255,7 +266,7 @@ def _as_time(column: Column, reason: str, *, insist: bool = False) -> When:
         lacking = column.values.null_count() / len(column.values)
         if lacking >= 0.005:
             reason += f"; the {lacking:.0%} of rows without it are dropped"
-        return When(column.name, column.ticks, reason, gaps=lacking > 0.0, layout=column.layout)
+        return When(column.name, column.ticks, reason, timed=_timed(column), layout=column.layout)
     if column.numbers is None:
         raise DataError(
             column.problem
@@ -268,9 +279,9 @@ def _as_time(column: Column, reason: str, *, insist: bool = False) -> When:
             reader = TimeColumn(column.name)
             ticks, valid = reader.read(column.values.drop_nulls(), lambda row: f"row {row + 1:,}")
             if _plausible(ticks):
-                ticks = ticks if valid is None else ticks[valid]
-                gaps = len(ticks) < len(column.values)
-                return When(column.name, ticks, reason, gaps=gaps, years=reader.unit == "y")
+                assert valid is None  # nulls were dropped
+                timed = _timed(column)
+                return When(column.name, ticks, reason, timed=timed, years=reader.unit == "y")
         except DataError:
             pass  # too small for a calendar: it may count days from somewhere
     if insist and not column.whole:
@@ -278,8 +289,14 @@ def _as_time(column: Column, reason: str, *, insist: bool = False) -> When:
             f"The time column must hold times or whole numbers, but {column.name!r} holds "
             "fractions. Name another one, or round it."
         )
-    gaps = len(found) < len(column.values)
-    return When(column.name, found.astype(np.int64), reason, plain=True, gaps=gaps)
+    return When(column.name, found.astype(np.int64), reason, plain=True, timed=_timed(column))
+
+
+def _timed(column: Column) -> npt.NDArray[np.bool_] | None:
+    timed = column.values.is_not_null().to_numpy()
+    if column.numbers is not None:
+        timed = timed & ~np.isnan(column.numbers)
+    return None if timed.all() else timed
 
 
 def _read_as_said(column: Column, clock: Mapping[str, Any]) -> When:
@@ -288,7 +305,7 @@ def _read_as_said(column: Column, clock: Mapping[str, Any]) -> When:
     ticks = reader.wall(ticks)
     plain = reader.kind == "number"
     ticks = ticks if valid is None else ticks[valid]
-    return When(column.name, ticks, "as you said", plain=plain, gaps=valid is not None)
+    return When(column.name, ticks, "as you said", plain=plain, timed=valid)
 
 
 def rows_between(
@@ -352,7 +369,13 @@ class Bins:
 
 
 def choose_bins(
-    when: When, events: float, *, measured: bool, more: float = 1.0, given: str | None = None
+    when: When,
+    events: float,
+    *,
+    measured: bool,
+    step: str = "",
+    more: float = 1.0,
+    given: str | None = None,
 ) -> Bins:
     """How long a bin is.
 
@@ -364,6 +387,8 @@ def choose_bins(
         Events per row of the sample.
     measured
         Whether rows are measurements at regular times, of which every one counts.
+    step
+        How often, where times do not tell it by themselves.
     more
         Rows of the source for each of the sample.
     given
@@ -376,14 +401,15 @@ def choose_bins(
     if when.ticks.min() == when.ticks.max():
         guess = "1y" if when.years else "1d"
         return _bins(when, events, guess, "a guess, as all rows have the same time", more)
-    finest = when.resolution
+    finest = step or when.resolution
     start = max((at for at, every in enumerate(LADDER) if not is_shorter(finest, every)), default=0)
     if measured:
         if is_shorter(finest, "1d"):
             daily = _bins(when, events, "1d", "days, with the hour as a mode", more)
             if daily.n_slices >= ENOUGH_SLICES:
                 return daily
-        return _bins(when, events, finest, "one for each time of measurement", more)
+        reason = "one for each time of measurement" if not step else "about one reading in each"
+        return _bins(when, events, finest, reason, more)
     at = max(start, LADDER.index("1d"))
     found = _bins(when, events, LADDER[at], "the column tells no shorter ones", more)
     if found.n_events >= ENOUGH_EVENTS:

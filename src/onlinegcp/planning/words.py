@@ -49,6 +49,15 @@ CODES = _set(
 
 PLACES = _set("lat latitude lon lng long longitude")
 
+# What is measured, where it is a label.
+MEASURES = _set(
+    "element indicator measure measurement metric metrics parameter pollutant quantity variable"
+)
+
+WEEKS = _set("isoweek week weeks wk yearweek yw")
+
+TIMES_OF_DAY = _set("clock hhmm time times tod")
+
 # Names of times.
 CLOCKS = _set("date datetime day month time timestamp ts week when year yr")
 COUNTERS = CLOCKS | _set(

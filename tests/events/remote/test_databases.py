@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import random
+import shlex
 import sqlite3
 import sys
 from pathlib import Path
@@ -267,8 +268,14 @@ def test_the_command_line_asks_a_database_again_without_the_query(tmp_path, caps
     assert "needs a query" in capsys.readouterr().err
     assert call(["fit", source, source, "--query", QUERY, *table, "-o", "x"]) is Exit.BAD_INPUT
     assert "needs one database" in capsys.readouterr().err
-    assert call(["fit", source, "--query", QUERY, "--time", "when"]) is Exit.BAD_INPUT
-    assert "--every, --modes and --output are needed for a database" in capsys.readouterr().err
+    # What is not said is planned, and the command printed says the same.
+    assert (
+        call(["fit", source, "--query", QUERY, "--time", "when", "--plan", "--json"]) is Exit.DONE
+    )
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["events"]["modes"][:2] == ["pu", "do"]
+    words = shlex.split(plan["command"])
+    assert words[words.index("--query") + 1] == QUERY
     lines = Path(run, "sources.jsonl").read_text().splitlines()
     assert all(json.loads(line)["kind"] == "database" for line in lines)
 

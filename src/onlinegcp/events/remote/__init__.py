@@ -50,9 +50,15 @@ def open_remote(source: Any, format: str | None) -> Tables | None:
         return None
     text = os.fspath(source)
     if scheme in SQL:
+        from onlinegcp.events.remote.connections import tables_of
+
+        found = tables_of(SQL[scheme], text)
+        held = f", which holds {', '.join(found[:9])}" + (", ..." if found[9:] else "")
+        example = f"select * from {found[0] if found else '...'}"
         raise DataError(
-            f"A database needs a query, but none was given for {redacted(text)}. Write --query "
-            '"select ..." on the command line, or database(address, query) in Python.'
+            f"A database needs a query, but none was given for {redacted(text)}"
+            f"{held if found else ''}. Write --query '{example}' on the command line, or "
+            "database(address, query) in Python."
         )
     if scheme in LOGS:
         from onlinegcp.events.remote.redis_stream import RedisStream

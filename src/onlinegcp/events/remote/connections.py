@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -52,3 +53,22 @@ def _path(address: str) -> Path:
             "this directory, and sqlite:////name.db for one given from the root."
         )
     return path
+
+
+def tables_of(kind: str, address: str) -> list[str]:
+    """Names of the tables and views in a database that is a file; none where it does not tell."""
+    import polars as pl
+
+    queries = {
+        "sqlite": "select name from sqlite_master where type in ('table', 'view') order by name",
+        "duckdb": "select table_name from information_schema.tables order by table_name",
+    }
+    if kind not in queries:
+        return []
+    # Whoever asks has something else to say, which is true without them, too.
+    with contextlib.suppress(Exception), contextlib.closing(connect(kind, address)) as connection:
+        with contextlib.closing(connection.cursor()) as cursor:
+            cursor.execute(queries[kind])
+            found = pl.DataFrame(cursor.fetch_arrow())
+        return [str(name) for name in found.to_series()]
+    return []

@@ -96,6 +96,10 @@ class Database:
 
     # ---- the rows
 
+    def height(self) -> float:
+        """How many rows the query has."""
+        return float(self._table(self._asking("count(*)", [])).item())
+
     def columns(self) -> list[str]:
         """Names of the columns of the query."""
         if self._columns is None:
