@@ -264,3 +264,33 @@ def test_a_row_that_fell_less_than_all_others_is_not_what_happened(seed):
     (told,) = (row for row in found.modes[0] if row["label"] == f"a{place}")
     assert told["milder"]
     assert f"a{place} " not in found.sentence
+
+
+def labels_that_come_and_go(n, seed):
+    rng = np.random.default_rng(seed)
+    born, size = np.sort(rng.integers(-30, n, 300)), rng.lognormal(0.0, 1.0, 300)
+    gone = born + rng.geometric(1.0 / 30.0, 300)
+    for t in range(n):
+        there = np.flatnonzero(born <= t)
+        rate = 4.0 * size[there] * (t < gone[there])
+        yield Slice.dense(rng.poisson(np.outer(rate, np.ones(5))).astype(float))
+
+
+def test_rows_and_rest_add_up_where_labels_come_and_go():
+    """What is left without the odd rows is compared with what is left of the forecast."""
+    told = wrong = 0
+    for seed in range(4):
+        tracker = AnomalyTracker(1)
+        for x in labels_that_come_and_go(300, seed):
+            found = score_slice(None, x, history=tracker)
+            tracker.update(found)
+            rows = [row for mode in found.modes for row in mode]
+            if not found.flagged or found.cells or sum(map(bool, found.modes)) != 1:
+                continue
+            left = found.total - sum(row["observed"] for row in rows)
+            usual = found.expected_total - sum(row["expected"] for row in rows if not row["new"])
+            told += 1
+            off = abs(left / usual - 1.0 - found.rest_change) > 0.1
+            wrong += not found.rest_usual and off
+    assert told > 5
+    assert wrong <= 1

@@ -125,3 +125,18 @@ def test_what_hardly_ever_moves_is_told_with_the_digits_that_did():
     said = measured(total=24673.0, expected_total=24640.0, volume_odd=True, modes=[[pressure], []])
     assert "24,673, 0.1 % more than expected" in said
     assert "Sensor sea +0.05 % (1,017.36, usually 1,016.80 to 1,017.10)" in said
+
+
+def test_of_nothing_nothing_is_a_multiple():
+    """An outage that has become usual ends; a mean that is about zero goes up."""
+    back = {"flagged": True, "total": 988.0, "expected_total": 3e-11, "volume_odd": True,
+            "expected_low": 0.0, "family": "volume", "modes": [[]], "cells": []}  # fmt: skip
+    assert describe(back, time=None, modes=["a"]) == (
+        "988 events, none was expected. All rows alike."
+    )
+    mean = {**back, "total": 39.5, "expected_total": 0.9, "expected_low": -4.0}
+    assert describe(mean, time=None, modes=["a"], noun="").startswith(
+        "total 39.5, 0.9 was expected."
+    )
+    wide = {**row("8", 3.84, 0.022), "low": -1.0, "high": 1.1}
+    assert say_row(wide) == "8 +3.82 (3.84, usually -1 to 1.1)"

@@ -77,7 +77,9 @@ class HeavyPairs:
     ) -> tuple[IntArray, Judged]:
         """Keys of the kept pairs and of the others in the slice, and how they compare."""
         keys, sums = behind_known(self.keys, *self._count(x))
-        return keys, self.shares.judge(sums / unit, special=special, total=total)
+        if unit != 1.0:
+            sums /= unit
+        return keys, self.shares.judge(sums, special=special, total=total)
 
     def learn(self, keys: IntArray, seen: Judged, *, special: int, shape: tuple[int, ...]) -> None:
         """Remember a judged slice and keep the heaviest pairs."""

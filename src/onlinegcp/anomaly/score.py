@@ -296,8 +296,11 @@ def _told(
     wholes = without_odd_rows(verdict, odd, x, history)
     # Rows were judged as shares of this slice's total; they are told against an ordinary one, and
     # so is the rest: an outage that goes on is soon expected of the total, but not of an ordinary
-    # slice.
+    # slice. Where labels come and go it is the other way round: what is odd is never ordinary.
     least, middle, most = totals(verdict.whole, history, x, Levels.REST)
+    if told and not any(least <= t <= most for t in wholes):
+        past = (least, middle, most), (low, expected, high)
+        least, middle, most = min(past, key=lambda of: min(abs(t - of[1]) for t in wholes))
     ordinary = [middle if not least <= t <= most else t for t in wholes]
     rows: tuple[tuple[dict[str, Any], ...], ...] = tuple(() for _ in verdict.rows)
     cells: tuple[dict[str, Any], ...] = ()

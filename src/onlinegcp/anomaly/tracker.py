@@ -202,7 +202,10 @@ class AnomalyTracker:
         usual = total_without_odd(totals, odd, ahead)
         if self.counted and observed:
             self.whole.judge_late(whole, Levels.REST, 2.0 * math.sqrt(max(usual, 0.0)))
-        fresh = [float(seen.observed[seen.n_known :].sum()) for seen in rows]
+        fresh = [
+            float(seen.observed[seen.n_known :].sum()) if seen.n_known < len(seen.observed) else 0.0
+            for seen in rows
+        ]
         newcomers = self.newcomers.judge(np.array(fresh if self.counted else []), total=usual)
         pairs = []
         for part in self.pairs:
@@ -429,7 +432,7 @@ class AnomalyTracker:
         length = max(x.shape[k], len(self.rows[k]))
         sums = np.bincount(x.index[:, k], x.value, minlength=length)
         if self.counted and x.n_observed == x.size:
-            return np.asarray(sums / self.unit)
+            return np.asarray(sums) if self.unit == 1.0 else np.asarray(sums / self.unit)
         cells = np.bincount(x.index[:, k], minlength=length).astype(np.float64)
         if x.unlisted == "zero":
             cells[:] = x.size // x.shape[k]

@@ -59,7 +59,7 @@ def describe(
     what = how_many(total, noun) if noun else f"total {number(total)}"
     head = f"{when}{what}"
     if anomaly.get("volume_odd") and expected is not None:
-        head += f", {_than(total, expected, bool(noun))}"
+        head += f", {_than(total, expected, anomaly.get('expected_low'), bool(noun))}"
     elif anomaly.get("family") and anomaly.get("total_usual", True) and not _rest_is_off(anomaly):
         head += ", as usual"
     if not anomaly.get("flagged"):
@@ -133,7 +133,8 @@ def say_row(row: Record) -> str:
     if row.get("new"):
         return f"{_name(row)} is new ({number(seen)})"
     said = "the others suggest" if row.get("follows") else "usually"
-    return f"{_name(row)} {_change(seen, expected)} ({_usual(seen, row['low'], row['high'], said)})"
+    change = _change(seen, expected, row["low"])
+    return f"{_name(row)} {change} ({_usual(seen, row['low'], row['high'], said)})"
 
 
 def _name(row: Record) -> str:
@@ -199,7 +200,10 @@ def _diffuse(anomaly: Record, modes: Sequence[str], named: bool) -> str:
     if family == "many":
         told = {(k, row["label"]) for k, rows in enumerate(anomaly["modes"]) for row in rows}
         largest = [
-            _of(_mode(modes, k), f"{row['label']} {_change(row['observed'], row['expected'])}")
+            _of(
+                _mode(modes, k),
+                f"{row['label']} {_change(row['observed'], row['expected'], row['low'])}",
+            )
             for k, row in anomaly.get("largest", ())
             if (k, row["label"]) not in told
         ]
@@ -228,9 +232,12 @@ def _rest(anomaly: Record, counted: bool) -> str:
     return f"the rest {_signed(change)}" if counted and change is not None else ""
 
 
-def _than(total: float, expected: float, counted: bool) -> str:
+def _than(total: float, expected: float, low: float | None, counted: bool) -> str:
     less, more = ("fewer", "more") if counted else ("less", "more")
-    if expected <= 0.0:
+    if counted and expected < 0.5:
+        return "none was expected"
+    # Of what may well be zero there are no parts.
+    if expected <= 0.0 or (low is not None and low < 0.0 and not counted):
         return f"{number(expected)} was expected"
     change = total / expected - 1.0
     if change > 2.0:
@@ -238,8 +245,8 @@ def _than(total: float, expected: float, counted: bool) -> str:
     return f"{percent(abs(change))} {more if change > 0 else less} than expected"
 
 
-def _change(seen: float, expected: float) -> str:
-    if expected <= 0.0 or seen < 0.0:
+def _change(seen: float, expected: float, low: float = 0.0) -> str:
+    if expected <= 0.0 or seen < 0.0 or low < 0.0:
         return signed(seen - expected)
     ratio = seen / expected
     return f"x {number(ratio)}" if ratio > 3.0 else _signed(ratio - 1.0)
