@@ -9,6 +9,7 @@ import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray, ModeProfile, TimeProfile, matrix, scale
 from onlinegcp.drawing.text import parse_time, say_interval
+from onlinegcp.report.week import Days
 from onlinegcp.report.words import Pattern, in_words, life_words
 from onlinegcp.runlog import RunView
 
@@ -78,4 +79,5 @@ def describe(
         Time of each slice.
     """
     lives = [life_words(column, times) for column in active.T]
-    return in_words(modes, strengths(active), time_profile(times, active), lives)
+    days = Days.of(times, active)
+    return in_words(modes, strengths(active), time_profile(times, active), lives, days)

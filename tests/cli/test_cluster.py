@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from cli_tools import MODEL, TABLE, event_lines
+from local_cluster import two_workers
 from onlinegcp.cli import Exit, call
 from onlinegcp.events import table_parts
 from onlinegcp.runlog import read_run, read_run_json
@@ -56,8 +57,7 @@ def test_a_run_goes_from_a_cluster_that_loses_a_worker_to_one_process_and_back(
     watched(Crowd)
     days = event_lines(8)
     first, second = write(tmp_path / "1.parquet", days[:6]), write(tmp_path / "2.csv", days[6:])
-    options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
-    with distributed.LocalCluster(n_workers=2, processes=True, **options) as workers:
+    with two_workers() as workers:
         there, found = ["--cluster", workers.scheduler_address], []
         for number, (learning, going_on) in enumerate([(there, []), ([], there), ([], [])]):
             run, begun = str(tmp_path / f"{number}.run"), len(asked)

@@ -40,6 +40,7 @@ def test_settings_are_kept_for_update_and_for_the_reader(run):
     assert info["events"]["modes"] == ["pu", "do", "when:weekday"]
     assert info["events"]["share"] == [["pu", "do"]]
     assert info["anomaly"]["period"] == 7
+    assert info["anomaly"]["longer"]  # nobody said that it is all
     assert info["model"]["parameters"]["loss"] == "poisson"
     assert info["model"]["parameters"]["rank"] == 2
     assert info["modes"] == ["pu", "do", "when:weekday"]

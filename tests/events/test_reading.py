@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from local_cluster import two_workers
 from onlinegcp.errors import DataError
 from onlinegcp.events import from_events, table_parts
 from onlinegcp.events import options as options_module
@@ -174,11 +175,7 @@ def test_a_reader_that_is_sent_takes_no_rows_along(tmp_path):
 @pytest.fixture(scope="module")
 def client():
     distributed = pytest.importorskip("distributed")
-    options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
-    with (
-        distributed.LocalCluster(n_workers=2, processes=True, **options) as workers,
-        distributed.Client(workers) as found,
-    ):
+    with two_workers() as workers, distributed.Client(workers) as found:
         yield found
 
 
@@ -206,4 +203,4 @@ def test_processes_of_a_cluster_read_and_one_of_them_is_killed(client, tmp_path,
             monkeypatch.setattr(Crowd, "_submit", deadly)
         assert told(from_events(source, cluster=client, **options)) == alone
     assert len(killed) > 10
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=180)

@@ -65,7 +65,7 @@ def test_every_view_is_drawn(page):
     assert page.locator("#timeline .flag").count() >= 1
     assert "200" in page.inner_text("#figures")
     assert page.locator("#overall path.series").count() == 3  # total, expected, forecast
-    assert page.locator("#overall circle.alarm").count() == page.locator("#timeline .flag").count()
+    assert page.locator("#overall .alarm").count() == page.locator("#timeline .flag").count()
     assert page.locator("#inside li").count() == 3
     assert page.inner_text("#lately .newest").startswith("Newest: 19 Jul 2013")
     assert "Next: 20 Jul 2013" in page.inner_text("#lately")

@@ -56,6 +56,17 @@ def test_a_pattern_that_doubled_in_the_last_weeks_is_told_with_numbers():
     assert " times in the last 28 days" in change.text
 
 
+def test_a_pattern_that_was_not_there_came_from_nothing():
+    weights = steady(120)
+    weights[:-28, 1] = 0.0
+    texts = [change.text for change in changes(Digest(run_of(weights)), PATTERNS)]
+    assert texts[0].startswith("To B: up from nothing in the last 28 days, from 0 to ")
+    weights[:-28, 1] = 0.01
+    texts = [change.text for change in changes(Digest(run_of(weights)), PATTERNS)]
+    assert texts[0].startswith("To B: up from next to nothing in the last 28 days, from 0.01 to ")
+    assert "unknown" not in " ".join(texts)
+
+
 def test_a_slow_change_is_seen_over_the_whole_run():
     weights = steady(300) * np.linspace([1.0, 1.0], [1.0, 2.0], 300)
     found = {change.component: change for change in changes(Digest(run_of(weights)), PATTERNS)}

@@ -60,7 +60,7 @@ def test_a_label_that_grew_steadily_is_told_once_by_its_mode():
     assert change.text.startswith("mode0: L3 from ")
     low, high = (float(word) for word in change.text.split() if word.replace(".", "").isdigit())
     assert (low, high) == (pytest.approx(was, abs=0.6), pytest.approx(now, abs=0.6))
-    assert "first third of the run with the last" in change.text
+    assert "last third of the run against the first" in change.text
 
 
 def test_labels_that_came_and_went_are_called_so():
@@ -108,10 +108,18 @@ def test_of_many_labels_the_largest_are_told_and_the_others_counted():
     rows[50:, :5] *= 4
     found = halves(run_of(rows))
     (text,) = by_mode(found, 3)
-    assert text.endswith(f"; {len(found) - 2} more")
+    assert text.endswith(f"; {len(found) - 2} more labels")
 
 
 def test_short_runs_and_runs_without_a_past_tell_nothing():
     rng = np.random.default_rng(5)
     assert halves(run_of(counts(6, rng))) == []
     assert label_changes(view(20, rank=1, shape=(20,)), view(20, rank=1, shape=(20,))) == []
+
+
+def test_labels_that_are_followed_before_they_have_names_tell_nothing():
+    """Until the warm start is over a run has a past of its labels, and no factors."""
+    run = run_of(counts(40, np.random.default_rng(5)))
+    started = dataclasses.replace(run, labels=(), factors=(), steps=[])
+    assert label_changes(started, started) == []
+    assert changes(Digest(started), []) == []

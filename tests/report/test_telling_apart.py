@@ -8,7 +8,7 @@ import pytest
 from line_profiles import describe
 from onlinegcp.drawing.profiles import ModeProfile, guess_kind
 from onlinegcp.report.steady import SteadyNames
-from onlinegcp.report.telling_apart import told_apart
+from onlinegcp.report.telling_apart import brief, told_apart
 from onlinegcp.report.words import Pattern, called
 
 
@@ -71,3 +71,32 @@ def test_names_that_are_kept_while_a_page_is_watched_stay_apart():
     now = [Pattern(0, 0.6, "To A · early", ""), Pattern(1, 0.4, "To A", "")]
     kept = [pattern.headline for pattern in names.keep(now, turned)]
     assert len(set(kept)) == 2
+
+
+def test_labels_that_begin_alike_are_cut_where_they_differ():
+    pages = [f"https://shop.example/catalogue/{name}/index" for name in ("shoes", "hats", "socks")]
+    cut = [brief(pages, i) for i in range(3)]
+    assert all(len(text) <= 22 for text in cut)
+    assert all(name in text for name, text in zip(("shoes", "hats", "sock"), cut, strict=True))
+    assert (
+        len({brief([f"{'x' * 180}{k}{'y' * 15}" for k in range(50)], i) for i in range(50)}) == 50
+    )
+    assert brief(["A label without its like, but long"], 0) == "A label without its l…"
+    assert brief(["a\x1b[2Jb"], 0) == "a\\x1b[2Jb"
+
+
+def test_names_say_the_mode_only_where_labels_do_not():
+    column = np.array([0.8, 0.1, 0.1])
+    for name, labels, begin in (
+        ("gate", ("gate 7", "gate 8", "gate 9"), "Gate 7"),
+        ("host", ("host7", "host8", "host9"), "Host7"),
+        ("sort", ("7", "8", "9"), "Sort 7"),
+        ("dest", ("destA", "Derby", "Delhi"), "To destA"),
+    ):
+        shares = np.column_stack([column, column[::-1]])
+        told = describe(
+            [ModeProfile(name, "category", labels, shares)], np.ones((30, 2)), [None] * 30
+        )
+        first = next(pattern for pattern in told if pattern.component == 0)
+        assert first.headline.startswith(begin)
+        assert first.sentence.startswith(f"{begin} (80 %)")

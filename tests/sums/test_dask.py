@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from local_cluster import two_workers
 from onlinegcp.errors import BackendError
 from onlinegcp.kernels.machine import facts
 from onlinegcp.losses import get_loss
@@ -32,11 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 @pytest.fixture(scope="module")
 def client():
-    options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
-    with (
-        distributed.LocalCluster(n_workers=2, processes=True, **options) as workers,
-        distributed.Client(workers) as found,
-    ):
+    with two_workers() as workers, distributed.Client(workers) as found:
         yield found
 
 
@@ -158,7 +155,7 @@ def test_a_worker_killed_in_a_verb_changes_nothing(moment, client, fine, way):
     found = learned(engine, "poisson")
     assert engine.kill_at is None  # it was killed
     same(learned(Local(1), "poisson"), found)
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=180)
 
 
 def mapped():

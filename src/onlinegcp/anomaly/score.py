@@ -32,7 +32,6 @@ from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import one_blas_thread
 from onlinegcp.losses import Loss
 from onlinegcp.slices import Slice, as_slice, widen
-from onlinegcp.streaming.inputs import read_one
 from onlinegcp.streaming.model import StreamingModel
 from onlinegcp.streaming.naming import padded
 
@@ -189,7 +188,7 @@ def score_slice(
         whole = as_slice(x)
     else:
         # Rows that came with labels belong where the model has them.
-        whole, names = read_one(x, told=model._told())
+        whole, names = model.aligned(x)
         if names is not None:
             labels = padded(names.labels, whole.shape) if labels is None else labels
             modes = modes or model.mode_names_ or ()

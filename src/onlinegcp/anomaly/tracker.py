@@ -21,18 +21,10 @@ from numpy.typing import NDArray
 
 from onlinegcp.anomaly.common import Alone, CommonMoves
 from onlinegcp.anomaly.levels import Levels, range_of_counts
+from onlinegcp.anomaly.looking import PeriodSearch
 from onlinegcp.anomaly.oddities import statistics_of
 from onlinegcp.anomaly.pairs import HeavyPairs, IntArray
-from onlinegcp.anomaly.season import (
-    CANDIDATES,
-    CYCLES,
-    FIRST_OF_MONTH,
-    HOLIDAY,
-    LONGEST,
-    calendar,
-    find_period,
-    moment_of,
-)
+from onlinegcp.anomaly.season import FIRST_OF_MONTH, HOLIDAY, calendar, moment_of
 from onlinegcp.anomaly.shares import (
     Judged,
     RowShares,
@@ -57,7 +49,6 @@ from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
 LEAST, LONGEST_START = 10, 60  # slices before anything is flagged, at least and at most
-WATCHED = 16  # heaviest rows of each mode in which a period is looked for
 MOST_SEASONS = 1 << 22  # numbers that the seasons of a mode may take
 COUNTING = 0.5  # least standard deviation of a total's root: half that of Poisson
 # Part of all alarms that the total may raise by itself: where rows are often very odd, a slice must
@@ -116,6 +107,9 @@ class AnomalyTracker:
     period
         Slices after which they repeat, such as 7 for days; 1 for none; None to look for it among
         7, 12, 24, 52 and 168.
+    longer
+        Whether the period is only what the calendar says of a day, such as 24 for hours, and a week
+        of such days is looked for.
     holidays
         Country whose holidays are days of their own, such as US or DE-BY; needs the package
         `holidays` and slices whose times are dates.
@@ -138,7 +132,9 @@ class AnomalyTracker:
     ([35], None)
     """
 
-    def __init__(self, period: int | None = None, holidays: str | None = None) -> None:
+    def __init__(
+        self, period: int | None = None, holidays: str | None = None, *, longer: bool = False
+    ) -> None:
         whole = isinstance(period, int | np.integer) and not isinstance(period, bool)
         if period is not None and (not whole or period < 1):
             raise DataError(
@@ -147,8 +143,8 @@ class AnomalyTracker:
             )
         self.holidays = holidays
         self._is_holiday = calendar(holidays)
-        self.looking = period is None
         self.period = 1 if period is None else int(period)
+        self.search = PeriodSearch(self.period, on=period is None or longer)
         self.n_slices = self.n_scored = 0
         self.counted: bool | None = None  # whether rows are sums of counts, or means of values
         self.unit = 1.0
@@ -164,8 +160,6 @@ class AnomalyTracker:
         self.labels = LabelHistory()  # for those who ask what changed; no slice is judged by it
         self.past: dict[str, Past] = {}
         self.tails: dict[str, FloatArray] = {}
-        self.watched = np.zeros((0, 0))  # total and heaviest rows, by slice
-        self.watched_rows: list[list[int]] = []
 
     # ---- judging
 
@@ -271,6 +265,8 @@ class AnomalyTracker:
         if not verdict.observed:
             for part in (self.whole, *self.rows, *(pairs.shares for pairs in self.pairs)):
                 part.skip()
+            if self.search.on:
+                self._look_for_period(verdict)
             return  # an alarm goes on: nobody saw it end
         self.alarm = self.alarm + 1 if flagged else 0
         unit = self.unit if self.counted else 1.0
@@ -291,7 +287,7 @@ class AnomalyTracker:
             self.past.setdefault(name, Past()).add(value)
         for name, log_p in verdict.plain.items() if verdict.log_p > REAL else ():
             self.tails[name] = after_one_more(self.tails.get(name, NO_TAIL), log_p)
-        if self.looking:
+        if self.search.on:
             self._look_for_period(verdict)
 
     def update(self, anomaly: Any) -> None:
@@ -314,11 +310,11 @@ class AnomalyTracker:
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """All it goes on from: arrays, and a record of plain numbers."""
-        names = ("holidays", "looking", "period", "n_slices", "n_scored", "counted", "unit")
-        record: dict[str, Any] = {name: getattr(self, name) for name in names}
-        record |= {"daily": self.daily, "alarm": self.alarm, "watched_rows": self.watched_rows}
+        names = ("holidays", "period", "n_slices", "n_scored", "counted", "unit", "daily", "alarm")
+        arrays, record = self.search.state()
+        record |= {name: getattr(self, name) for name in names}
         record["last"] = None if self.last is None else self.last.isoformat()
-        arrays = {"watched": self.watched, "weights": self.weights}
+        arrays["weights"] = self.weights
         arrays |= {f"rarity.{name}": past.to_array() for name, past in self.past.items()}
         arrays |= {f"tail.{name}": values for name, values in self.tails.items()}
         record["parts"] = {}
@@ -331,11 +327,10 @@ class AnomalyTracker:
     def from_state(cls, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> Self:
         """The tracker that `state` described; it goes on exactly where that one stood."""
         made = cls(int(record["period"]), record["holidays"])
-        for name in ("looking", "n_slices", "n_scored", "counted", "unit", "daily", "alarm"):
+        for name in ("n_slices", "n_scored", "counted", "unit", "daily", "alarm"):
             setattr(made, name, record[name])
-        made.watched_rows = [list(map(int, rows)) for rows in record["watched_rows"]]
+        made.search = PeriodSearch.from_state(arrays, record)
         made.last = None if record["last"] is None else moment_of(record["last"])
-        made.watched = np.array(arrays["watched"], dtype=np.float64)
         made.weights = np.array(arrays["weights"], dtype=np.float64)
         for name, part in record["parts"].items():
             prefix = f"{name}."
@@ -449,38 +444,21 @@ class AnomalyTracker:
         return FIRST_OF_MONTH if self.daily and moment.day == 1 else 0
 
     def _look_for_period(self, verdict: Verdict) -> None:
-        """Remember the total and a few rows, and see now and then whether they repeat."""
-        if not self.watched_rows:
-            self.watched_rows = [
-                np.argsort(-np.nan_to_num(seen.observed), kind="stable")[:WATCHED].tolist()
-                for seen in verdict.rows
-            ]
-            self.watched = np.zeros((0, 1 + sum(map(len, self.watched_rows))))
-        values = [verdict.whole.observed[:1]]
-        for rows, seen in zip(self.watched_rows, verdict.rows, strict=True):
-            row = seen.observed[rows]
-            values.append(np.sqrt(np.maximum(row, 0.0)) if self.counted else np.nan_to_num(row))
-        self.watched = np.vstack([self.watched, np.concatenate(values)])[-LONGEST:]
-        n = len(self.watched)
-        if n not in _LOOKS:
-            return
-        found = find_period(self.watched)
+        rows = [seen.observed for seen in verdict.rows] if verdict.observed else None
+        total = float(verdict.whole.observed[Levels.TOTAL])
+        found = self.search.add(total, rows, counted=bool(self.counted))
         if found > self.period:
             self._set_period(found)
-        if n == _LOOKS[-1]:
-            self.looking, self.watched = False, np.zeros((0, 0))
+        self.search.end()
 
     def _set_period(self, period: int) -> None:
         """Go on with a season; the total learns it from what was remembered, rows from now on."""
         self.period = period
         fresh = Levels(period, self.whole.noise)
-        fresh.n_slices = self.n_slices - len(self.watched)
-        for value in self.watched[:, 0]:
+        fresh.n_slices = self.n_slices - len(self.search.values)
+        for value in self.search.values[:, 0]:
             fresh.learn(fresh.judge(np.array([value, math.nan, value])))
         self.whole = fresh
         for part in (*self.rows, *(pairs.shares for pairs in self.pairs)):
             if len(part) * period <= MOST_SEASONS:
                 part.start_season(period)
-
-
-_LOOKS = tuple(sorted({CYCLES * p for p in CANDIDATES} | {2 * CYCLES * p for p in CANDIDATES[:3]}))

@@ -141,6 +141,7 @@ def fit(
         "unit": unit,
         "level": level,
         "period": season or SEASONS.get(str(table.every)),
+        "longer": season is None,  # a week of days of hours
         "holidays": holidays,
         "hold_flagged": hold_flagged,
         "overwrite": overwrite,

@@ -8,6 +8,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 MONTHS = (
@@ -67,13 +68,19 @@ def percent(share: float | None) -> str:
     --------
     >>> percent(0.123), percent(0.004), percent(1), percent(0.0), percent(0.00001)
     ('12 %', '0.4 %', '100 %', '0 %', 'under 0.1 %')
+    >>> percent(0.585), percent(0.58496)
+    ('59 %', '59 %')
     """
     if share is None or not math.isfinite(share):
         return "unknown"
-    value = 100 * share
+    # As pages have it, which are sent four digits and round halves up.
+    value = 100 * float(f"{share:.4g}")
     if 0 < abs(value) < 0.1:
         return "under 0.1 %"
-    return f"{value:.1f} %" if 0 < abs(value) < 0.95 else f"{value:.0f} %"
+    if abs(value) > 1e6:
+        return f"{value:,.0f} %"
+    digits = "0.1" if 0 < abs(value) < 0.95 else "1"
+    return f"{Decimal(value).quantize(Decimal(digits), ROUND_HALF_UP)} %"
 
 
 _COUNTS = ("count", "counts", "n", "num", "number", "freq", "frequency", "value", "total")

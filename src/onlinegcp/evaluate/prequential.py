@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from onlinegcp.slices import Slice, as_slice
 from onlinegcp.streaming import StepRecord, StreamingModel
-from onlinegcp.streaming.inputs import read_one
 from onlinegcp.streaming.naming import names_of
 
 Verdict = TypeVar("Verdict")
@@ -72,7 +71,7 @@ def prequential(
     """
     for number, given in enumerate(stream, 1):
         begun, seen = model.started_, model.__sklearn_is_fitted__()
-        x = read_one(given, told=model._told())[0] if seen else as_slice(given)
+        x = model.aligned(given)[0] if seen else as_slice(given)
         verdict = judge(number, x) if begun else None
         start = time.perf_counter()
         model.partial_fit([x if names_of(given) is None else given])

@@ -24,6 +24,7 @@ def fit_many(
     progress: Progress | None = None,
     level: float = 0.01,
     period: int | None = None,
+    longer: bool = False,
     holidays: str | None = None,
     hold_flagged: bool = False,
     overwrite: bool = False,
@@ -50,7 +51,7 @@ def fit_many(
         Processes to use; all cores by default. The result does not depend on it.
     progress
         Called with all `many.News` so far, several times a second.
-    level, period, holidays, hold_flagged, overwrite
+    level, period, longer, holidays, hold_flagged, overwrite
         As for `Run.create`, the same for all streams.
     **events
         Arguments of `from_events`: time, every, value, ...
@@ -91,6 +92,7 @@ def fit_many(
         events=settings,
         level=level,
         period=period,
+        longer=longer,
         holidays=holidays,
         hold_flagged=hold_flagged,
         overwrite=overwrite,

@@ -100,6 +100,7 @@ class ManyStreams:
         level: float = 0.01,
         top: int = 10,
         period: int | None = None,
+        longer: bool = False,
         holidays: str | None = None,
         hold_flagged: bool = False,
         overwrite: bool = False,
@@ -118,7 +119,7 @@ class ManyStreams:
             Column of the table that tells streams apart.
         events
             Settings of `from_events`, without the source.
-        command, unit, level, top, period, holidays, hold_flagged, overwrite
+        command, unit, level, top, period, longer, holidays, hold_flagged, overwrite
             As for `Run.create`, the same for all streams.
         """
         folder = Path(path)
@@ -130,7 +131,7 @@ class ManyStreams:
             )
         # What a kill left before the first shard was stored holds nothing.
         runlog.check_new(folder, overwrite or _is_hollow(folder))
-        options = making.anomaly_options(level, top, period, holidays, hold_flagged, model)
+        options = making.anomaly_options(level, top, period, longer, holidays, hold_flagged, model)
         info: dict[str, Any] = {
             **making.begin_settings(model),
             "modes": list(modes or ()),

@@ -119,16 +119,28 @@ def _grown(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
     found = []
     for pattern in _clear(patterns, was, is_now, noise, _CLEARLY):
         r = pattern.component
-        gap = is_now[r] - was[r]
-        ratio = is_now[r] / was[r] if was[r] > 0 else np.inf
-        size = f"{number(ratio, 2)} times" if ratio > 3 else percent(abs(gap) / max(was[r], 1e-300))
-        way = "up" if gap > 0 else "down"
-        text = (
-            f"{pattern.headline}: {way} {size if ratio <= 3 else f'to {size}'} in the last {width} "
-            f"{noun}, from {number(was[r], 3)} to {number(is_now[r], 3)} {_each(digest)}."
-        )
-        found.append(Change(way, text, r))
+        way = "up" if is_now[r] > was[r] else "down"
+        sizes = f"from {number(was[r], 3)} to {number(is_now[r], 3)} {_each(digest)}"
+        text = f"{pattern.headline}: {_by_how_much(was[r], is_now[r])} in the last {width} {noun}"
+        found.append(Change(way, f"{text}, {sizes}.", r))
     return found
+
+
+def _by_how_much(was: float, is_now: float) -> str:
+    """A change of a size in words.
+
+    Examples
+    --------
+    >>> _by_how_much(10.0, 15.0), _by_how_much(10.0, 7.0), _by_how_much(10.0, 45.0)
+    ('up 50 %', 'down 30 %', 'up to 4.5 times')
+    >>> _by_how_much(0.0, 5.0), _by_how_much(0.001, 5.0)
+    ('up from nothing', 'up from next to nothing')
+    """
+    if was < 0.01 * is_now:
+        return "up from next to nothing" if was > 0 else "up from nothing"
+    if is_now > 3 * was:
+        return f"up to {number(is_now / was, 2)} times"
+    return f"{'up' if is_now > was else 'down'} {percent(abs(is_now - was) / was)}"
 
 
 def _over_all(digest: Digest, patterns: Sequence[Pattern]) -> list[Change]:
@@ -161,9 +173,9 @@ def _labels(digest: Digest, top: int) -> list[Change]:
         return []
     early = view.past_labels.between(0, int(limits[third - 1, 1]))
     late = view.past_labels.between(int(limits[-third, 0]), int(limits[-1, 1]))
-    of_all = " of all" if early.adds_up else ""
+    of_all = "shares of all, " if early.adds_up else ""
     return [
-        Change("labels", f"{text}{of_all}, comparing the first third of the run with the last.")
+        Change("labels", f"{text} ({of_all}the last third of the run against the first).")
         for text in by_mode(label_changes(view, view, early, late), top)
     ]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from onlinegcp.drawing.text import number, percent, shown_modes
+from onlinegcp.drawing.text import number, percent, plural, shown_modes
 from onlinegcp.runlog import RunView
 from onlinegcp.runlog.label_history import LabelHistory
 from onlinegcp.storage.printable import short
@@ -84,7 +84,8 @@ def label_changes(
     before = first.past_labels if before is None else before
     after = second.past_labels if after is None else after
     found: list[LabelChange] = []
-    if before.adds_up != after.adds_up:
+    # Until the warm start is over labels are followed, but nobody knows their names yet.
+    if before.adds_up != after.adds_up or not (first.labels and second.labels):
         return found
     for k, mode in enumerate(first.modes[: len(before.sums)]):
         other = second.modes.index(mode)
@@ -120,7 +121,7 @@ def by_mode(found: Sequence[LabelChange], most: int, labels: int = 2) -> list[st
         told = list(changed)
         (name,) = shown_modes((mode,))
         more = len(told) - labels
-        ending = f"; {more} more" if more > 0 else ""
+        ending = f"; {plural(more, 'more label')}" if more > 0 else ""
         texts.append(f"{short(name)}: {', '.join(change.text for change in told[:labels])}{ending}")
     return texts[:most]
 

@@ -11,12 +11,66 @@ from onlinegcp.drawing.profiles import FloatArray, ModeProfile
 from onlinegcp.drawing.text import and_list
 from onlinegcp.storage.printable import short
 
-_LABEL = 22  # characters of a label in a name
+LABEL = 22  # characters of a label in a name
+_COMPARED = 5_000  # labels that may begin alike
 
 
-def lead(mode: ModeProfile) -> str:
-    """What stands before labels of a mode: nobody says weekday Monday."""
-    return {"hour": "at ", "weekday": "on ", "month": "in "}.get(mode.kind, f"{mode.name} ")
+def lead(mode: ModeProfile, labels: Sequence[str]) -> str:
+    """What stands before labels of a mode: nobody says weekday Monday, or zone zone 7."""
+    known = {"hour": "at ", "weekday": "on ", "month": "in "}.get(mode.kind)
+    return (f"{mode.name} " if not say_it(mode.name, labels) else "") if known is None else known
+
+
+def say_it(name: str, labels: Sequence[str]) -> bool:
+    """Whether labels say themselves what mode they are of.
+
+    Examples
+    --------
+    >>> say_it("zone", ["zone 7", "Zone 12"]), say_it("host", ["host2"]), say_it("to", ["Tokyo"])
+    (True, True, False)
+    """
+    begin = name.casefold()
+    return all(
+        label.casefold().startswith(begin) and not label[len(name) : len(name) + 1].isalpha()
+        for label in labels
+    )
+
+
+def brief(labels: Sequence[str], i: int, most: int = LABEL) -> str:
+    """A label with what a name has room for: its beginning, and where it differs from its like.
+
+    Parameters
+    ----------
+    labels
+        All labels of the mode.
+    i
+        Which of them.
+    most
+        Characters.
+
+    Examples
+    --------
+    >>> pages = ["https://a.example/shop/shoes", "https://a.example/shop/hats", "/cart"]
+    >>> brief(pages, 0), brief(pages, 2), brief(["Kitchen and household goods"], 0)
+    ('http…xample/shop/shoes', '/cart', 'Kitchen and household…')
+    """
+    label = labels[i]
+    if len(label) <= most:
+        return short(label)
+    head = label[: most - 1]
+    alike = itertools.islice(labels, _COMPARED)
+    twins = [other for other in alike if other != label and other.startswith(head)]
+    if not twins:
+        return short(f"{head}…")
+    differs = max(
+        next((at for at, pair in enumerate(zip(label, other, strict=False)) if pair[0] != pair[1]),
+             min(len(label), len(other)))
+        for other in twins
+    )  # fmt: skip
+    room = most - 5
+    start = max(0, min(differs - room // 2, len(label) - room))
+    end = label[start : start + room]
+    return short(f"{label[:4]}…{end if start + room >= len(label) else end[:-1] + '…'}")
 
 
 def distance(column: FloatArray, others: FloatArray) -> float:
@@ -53,11 +107,12 @@ def more_of(
     best = [int(i) for i in np.argsort(-telling, kind="stable")[:2] if telling[i] > least]
     if modes[k].kind != "category":
         best.sort()
-    names = [short(str(modes[k].labels[i]), _LABEL) for i in best]
+    names = [brief(modes[k].labels, i) for i in best]
     if names and all(name.lower() in said.lower() for name in names):
         lacking = int(np.argmax(others[k] - size))
-        return f"less {lead(modes[k])}{short(str(modes[k].labels[lacking]), _LABEL)}"
-    return f"more {lead(modes[k])}{and_list(names)}" if names else ""
+        less = brief(modes[k].labels, lacking)
+        return f"less {lead(modes[k], [less])}{less}"
+    return f"more {lead(modes[k], names)}{and_list(names)}" if names else ""
 
 
 def told_apart(

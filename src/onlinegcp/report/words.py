@@ -13,10 +13,12 @@ from onlinegcp.drawing.profiles import (
     FloatArray,
     ModeProfile,
     TimeProfile,
+    matrix,
     mode_profiles,
 )
-from onlinegcp.drawing.text import MONTHS, WEEKDAYS, and_list, parse_time, percent, words_of
-from onlinegcp.report.telling_apart import distance, lead, more_of, told_apart
+from onlinegcp.drawing.text import MONTHS, and_list, parse_time, percent, words_of
+from onlinegcp.report.telling_apart import brief, distance, lead, more_of, say_it, told_apart
+from onlinegcp.report.week import Days, week_words
 from onlinegcp.runlog import RunView
 from onlinegcp.runlog.names import read_names
 
@@ -26,8 +28,6 @@ LONG = 48
 EVEN = 1.15
 # A window that holds this share of a column is where the component lives.
 MOST = 0.65
-# A day or month this far above the others is worth a word.
-CLEARLY = 1.15
 
 # Words for modes whose names say what they mean; any other mode is called by its name.
 _PREPOSITIONS = {
@@ -128,7 +128,11 @@ def described(digest: Digest, modes: Sequence[ModeProfile]) -> list[Pattern]:
     active = digest.activations(points) * np.array([p.count for p in points])[:, None]
     times = [p.began for p in points]
     lives = [life_words(active[:, r], times) for r in range(digest.rank)]
-    return in_words(modes, digest.shares, digest.calendar, lives)
+    if digest.series.stride > 1:  # days are told apart by slices, of which the newest are known
+        newest = list(digest.newest)
+        times, active = [s.get("time") for s in newest], matrix(newest, "weights", digest.rank)
+    days = Days.of(times, active)
+    return in_words(modes, digest.shares, digest.calendar, lives, days)
 
 
 def in_words(
@@ -136,6 +140,7 @@ def in_words(
     share: FloatArray,
     calendar: TimeProfile,
     lives: Sequence[Sequence[str]],
+    days: Days,
 ) -> list[Pattern]:
     """Components in words, strongest first.
 
@@ -149,6 +154,8 @@ def in_words(
         When each is strong.
     lives
         Since when, or until when, each is there, in words.
+    days
+        What each held day by day.
     """
     found = []
     # The time of day comes first, as people say it.
@@ -174,7 +181,7 @@ def in_words(
         while spare and any(parts[r] == parts[q] for q in parts if q != r):
             parts[r] = [*parts[r], spare.pop(0)]
         long = [spoken[k].long for k in order if spoken[k].long]
-        when = calendar_words(calendar, r, whole=not lives[r]) + list(lives[r])
+        when = calendar_words(calendar, days, r, whole=not lives[r]) + list(lives[r])
         headline = _capital(" · ".join(parts[r])) or "A bit of everything"
         sentence = _capital(", ".join(long)) or "Spread evenly over every mode"
         if when:
@@ -200,13 +207,15 @@ def _others(shares: FloatArray, share: FloatArray, r: int) -> FloatArray:
     return np.asarray(0.95 * rest / total + 0.05 * even if total > 0 else even)
 
 
-def calendar_words(calendar: TimeProfile, r: int, *, whole: bool = True) -> list[str]:
+def calendar_words(calendar: TimeProfile, days: Days, r: int, *, whole: bool = True) -> list[str]:
     """When in the day, week and year a component is strong.
 
     Parameters
     ----------
     calendar
         How strong each is.
+    days
+        What each held day by day.
     r
         The component.
     whole
@@ -218,7 +227,7 @@ def calendar_words(calendar: TimeProfile, r: int, *, whole: bool = True) -> list
         spoken = _hours(hours, [f"{h:02}" for h in range(24)], np.full(24, 1 / 24))
         if spoken[1]:
             words.append("strongest in slices of the " + spoken[1].removeprefix("more in the "))
-    if calendar.weekday is not None and (day := _weekday_words(calendar.weekday[:, r])):
+    if calendar.weekday is not None and (day := week_words(calendar.weekday[:, r], days, r)):
         words.append(day)
     if whole and calendar.month is not None and (season := _season_words(calendar.month[:, r])):
         words.append(season)
@@ -303,23 +312,26 @@ def _categories(mode: ModeProfile, column: FloatArray, others: FloatArray, plain
     kept = [int(i) for i in order[:2] if telling[i] > 0.05 * telling.max()]
     kept.sort(key=lambda i: -size[i])
     order = order[np.argsort(-size[order], kind="stable")]
-    names = {int(i): str(mode.labels[i]) for i in order}
-    brief = {i: name if len(name) <= 22 else f"{name[:21]}…" for i, name in names.items()}
+    names = {int(i): brief(mode.labels, int(i), LONG) for i in order}
+    short = {i: brief(mode.labels, i) for i in kept}
+    itself = say_it(mode.name, list(names.values()))  # nobody says zone zone 7
     if column.min() < 0 < column.max():
         sign = {i: "more" if column[i] > 0 else "less" for i in names}
-        short = [f"{sign[i]} {brief[i]}" for i in kept]
+        signed = [f"{sign[i]} {short[i]}" for i in kept]
         long = and_list([f"{sign[i]} {name}" for i, name in names.items()])
-        lead = "" if plain else f"{mode.name} "
-        return _Words(f"{lead}{and_list(short)}", f"{mode.name} {long}", f"{lead}{short[0]}")
+        which = "" if itself else f"{mode.name} "
+        lead = "" if plain else which
+        return _Words(f"{lead}{and_list(signed)}", f"{which}{long}", f"{lead}{signed[0]}")
     said = preposition(mode.name)
-    lead = "" if plain and said == mode.name else f"{said} "
+    which = "" if itself and said == mode.name else f"{said} "
+    lead = "" if plain and said == mode.name else which
     if size[order[0]] > 0.85:
         only = int(order[0])
-        short = [f"{lead}{brief[only]}"]
-        return _Words(short[0], f"almost only {said} {names[only]}", short[0])
+        alone = f"{lead}{brief(mode.labels, only)}"
+        return _Words(alone, f"almost only {which}{names[only]}", alone)
     told = [f"{name} ({percent(size[i])})" for i, name in names.items()]
-    short = [brief[i] for i in kept]
-    return _Words(f"{lead}{and_list(short)}", f"{said} {and_list(told)}", f"{lead}{short[0]}")
+    first = [short[i] for i in kept]
+    return _Words(f"{lead}{and_list(first)}", f"{which}{and_list(told)}", f"{lead}{first[0]}")
 
 
 def _hours(column: FloatArray, labels: Sequence[str], usual: FloatArray) -> tuple[str, str]:
@@ -388,7 +400,7 @@ def _window(mode: ModeProfile, size: FloatArray) -> tuple[str, str]:
     inside = [(start + k) % n for k in range(length)]
     holding = [i for i in inside if size[i] >= 0.25 * size[inside].max()]
     first, last = mode.labels[start], mode.labels[inside[-1]]
-    before = lead(mode)
+    before = lead(mode, [first, last])
     text = f"{before}{first}" if length == 1 else f"{before}{first}–{last}"
     if length > 1 and mode.kind == "ordered":
         text = f"{before}{first} up to {last}"
@@ -407,28 +419,6 @@ def _smallest_window(size: FloatArray, most: float, *, wrap: bool) -> tuple[int,
         if held.max() >= goal * (1 - 1e-12):
             return int(held.argmax()), length
     return 0, n
-
-
-def _weekday_words(profile: FloatArray) -> str:
-    if np.isnan(profile).any():
-        return ""
-    working, weekend = profile[:5], profile[5:]
-    best = int(profile.argmax())
-    rest = np.delete(profile, best)
-    if profile[best] >= 1.4 * rest.max():
-        return f"strongest on {WEEKDAYS[best]}s"
-    if weekend.min() >= CLEARLY * working.mean():
-        return "strongest at weekends"
-    top = int(working.argmax())
-    single = working[top] >= CLEARLY * np.delete(working, top).mean()
-    if weekend.max() <= working.mean() / CLEARLY:
-        return "mostly on working days" + (f", most on {WEEKDAYS[top]}s" if single else "")
-    if profile[best] >= CLEARLY * rest.mean():
-        return f"strongest on {WEEKDAYS[best]}s"
-    low = int(profile.argmin())
-    if profile[low] <= np.delete(profile, low).mean() / 1.25:
-        return f"weakest on {WEEKDAYS[low]}s"
-    return ""
 
 
 def _season_words(profile: FloatArray) -> str:

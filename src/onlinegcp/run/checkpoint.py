@@ -73,7 +73,8 @@ class Checkpoint:
 
 def _fresh_tracker(info: Mapping[str, Any]) -> AnomalyTracker:
     options = info["anomaly"]
-    return AnomalyTracker(options["period"], options.get("holidays"))
+    longer = options.get("longer", False)  # which no run of an earlier version has
+    return AnomalyTracker(options["period"], options.get("holidays"), longer=longer)
 
 
 def write_checkpoint(folder: Path, point: Checkpoint) -> None:

@@ -134,6 +134,7 @@ class Run:
         level: float = 0.01,
         top: int = 10,
         period: int | None = None,
+        longer: bool = False,
         holidays: str | None = None,
         hold_flagged: bool = False,
         overwrite: bool = False,
@@ -162,6 +163,8 @@ class Run:
             Cells to name per slice.
         period
             Slices after which they repeat, such as 7 for days; 1 for none, None to look for it.
+        longer
+            Whether `period` is a day, such as 24 for hours, of which a week is looked for.
         holidays
             Country whose holidays are days of their own, as `AnomalyTracker` takes it.
         hold_flagged
@@ -175,11 +178,13 @@ class Run:
             **making.begin_settings(model),
             "modes": list(modes),
             "events": None if events is None else event_settings(events),
-            "anomaly": making.anomaly_options(level, top, period, holidays, hold_flagged, model),
+            "anomaly": making.anomaly_options(
+                level, top, period, longer, holidays, hold_flagged, model
+            ),
             "command": None if command is None else list(command),
             "unit": making.checked_unit(unit),
         }
-        point = Checkpoint(model, AnomalyTracker(period, holidays))
+        point = Checkpoint(model, AnomalyTracker(period, holidays, longer=longer))
         if labels is not None:
             point.labels = tuple(held(map(str, names)) for names in labels)
         run = cls(folder, point, info)

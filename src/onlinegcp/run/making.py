@@ -52,6 +52,7 @@ def anomaly_options(
     level: float,
     top: int,
     period: int | None,
+    longer: bool,
     holidays: str | None,
     hold_flagged: bool,
     model: StreamingModel,
@@ -67,6 +68,7 @@ def anomaly_options(
         "level": check_number("level", level, "(0, 1)", "It is a share of slices, such as 0.01."),
         "top": check_whole("top", top, 0),
         "period": None if period is None else check_whole("period", period, 1),
+        "longer": bool(longer),
         "holidays": holidays,
         "hold_flagged": bool(hold_flagged),
     }

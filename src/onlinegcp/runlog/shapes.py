@@ -59,6 +59,7 @@ _OPTIONS: dict[str, tuple[type, ...]] = {
     "level": (int, float),
     "top": (int,),
     "period": (int, type(None)),
+    "longer": (bool,),
     "holidays": _TEXT,
     "hold_flagged": (bool,),
 }

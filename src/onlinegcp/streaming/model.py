@@ -26,6 +26,7 @@ from onlinegcp.streaming.admission import admit, tell_rank
 from onlinegcp.streaming.cancelling import tell_cancelling
 from onlinegcp.streaming.inputs import is_stream, read_one, read_slices, refuse_whole_tensor
 from onlinegcp.streaming.keeping import begun, kept, learning, tell_left_out
+from onlinegcp.streaming.naming import Names
 from onlinegcp.streaming.record import StepRecord
 from onlinegcp.streaming.saving import Keeping
 from onlinegcp.streaming.scaling import tell_scale
@@ -253,6 +254,10 @@ class StreamingModel(Showing, Keeping):
         """Slices of `n_slices_` that are not learned yet: a warm start, or a batch, fills up."""
         self._check_fitted()
         return len(self._buffer)
+
+    def aligned(self, x: Any) -> tuple[Slice, Names | None]:
+        """One slice, its rows where the model has their labels, and the names known after it."""
+        return read_one(x, told=self._told())
 
     # ---- keeping it
 

@@ -18,6 +18,9 @@ QUIET = {
     "distributed.admin.system-monitor.interval": "2s",
     "distributed.worker.memory.monitor-interval": "1s",
 }
+# A worker that was killed is started again. On a busy machine that takes longer than the usual
+# 15 s, after which a cluster of one machine gives up its place for good.
+PATIENT = {"distributed.deploy.lost-worker-timeout": "120s"}
 _CLIENTS: dict[str, Any] = {}  # by address
 
 
@@ -70,6 +73,7 @@ def _connect(address: str) -> Any:
                 f"cluster must be local:N with N processes, or the address of a scheduler, but is "
                 f"{address!r}. Write local:4, or tcp://host:8786."
             )
+        dask.config.set(PATIENT)  # which is read when a worker is lost
         with dask.config.set(QUIET):
             workers = LocalCluster(
                 n_workers=int(rest), threads_per_worker=1, dashboard_address=None, silence_logs=50

@@ -317,6 +317,7 @@ def _size(model: Any) -> int:
     assert len(model._past) <= PAST, "more weights than forecasts need are kept"
     assert len(model._recent) <= MOST, "more slices than forecasts need are kept"
     parameters["_past"] = parameters["_recent"] = None  # fill up to that many
+    parameters["_began_with"] = None  # some parameters once more
     return len(pickle.dumps({k: v for k, v in vars(model).items() if k not in parameters}))
 
 

@@ -3,6 +3,13 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// Words of a script that is read from right to left stay together, and leave what is around them
+// in its place: without this, the numbers behind such a label would stand before it.
+const LEFTWARD =
+  /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+(?:[\s'"/_-]+[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+)*/g;
+const isolated = (text) =>
+  typeof text === "string" ? text.replace(LEFTWARD, "\u2068$&\u2069") : text;
+
 export function make(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -11,7 +18,8 @@ export function make(name, attributes = {}, ...children) {
     else if (key === "style") node.style.cssText = value;
     else node.setAttribute(key, value === true ? "" : value);
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined));
+  const there = children.filter((child) => child !== null && child !== undefined);
+  node.append(...there.map(isolated));
   return node;
 }
 
@@ -21,6 +29,16 @@ export function draw(name, attributes = {}, ...children) {
   node.append(...children);
   return node;
 }
+
+// A square on its corner, about as large as a circle of that radius.
+export const diamond = (x, y, radius) =>
+  draw("rect", {
+    x: x - 0.8 * radius,
+    y: y - 0.8 * radius,
+    width: 1.6 * radius,
+    height: 1.6 * radius,
+    transform: `rotate(45 ${x} ${y})`,
+  });
 
 export const byId = (id) => document.getElementById(id);
 export const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
@@ -76,14 +94,19 @@ export function percent(share, digits = 0) {
   if (!known(share)) return "–";
   if (share < 0) return `−${percent(-share, digits)}`;
   const value = 100 * share;
+  if (value > 0 && value < 0.1) return "< 0.1\u00a0%";
   return value !== 0 && value < 0.95
     ? `${value.toFixed(1)}\u00a0%`
     : `${value.toFixed(digits)}\u00a0%`;
 }
 
-// A number and its percent sign stay on one line.
+// Sentences as the page writes numbers: with a minus, powers of ten, and their sign on one line.
 export const prose = (text) =>
-  text.replace(/(\d) %/g, "$1\u00a0%").replace(/(\d) h\b/g, "$1\u00a0h");
+  text
+    .replace(/(\d) %/g, "$1\u00a0%")
+    .replace(/(\d) h\b/g, "$1\u00a0h")
+    .replace(/(\d)e([+-]\d+)\b/g, (_, digit, power) => `${digit}·10${superscript(+power)}`)
+    .replace(/(^|[\s(])-(?=\d)/g, "$1−");
 
 // Ticks at 1, 2 or 5 times a power of ten.
 export function niceTicks(low, high, count) {
@@ -121,6 +144,20 @@ export const tip = {
 };
 addEventListener("scroll", tip.hide, { passive: true });
 
+// How much all labels have in common at their beginning, in whole words, where it is long: paths
+// and addresses differ at their end.
+const LONG_BEGINNING = 10;
+function beginning(labels) {
+  if (labels.length < 2) return 0;
+  let same = 0;
+  while (same < labels[0].length && labels.every((label) => label[same] === labels[0][same]))
+    same++;
+  let whole = same;
+  while (whole > 0 && !/[\s/._:?&=-]/.test(labels[0][whole - 1])) whole--;
+  if (same - whole > LONG_BEGINNING) whole = same - 3; // one endless word
+  return whole < LONG_BEGINNING || labels.some((label) => label.length === whole) ? 0 : whole;
+}
+
 // Horizontal bars of the strongest labels.
 // `also` picks further labels that are shown wherever they stand, and marks them.
 export function bars(
@@ -128,14 +165,16 @@ export function bars(
   values,
   { rest = 0, others = 0, top = 6, format = percent, also = null } = {},
 ) {
-  const count = values.filter((v, i) => i < top && (i === 0 || Math.abs(v) >= 0.005)).length;
+  const count = values.filter((v, i) => i < top && (i === 0 || Math.abs(v) >= 0.005)).length,
+    common = beginning(labels),
+    brief = (label) => (common ? `…${label.slice(common)}` : label);
   const shown = labels.slice(0, count);
   const most = Math.max(...values.map(Math.abs), 1e-12);
   const box = make("div", { class: "bars" });
   shown.forEach((label, i) => {
     const size = (Math.abs(values[i]) / most) * 100;
     box.append(
-      make("span", { title: label, class: also?.(label) ? "match" : null }, label),
+      make("span", { title: label, class: also?.(label) ? "match" : null }, brief(label)),
       make("i", { style: `width:${size.toFixed(1)}%`, class: values[i] < 0 ? "minus" : null }),
       make("em", {}, format(values[i])),
     );
@@ -144,7 +183,7 @@ export function bars(
     if (!also?.(label)) return;
     const value = values[count + i];
     box.append(
-      make("span", { title: label, class: "match" }, label),
+      make("span", { title: label, class: "match" }, brief(label)),
       make("i", { style: `width:${((Math.abs(value) / most) * 100).toFixed(1)}%` }),
       make("em", {}, format(value)),
     );

@@ -4,6 +4,7 @@ import {
   axisLabels,
   byId,
   compact,
+  diamond,
   draw,
   known,
   make,
@@ -79,7 +80,7 @@ export function renderTotals(holder, { height, ahead }) {
       swatch("var(--total)", `${what} per slice`),
       swatch("var(--volume)", "Expected", "dash"),
       swatch("var(--alert)", "Unusual pattern", "dot"),
-      swatch("var(--volume)", "Unusual volume", "dot"),
+      swatch("var(--volume)", "Unusual volume", "square"),
       forecast ? swatch("var(--accent)", `Forecast, ${percent(forecast.level)} interval`) : null,
       rows.some((row) => row.partial)
         ? swatch("var(--faint)", "Cut off, not scored", "ring")
@@ -190,15 +191,16 @@ function paintMarks(group, X, Y) {
     if (!odd && !(row.partial && !row.k)) continue;
     const total = odd ? row.a.total : row.total;
     if (!known(total)) continue;
-    const mark = draw("circle", {
-      cx: X(clock.x[i]),
-      cy: Math.max(top + 4, Math.min(bottom - 4, Y(total))),
-      r: odd ? (row.a.p >= limit ? 1.5 : 4.5) : 4,
-      class: odd ? "alarm" : "cut",
-      style: odd
-        ? `fill:var(--${row.a.kind === "volume" ? "volume" : "alert"});stroke:var(--card)`
-        : "fill:var(--card);stroke:var(--faint);stroke-width:1.5",
-    });
+    const cx = X(clock.x[i]),
+      cy = Math.max(top + 4, Math.min(bottom - 4, Y(total))),
+      volume = odd && row.a.kind === "volume",
+      r = odd ? (row.a.p >= limit ? 1.5 : 4.5) : 4,
+      // Told apart by form as well as by colour.
+      mark = volume ? diamond(cx, cy, r) : draw("circle", { cx, cy, r });
+    mark.setAttribute("class", odd ? "alarm" : "cut");
+    mark.style.cssText = odd
+      ? `fill:var(--${volume ? "volume" : "alert"});stroke:var(--card)`
+      : "fill:var(--card);stroke:var(--faint);stroke-width:1.5";
     if (odd && filter && !tells(row)) mark.style.opacity = 0.2;
     if (odd && row.a.p >= limit) mark.style.cssText += ";stroke:none;opacity:.4";
     group.append(mark);
@@ -334,7 +336,7 @@ function lately() {
       "button",
       { type: "button", class: "newest", onclick: () => clock.pick(rows.length - 1) },
       make("span", {}, `Newest: ${sayTime(newest)}`),
-      make("small", {}, said(newest)),
+      make("small", {}, prose(said(newest))),
     ),
   ];
   if (alarms.length)

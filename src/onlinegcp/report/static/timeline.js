@@ -244,6 +244,8 @@ export function frame(
   },
 ) {
   const width = clock.paper || Math.max(holder.clientWidth - 24, 280);
+  // What stands beside the axis is not cut off.
+  left = Math.max(left, 14 + 6.2 * Math.max(...yTicks.map(([, text]) => text.length), 0));
   const small = width < 520;
   const top = 12,
     bottom = height - 26,

@@ -1,6 +1,17 @@
 // Odd slices: their chart, the list, and why one is odd.
 
-import { byId, draw, known, make, niceTicks, percent, prose, say, superscript } from "./charts.js";
+import {
+  byId,
+  diamond,
+  draw,
+  known,
+  make,
+  niceTicks,
+  percent,
+  prose,
+  say,
+  superscript,
+} from "./charts.js";
 import { MOST_MARKS, renderTotals, tells } from "./first.js";
 import { page, picked, saySmall, setPicked } from "./state.js";
 import { clock, frame, sayTime, swatch } from "./timeline.js";
@@ -82,15 +93,7 @@ export function renderUnusual() {
           x = X(clock.x[i]),
           y = Y(surprise(worst(row)));
         const volume = row.a.kind === "volume";
-        const mark = volume
-          ? draw("rect", {
-              x: x - 0.8 * size,
-              y: y - 0.8 * size,
-              width: 1.6 * size,
-              height: 1.6 * size,
-              transform: `rotate(45 ${x} ${y})`,
-            })
-          : draw("circle", { cx: x, cy: y, r: size });
+        const mark = volume ? diamond(x, y, size) : draw("circle", { cx: x, cy: y, r: size });
         mark.setAttribute("class", "flag");
         if (!tells(row)) mark.setAttribute("opacity", 0.2);
         mark.setAttribute("data-number", row.n);
@@ -261,7 +264,7 @@ function renderDetail() {
   ];
   if (row.a) {
     const usual = known(row.a.expected_low)
-      ? ` (usually ${span(row.a.expected_low, row.a.expected_high, 4)})`
+      ? ` (usually ${span(row.a.expected_low, row.a.expected_high, 3)})`
       : "";
     const severity = row.a.severity ? `, severity ${row.a.severity}` : "";
     parts.push(
