@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import reprlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -188,7 +188,8 @@ def _inside(rows: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     return rows
 
 
-def linear_index(rows: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def linear_index(rows: npt.NDArray[Any], shape: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Place of every row of positions among all cells, in C order."""
     linear = rows[:, 0].astype(np.int64)
     for k in range(1, len(shape)):
         linear *= shape[k]

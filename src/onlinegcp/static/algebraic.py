@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scipy.sparse
 import scipy.sparse.linalg
 
+from onlinegcp.entries import linear_index
 from onlinegcp.slices import Slice
 
 FloatArray = npt.NDArray[np.float64]
@@ -84,9 +85,7 @@ def _core(
         moved = np.moveaxis(x.array, pair, (0, 1)).reshape(*(x.shape[k] for k in pair), cells)
         half = np.tensordot(bases[0].T, moved, axes=1)
         return np.asarray(np.einsum("rjk,js->rsk", half, bases[1]))
-    at = np.zeros(x.n_listed, dtype=np.int64)
-    for k in rest:
-        at = at * x.shape[k] + x.index[:, k]
+    at = linear_index(x.index[:, rest], [x.shape[k] for k in rest])
     core = np.zeros((rank, rank, cells))
     sides = [base[x.index[:, k]] for base, k in zip(bases, pair, strict=True)]
     for r in range(rank):
@@ -110,9 +109,7 @@ def _unfold(x: Slice, mode: int) -> scipy.sparse.csr_array | FloatArray:
     if x.array is not None:
         return np.moveaxis(x.array, mode, 0).reshape(x.shape[mode], -1)
     others = [k for k in range(x.ndim) if k != mode]
-    column = np.zeros(x.n_listed, dtype=np.int64)
-    for k in others:
-        column = column * x.shape[k] + x.index[:, k]
+    column = linear_index(x.index[:, others], [x.shape[k] for k in others])
     # Columns without a listed cell would only cost memory: number the used ones.
     used, column = np.unique(column, return_inverse=True)
     shape = (x.shape[mode], max(1, used.size))

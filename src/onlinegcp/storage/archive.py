@@ -221,7 +221,7 @@ def _npz(parts: Mapping[str, NDArray[Any]]) -> list[bytes | memoryview]:
     for name, array in parts.items():
         plain = np.ascontiguousarray(array).reshape(array.shape)
         head = _npy_header(plain.dtype.str, plain.shape)
-        body = plain.reshape(-1).view(np.uint8).data if plain.size else memoryview(b"")
+        body = plain.reshape(-1).view(np.uint8).data
         size, label = len(head) + body.nbytes, f"{name}.npy".encode()
         # Version 2.0, names in UTF-8, stored, 1 January 1980, checksum, sizes.
         facts = struct.pack(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.entries import linear_index
 from onlinegcp.kernels import random
 from onlinegcp.kernels.jit import kernel
 from onlinegcp.kernels.sgd.plan import Plan, words_of_modes
@@ -88,7 +89,7 @@ def build_cells(x: Slice, plan: Plan, *, bitmap_cells: int = BITMAP_CELLS) -> Ce
     keys, positions = nothing, nothing
     bitmap_mask = table_mask = 0
     if not dense and (plan.needs_membership or plan.needs_linear):
-        linear = linear_index(x)
+        linear = linear_index(x.index, x.shape)
     if not dense and plan.needs_membership:
         if x.size <= bitmap_cells:
             kind = BITMAP
@@ -124,15 +125,6 @@ def build_cells(x: Slice, plan: Plan, *, bitmap_cells: int = BITMAP_CELLS) -> Ce
         positions,
         counts,
     )
-
-
-def linear_index(x: Slice) -> NDArray[np.int64]:
-    """C-order linear indices of the listed cells, ascending."""
-    linear = np.zeros(x.n_listed, np.int64)
-    for k, length in enumerate(x.shape):
-        linear *= length
-        linear += x.index[:, k]
-    return linear
 
 
 def _bitmap(linear: NDArray[np.int64], size: int) -> NDArray[np.uint64]:
