@@ -10,6 +10,7 @@ from onlinegcp.solvers.auto.cells import row_chunks
 from onlinegcp.sums import chunks as chunks_module
 from onlinegcp.sums.chunks import Chunks, RowChunks, evenly
 from onlinegcp.sums.local import spread_chunk
+from onlinegcp.sums.prefixes import first_sums
 from onlinegcp.sums.shares import deal, share
 
 SHAPE = (9, 5000, 700)
@@ -103,3 +104,15 @@ def test_runs_are_dealt_out_as_blocks_of_the_grid(columns, workers, sizes):
     assert sorted(run for group in groups for run in group) == list(range(16))
     if (columns, workers) == (4, 4):
         assert groups[0] == [0, 1, 4, 5]
+
+
+@pytest.mark.parametrize(("lines", "columns"), [(2, 8), (8, 2)])
+def test_two_workers_have_few_sums_that_must_be_sent_one_by_one(lines, columns):
+    at = np.stack(np.divmod(np.arange(16), columns), axis=1)
+    long = np.array([80 // lines, 80 // columns])  # rows of a line and of a column
+    grid = RowChunks((), np.arange(17), at * long, (at + 1) * long, columns=columns)
+    groups = deal(grid, [(c, c + 1) for c in range(16)], 2)
+    owners = [next(w for w, group in enumerate(groups) if c in group) for c in range(16)]
+    alone = sum(long[k] for own in first_sums(grid, range(2), owners)
+                for k, which in enumerate(own) if which < 0)  # fmt: skip
+    assert alone == 80  # the longer way round it would be four times as many

@@ -6,6 +6,7 @@ which rows of each mode its cells can lie in.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -79,6 +80,23 @@ class RowChunks(Chunks):
         """Low and high of every chunk and mode, as Python's numbers: these are quicker."""
         pairs = zip(self.lows.tolist(), self.highs.tolist(), strict=True)
         return [list(zip(low, high, strict=True)) for low, high in pairs]
+
+    @cached_property
+    def new_rows(self) -> list[list[list[tuple[int, int]]]]:
+        """For every mode and chunk the rows that no chunk before it can meet; last, what none can.
+
+        That is open-ended: a mode is as long as it is.
+        """
+        found = []
+        for spans in zip(*self.spans, strict=True):
+            missing, of_mode = [(0, sys.maxsize)], list[list[tuple[int, int]]]()
+            for low, high in spans:
+                here = [(max(a, low), min(b, high)) for a, b in missing]
+                of_mode.append([(a, b) for a, b in here if a < b])
+                rest = [part for a, b in missing for part in ((a, min(b, low)), (max(a, high), b))]
+                missing = [(a, b) for a, b in rest if a < b]
+            found.append([*of_mode, missing])
+        return found
 
     def longest(self, modes: range) -> int:
         """Rows of some modes that a chunk may have sums of, at most."""

@@ -27,7 +27,7 @@ from onlinegcp.errors import BackendError
 from onlinegcp.sums.chunks import Chunks, RowChunks, add_tree
 from onlinegcp.sums.connecting import addresses, advice, connected, losses, some_workers
 from onlinegcp.sums.fingerprint import fingerprint
-from onlinegcp.sums.local import LEAST_ADDED, Local, Steps, cores
+from onlinegcp.sums.local import Local, Steps, cores
 from onlinegcp.sums.prefixes import first_sums
 from onlinegcp.sums.segments import Parcel, Segment, reaches, trial_segment, unpacked
 from onlinegcp.sums.shares import HasRows, Rows, Run, Share, deal, share
@@ -39,6 +39,7 @@ ATTEMPTS = 5  # how often a verb is said again after a worker was lost
 LARGE = 1 << 16  # bytes: what is longer is sent once and then called by its name
 KEPT = 16  # things that workers keep, and of the largest of them
 KEPT_LARGE = 3  # no more than this times: factors before and after, and what goes with them
+LEAST_ADDED = 1 << 16  # numbers of row sums that are worth a piece
 LOOK_AFTER = 5.0  # seconds of waiting after which to see who is still there
 _NOTHING = object()
 _NUMBERS = count(1)

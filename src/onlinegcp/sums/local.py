@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.sums.adding import InOrder, Rows
 from onlinegcp.sums.chunks import Chunks, RowChunks, add_tree
 from onlinegcp.sums.crew import MOST_THREADS, Turns
 
@@ -32,11 +33,10 @@ Steps = Generator[Pieces, None, T]
 
 # Pieces per thread, so that an unlucky thread can be helped out.
 PIECES = 4
-# Chunks whose row sums wait to be added up, which takes memory: so many per thread at least, and
+# Chunks whose row sums may wait to be added, which takes memory: so many per thread at least, and
 # more if they are short (numbers, 32 MB).
-WAVES = 2
-WAVE_NUMBERS = 1 << 22
-LEAST_ADDED = 1 << 16  # numbers of such sums that are worth a piece
+WAITING = 2
+WAITING_NUMBERS = 1 << 22
 
 
 class Local:
@@ -55,7 +55,7 @@ class Local:
         """Refuse to begin if this cannot work."""
 
     def run(self, work: Callable[[int], object], count: int) -> None:
-        """Call ``work(0)`` to ``work(count - 1)``, in any order; the first error is raised here."""
+        """Call ``work(0)`` to ``work(count - 1)``, begun in this order; raise the first error."""
         helpers = min(self.jobs, count) - 1
         if helpers <= 0:
             for i in range(count):
@@ -99,39 +99,29 @@ class Local:
         With `fresh`, whatever was in the rows of these modes is gone.
         """
         found: list[Any] = [None] * chunks.count
-        longest = chunks.longest(modes)
-        begins = offsets.tolist()
-        if self.jobs == 1:
+        rows = Rows(chunks, modes, offsets, out, fresh=fresh)
+        most = max(WAITING * self.jobs, WAITING_NUMBERS // max(1, rows.numbers))
+        order = InOrder(rows, chunks.count, most)
+
+        def work(chunk: int) -> None:
+            def sums(memory: Array) -> tuple[list[int], Array]:
+                places, target, found[chunk] = spread_chunk(
+                    function, chunks, chunk, modes, memory, small
+                )
+                return places, target
+
+            order.make(chunk, sums)
+
+        if self.jobs == 1:  # one step, lest each piece is handed out
 
             def in_turn(_: int) -> None:
-                scratch = np.empty((longest, out.shape[1]))
-                if fresh:
-                    out[begins[modes[0]] : begins[modes[-1] + 1]] = 0.0
-                for c in range(chunks.count):
-                    places, target, found[c] = spread_chunk(
-                        function, chunks, c, modes, scratch, small
-                    )
-                    _add(chunks.spans[c], places, target, modes, begins, out, 0, begins[-1])
+                for chunk in range(chunks.count):
+                    work(chunk)
 
             yield in_turn, 1
-            return found
-        together = max(WAVES * self.jobs, WAVE_NUMBERS // max(1, longest * out.shape[1]))
-        # Memory that is used again: the system would fill fresh pages with zeros each time.
-        scratch: list[Any] = [None] * min(together, chunks.count)
-        for start in range(0, chunks.count, together):
-            wave = range(start, min(start + together, chunks.count))
-            sums: list[Any] = [None] * len(wave)
-
-            def work(piece: int, wave: range = wave, sums: list[Any] = sums) -> None:
-                c = wave[piece]
-                if scratch[piece] is None:
-                    scratch[piece] = np.empty((longest, out.shape[1]))
-                sums[piece] = spread_chunk(function, chunks, c, modes, scratch[piece], small)
-                found[c] = sums[piece][2]
-
-            yield work, len(wave)
-            clear = fresh and start == 0
-            yield self._adding(chunks, wave, sums, modes, begins, out, clear=clear)
+        else:
+            yield work, chunks.count
+        rows.finish()
         return found
 
     def beside(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -146,31 +136,6 @@ class Local:
         self.run(work, len(calls))
         return found
 
-    def _adding(
-        self,
-        chunks: RowChunks,
-        wave: range,
-        sums: list[Any],
-        modes: range,
-        begins: list[int],
-        out: Array,
-        *,
-        clear: bool,
-    ) -> Pieces:
-        """Add row sums to those of all chunks before; rows are shared out, chunks have an order."""
-        numbers = sum(target.size for _, target, _ in sums)
-        pieces = max(1, min(PIECES * self.jobs, numbers // LEAST_ADDED))
-        bounds = _cut(begins[modes[0]], begins[modes[-1] + 1], pieces)
-
-        def work(piece: int) -> None:
-            low, high = bounds[piece], bounds[piece + 1]
-            if clear:
-                out[low:high] = 0.0
-            for c, (places, target, _) in zip(wave, sums, strict=True):
-                _add(chunks.spans[c], places, target, modes, begins, out, low, high)
-
-        return work, pieces
-
     def _runs(self, count: int) -> list[int]:
         """Cut chunks into whole subtrees of their sum, a few per thread."""
         pieces, wanted = 1, PIECES * self.jobs if self.jobs > 1 else 1
@@ -183,25 +148,6 @@ class Local:
 
 def _cut(first: int, last: int, pieces: int) -> list[int]:
     return [first + (last - first) * piece // pieces for piece in range(pieces + 1)]
-
-
-def _add(
-    spans: list[tuple[int, int]],
-    places: list[int],
-    target: Array,
-    modes: range,
-    begins: list[int],
-    out: Array,
-    first: int,
-    last: int,
-) -> None:
-    """Add the row sums of a chunk to rows `first` to `last` of all modes."""
-    for k in modes:
-        begin, (low, high) = begins[k], spans[k]
-        shift = places[k] - begin
-        low, high = max(first, begin + low), min(last, begin + high)
-        if low < high:
-            out[low:high] += target[low + shift : high + shift]
 
 
 def spread_chunk(

@@ -139,8 +139,9 @@ def deal(chunks: Chunks, runs: Sequence[Run], workers: int) -> list[list[int]]:
         for down in [min(lines, workers // across)]
     ]
     # As many as there are workers, if possible, as nearly square as these can be, and rather cut
-    # along lines: a grid has fewer columns, whose sums cannot all be added up where they are.
-    down, across = max(blocks, key=lambda b: (b[0] * b[1], -max(b), b[1]))
+    # where the grid has fewer parts: sums of what is cut cannot all be added up where they are.
+    fewer = 0 if lines < columns else 1
+    down, across = max(blocks, key=lambda b: (b[0] * b[1], -max(b), b[fewer]))
     groups: list[list[int]] = [[] for _ in range(down * across)]
     for number in range(len(runs)):
         line, column = divmod(number, columns)

@@ -72,6 +72,27 @@ def test_draws_are_repeated_until_refreshed(monkeypatch):
     assert other.tangent(pad_vector(weights))[0] != first[0]
 
 
+def test_cells_of_long_modes_are_visited_box_by_box_in_every_pass(monkeypatch):
+    monkeypatch.setattr("onlinegcp.sums.chunks.LEAST_WORK", 1)
+    monkeypatch.setattr("onlinegcp.solvers.auto.cells.CELLS_PER_ROW", 0)
+    rng = np.random.default_rng(2)
+    shape = (60, 50)
+    x = Slice.dense(rng.poisson(1.0, shape))
+    blocks = stack_factors([rng.dirichlet(np.ones(n), 3).T for n in shape])
+    weights = pad_vector(200.0 * rng.random(3))
+    near = OddsSums(blocks, cells_of(x), FORMS["poisson"])
+    monkeypatch.setattr("onlinegcp.solvers.auto.odds_sums.AT_HAND", 0)
+    far = OddsSums(blocks, cells_of(x), FORMS["poisson"])
+    assert far.loss(weights) == pytest.approx(near.loss(weights), rel=1e-12)
+
+    order = np.lexsort(near.listed_cells.arrays[0].T)
+    again = np.lexsort(far.listed_cells.arrays[0].T)
+    for here, there in zip(near.listed_cells.arrays, far.listed_cells.arrays, strict=True):
+        assert (here[order] == there[again]).all()
+    assert np.ptp(far.listed_cells.part(0, 1).arrays[0][:, 1]) < 25
+    assert far.listed_cells.count == near.listed_cells.count
+
+
 LARGE = (500, 500, 400)  # 10^8 cells
 
 

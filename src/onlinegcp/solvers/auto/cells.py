@@ -25,8 +25,8 @@ Array = NDArray[Any]
 
 # Cells of a slice visited one by one; above, unlisted zeros are sampled.
 CELL_BUDGET = 1 << 20
-# Cells per row of partial sums: adding a row up costs as much as a third of a cell.
-CELLS_PER_ROW = 4
+# Cells per row of partial sums: adding a row up costs as much as a sixth of a cell.
+CELLS_PER_ROW = 2
 COUNTING = 4  # what it takes to count a cell, in multiply-adds
 
 
@@ -159,10 +159,13 @@ def row_chunks(index: Array, value: Array, shape: tuple[int, ...], width: int) -
 def grid_of(n: int, shape: tuple[int, ...], width: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Two modes, and into how many parts each is cut: most chunks with few rows to add up.
 
+    Rather more parts of the second: cells of a chunk lie in the order of the first, and meet rows
+    of the second at random, which are at hand where a part of them fits into the cache.
+
     Examples
     --------
     >>> grid_of(5_000_000, (100_000, 100_000, 24), 52)
-    ((0, 8), (1, 4))
+    ((0, 8), (1, 16))
     >>> grid_of(80_000, (263, 263, 24), 52), grid_of(1000, (263, 263, 24), 52)
     (((0, 4), (1, 1)), ((0, 1), (1, 1)))
     """
@@ -184,9 +187,9 @@ def grid_of(n: int, shape: tuple[int, ...], width: int) -> tuple[tuple[int, int]
 
 
 def _powers(count: int) -> list[int]:
-    """Powers of two that divide a power of two, nearest to its root first."""
+    """Powers of two that divide a power of two, nearest to its root first, rather below it."""
     powers = [1 << k for k in range(count.bit_length())]
-    return sorted(powers, key=lambda p: (max(p, count // p), -p))
+    return sorted(powers, key=lambda p: (max(p, count // p), p))
 
 
 def _edges(index: Array, mode: int, length: int, parts: int) -> NDArray[np.int64]:

@@ -34,6 +34,8 @@ Array = NDArray[Any]
 
 # Multiply-adds an exact sum over all cells may take; above, cells are drawn from the components.
 EXACT_BUDGET = 5e7
+# Bytes of factors that a core keeps at hand; rows of longer ones are met in the order of a grid.
+AT_HAND = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,8 @@ class OddsSums:
 
     def _chunks(self, which: str) -> Chunks:
         if which not in self._cut:
-            index, value = self._arrays(which)
+            near = self.factors.data.nbytes <= AT_HAND
+            index, value = self._arrays(which) if near else self._by_row(which).arrays
             cuts = even_cuts(len(value), self.factors.width)
             self._cut[which] = Chunks((index, value), cuts, listed=True)
         return self._cut[which]
