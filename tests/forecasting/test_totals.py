@@ -90,3 +90,27 @@ def test_counts_are_never_foreseen_to_be_negative(seed):
     assert (found.low >= 0).all()
     assert (found.total >= 0).all()
     assert (found.total <= found.high).all()
+
+
+def test_one_odd_day_does_not_widen_the_interval_for_weeks():
+    one, rng = np.ones((1, 1)), np.random.default_rng(5)
+    held = rng.normal(500.0, 20.0, (90, 1))
+    odd = held.copy()
+    odd[78] = 2500.0
+    calm, spoilt = (forecast(x, [one], get_loss("poisson"), 3, period=1) for x in (held, odd))
+    widths = [float((found.high - found.low).mean()) for found in (calm, spoilt)]
+    assert widths[1] < 5 * widths[0]  # 15 times where it counts as all others do
+
+
+@pytest.mark.slow
+def test_intervals_hold_what_they_promise_where_tails_are_heavy():
+    one, inside = np.ones((1, 1)), {0.5: [], 0.8: [], 0.95: []}
+    for seed in range(60):
+        held = np.exp(1.0 * np.random.default_rng(seed).normal(size=(160, 1)))
+        for level, found in inside.items():
+            ahead = forecast(held[:150], [one], get_loss("poisson"), 10, period=1, level=level)
+            found.append(((held[150:, 0] >= ahead.low) & (held[150:, 0] <= ahead.high)).mean())
+    held = {level: float(np.mean(found)) for level, found in inside.items()}
+    assert 0.45 < held[0.5] < 0.68
+    assert 0.75 < held[0.8] < 0.89  # .92 by the normal distribution
+    assert 0.9 < held[0.95] < 0.98

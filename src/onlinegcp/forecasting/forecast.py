@@ -19,7 +19,7 @@ from onlinegcp.drawing.text import number, parse_time, say_interval
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting.cells import Drawn, draw, patterns_only
 from onlinegcp.forecasting.recent import Recent
-from onlinegcp.forecasting.smoothing import carry_on
+from onlinegcp.forecasting.smoothing import carry_on, reach
 from onlinegcp.forecasting.totals import brought_to, held_instead, totals
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -240,7 +240,7 @@ def forecast(
     drawn = replace(drawn, weights=drawn.weights * unit)
     total, spread = totals(matrices, drawn, covariance, loss)
     total = np.maximum(total, least)
-    width = float(ndtri(0.5 + level / 2)) * np.sqrt(np.maximum(spread, 0.0))
+    width = reach(carried.near.sum(axis=1), level) * np.sqrt(np.maximum(spread, 0.0))
     return Forecast(
         tuple(next_times(times, int(steps))),
         mean * unit,

@@ -16,6 +16,7 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 FloatArray = NDArray[np.float64]
 
@@ -44,6 +45,8 @@ _TRUST = 1.5
 _MOST = 500
 # Squares of errors count half after so many steps: what varies more lately will tomorrow.
 _FADING = 30.0
+# How many errors a normal distribution of them is worth.
+_NORMAL = 20.0
 # How many errors far ahead are worth as much as what those one step ahead let expect there.
 _DOUBT = 2.0
 
@@ -289,3 +292,36 @@ def lately(errors: FloatArray) -> FloatArray:
     """Mean squares and products of errors, (series, series), the newest counting most."""
     fading = 0.5 ** (np.arange(len(errors))[::-1] / _FADING)
     return np.asarray((errors * fading[:, None]).T @ errors / fading.sum())
+
+
+def reach(errors: FloatArray, level: float) -> float:
+    """How many standard errors to either side hold a share of errors, by those of late.
+
+    Of few errors it is what a normal distribution has. One that lies far out, as of a holiday,
+    widens a standard error for weeks, but not the middle of what happens.
+
+    Parameters
+    ----------
+    errors
+        (times,) the newest last; NaN where nothing is known.
+    level
+        The share.
+
+    Examples
+    --------
+    >>> errors = np.random.default_rng(0).normal(size=200)
+    >>> round(reach(errors, 0.8), 1), round(reach(np.append(errors[:-1], 40.0), 0.8), 1)
+    (1.3, 0.4)
+    """
+    normal = float(ndtri(0.5 + level / 2))
+    fading = 0.5 ** (np.arange(len(errors))[::-1] / _FADING)
+    known = np.isfinite(errors)
+    size, fading = np.abs(errors[known]), fading[known]
+    usual = np.sqrt((size**2 * fading).sum() / max(fading.sum(), 1e-300)) if len(size) else 0.0
+    if not usual > 0.0:
+        return normal
+    order = np.argsort(size, kind="stable")
+    held = (np.cumsum(fading[order]) - 0.5 * fading[order]) / fading.sum()
+    found = float(np.interp(level, held, size[order])) / usual
+    number = fading.sum() ** 2 / (fading**2).sum()  # of errors that count alike
+    return float((number * found + _NORMAL * normal) / (number + _NORMAL))
