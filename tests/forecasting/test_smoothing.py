@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from onlinegcp.forecasting.smoothing import carry_on
 
@@ -27,3 +28,26 @@ def test_one_week_that_differs_every_year_stays_one_week():
     past[30::52] += 25.0
     found = carry_on(past[: 52 * 3 + 28, None], 5, 52).mean[:, 0]
     np.testing.assert_allclose(found, [10.0, 10.0, 35.0, 10.0, 10.0], atol=2.5)
+
+
+@pytest.mark.parametrize(("period", "n"), [(7, 14), (7, 20), (12, 25), (24, 50)])
+def test_a_season_of_the_calendar_is_carried_on_from_its_second_turn_on(period, n):
+    rng = np.random.default_rng(n)
+    course = 100.0 * (1.0 + 0.5 * np.sin(2 * np.pi * np.arange(n + period) / period))
+    past = course[:n] + rng.normal(0.0, 4.0, n)
+    found = carry_on(past[:, None], period, period)
+    assert found.period == period
+    truth = course[n:]
+    assert np.abs(found.mean[:, 0] - truth).mean() < 8.0  # 32 for those who see no season
+    assert np.sqrt(found.covariance[:, 0, 0]).max() < 16.0
+
+
+def test_a_short_past_without_a_season_gets_none():
+    """Two weeks of noise: the first turn is hardly believed."""
+    errors, naive = [], []
+    for seed in range(30):
+        past = np.random.default_rng(seed).normal(100.0, 10.0, 23)
+        found = carry_on(past[:16, None], 7, 7).mean[:, 0]
+        errors.append(np.abs(found - past[16:]).mean())
+        naive.append(np.abs(past[9:16] - past[16:]).mean())
+    assert np.mean(errors) < 0.9 * np.mean(naive)

@@ -19,7 +19,8 @@ from onlinegcp.drawing.text import number, parse_time, say_interval
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting.cells import Drawn, draw, patterns_only
 from onlinegcp.forecasting.recent import Recent
-from onlinegcp.forecasting.smoothing import carry_on
+from onlinegcp.forecasting.smoothing import carry_on, reach
+from onlinegcp.forecasting.totals import brought_to, held_instead, totals
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
 from onlinegcp.notebook.html import bars, card, table, text
@@ -27,7 +28,6 @@ from onlinegcp.notebook.html import bars, card, table, text
 FloatArray = NDArray[np.float64]
 
 _LEAST = 4  # slices with patterns, at least, for those without to count as unknown
-_DENSE_CELLS = 20_000_000  # 160 MB of them
 NOTHING = Recent()
 _SHOWN = 60  # rows of a forecast that shows itself; days of two months fit
 _SEASONS = {"hourly": 24, "daily": 7, "weekly": 52, "monthly": 12}
@@ -228,10 +228,19 @@ def forecast(
     else:
         columns = [a / np.maximum(np.abs(a).sum(axis=0), 1e-300) for a in matrices]
         drawn = draw(recent, past, carried, mean, columns, slope, period or carried.period)
-    covariance = carried.covariance * np.outer(unit, unit)
+    covariance = carried.covariance
+    if slope is not None and all((a >= 0).all() for a in factors):
+        alone = held_instead(recent, past, carried, int(steps), period, slope, matrices)
+        if alone is not None:
+            held = np.maximum(alone.mean[:, 0], 0.0) / slope
+            spreads = alone.covariance[:, 0, 0] / slope**2
+            drawn, covariance = brought_to(held, spreads, mean, len(matrices))
+            mean, carried = drawn.weights, alone
+    covariance = covariance * np.outer(unit, unit)
     drawn = replace(drawn, weights=drawn.weights * unit)
-    total, spread = _totals(matrices, drawn, covariance, loss, slope)
-    width = float(ndtri(0.5 + level / 2)) * np.sqrt(np.maximum(spread, 0.0))
+    total, spread = totals(matrices, drawn, covariance, loss)
+    total = np.maximum(total, least)
+    width = reach(carried.near.sum(axis=1), level) * np.sqrt(np.maximum(spread, 0.0))
     return Forecast(
         tuple(next_times(times, int(steps))),
         mean * unit,
@@ -265,29 +274,6 @@ def _since_there_were_patterns(past: FloatArray) -> FloatArray:
     found = np.array(past, dtype=np.float64)
     found[:first] = np.nan
     return found
-
-
-def _totals(
-    factors: tuple[FloatArray, ...],
-    drawn: Drawn,
-    covariance: FloatArray,
-    loss: Loss,
-    slope: float | None,
-) -> tuple[FloatArray, FloatArray]:
-    """Sums of the expected cells of each slice, and the variance of these sums."""
-    sums = np.prod([a.sum(axis=0) for a in factors], axis=0)
-    spread = np.einsum("r,hrs,s->h", sums, covariance, sums)
-    if slope is not None:
-        held = drawn.weights @ sums + drawn.shares @ drawn.rows.sum(axis=1)
-        return slope * held, slope**2 * (spread + drawn.apart)
-    if math.prod(len(a) for a in factors) > _DENSE_CELLS:
-        raise DataError(
-            f"Totals of at most {_DENSE_CELLS:,} cells can be summed for the loss {loss.name!r}, "
-            "whose expectations are not sums, but slices are larger. Use fewer labels."
-        )
-    dense = [np.asarray(loss.mean(KTensor(row, factors).full())).sum() for row in drawn.weights]
-    slope = float(loss.mean(np.array(2.0)) - loss.mean(np.array(1.0)))
-    return np.array(dense), slope**2 * spread
 
 
 def _noise(loss: Loss, value: FloatArray) -> FloatArray:

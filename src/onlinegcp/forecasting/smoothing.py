@@ -16,6 +16,7 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 FloatArray = NDArray[np.float64]
 
@@ -36,12 +37,16 @@ PERIODS = (7, 24, 12, 48, 52, 4)
 # A season is believed only where so many steps after its first turns can judge it.
 _JUDGED = 10
 _LEAST_ERRORS = 4  # from which an interval is made of errors
+# Where so few turns are known, how much of the first one is believed to come again.
+_BELIEFS = (0.0, 0.5, 1.0)
 # How much worse than none a season may look that the calendar suggests.
 _TRUST = 1.5
 # The past looked at: what lies further back has no weight left.
 _MOST = 500
 # Squares of errors count half after so many steps: what varies more lately will tomorrow.
 _FADING = 30.0
+# How many errors a normal distribution of them is worth.
+_NORMAL = 20.0
 # How many errors far ahead are worth as much as what those one step ahead let expect there.
 _DOUBT = 2.0
 
@@ -97,6 +102,10 @@ def carry_on(past: FloatArray, steps: int, period: int | None = None) -> Carried
     runs = {
         p: _smoothed(known, p, steps) for p in tried if p == 1 or len(known) >= _warm(p) + _JUDGED
     }
+    # What the calendar says need not be looked for: one turn that judges the one before will do.
+    enough = max(2 * (period or 0), (period or 0) + _LEAST_ERRORS + 1)
+    if period is not None and period not in runs and len(known) >= enough:
+        runs[period] = _smoothed(known, period, steps, turns=1, beliefs=_BELIEFS)
     # On the same steps, and all series together: a season is a property of the calendar.
     last = min(len(run.errors) for run in runs.values())
     lost = {
@@ -120,13 +129,13 @@ class _Run:
     scores: FloatArray  # discounted mean of squared errors
     errors: FloatArray  # (times, series) of the blend, one step ahead
     far: FloatArray  # the same as many steps ahead as is asked for
-    gains: FloatArray  # (settings, 4): level, slope, season, neighbours
+    gains: FloatArray  # (settings, 5): level, slope, season, neighbours, belief in its start
 
 
-def _settings(period: int) -> FloatArray:
+def _settings(period: int, beliefs: Sequence[float]) -> FloatArray:
     seasons: Sequence[float] = _SEASONS if period > 1 else (0.0,)
     sides: Sequence[float] = _NEIGHBOURS if period > _LONG else (0.0,)
-    return np.array(list(itertools.product(_LEVELS, _SLOPES, seasons, sides)))
+    return np.array(list(itertools.product(_LEVELS, _SLOPES, seasons, sides, beliefs)))
 
 
 def _shares(sides: FloatArray, period: int) -> FloatArray:
@@ -136,13 +145,23 @@ def _shares(sides: FloatArray, period: int) -> FloatArray:
     return np.asarray(np.maximum(0.0, 1.0 - away / (sides[:, None] + 1.0)))
 
 
-def _smoothed(past: FloatArray, period: int, steps: int) -> _Run:
-    """Run every setting over the past; they are judged one and `steps` steps ahead."""
-    gains = _settings(period)
+def _smoothed(
+    past: FloatArray,
+    period: int,
+    steps: int,
+    *,
+    turns: int = 0,
+    beliefs: Sequence[float] = (1.0,),
+) -> _Run:
+    """Run every setting over the past; they are judged one and `steps` steps ahead.
+
+    The start is made from so many turns of the season, by default as many as are good for it.
+    """
+    gains = _settings(period, beliefs)
     alpha, beta, gamma = (gains[:, k : k + 1] for k in range(3))
     n_times, n_series = past.shape
     shape = (len(gains), n_series)
-    start = past[: _warm(period)]
+    start = past[: turns * period or _warm(period)]
     centre = np.nanmedian(start, axis=0) if len(start) else np.zeros(n_series)
     level, slope = np.broadcast_to(np.nan_to_num(centre), shape).copy(), np.zeros(shape)
     season = np.zeros((*shape, period))
@@ -152,6 +171,7 @@ def _smoothed(past: FloatArray, period: int, steps: int) -> _Run:
             if np.isfinite(found).any(axis=0).all() and len(found):
                 season[:, :, phase] = np.nan_to_num(np.nanmean(found, axis=0) - centre)
         season -= season.mean(axis=2, keepdims=True)
+        season *= gains[:, 4, None, None]
     shares = _shares(gains[:, 3], period)[:, None]
     if period > _LONG:
         around = np.stack([np.roll(shares[:, 0], k, axis=1) for k in range(period)], axis=2)
@@ -272,3 +292,36 @@ def lately(errors: FloatArray) -> FloatArray:
     """Mean squares and products of errors, (series, series), the newest counting most."""
     fading = 0.5 ** (np.arange(len(errors))[::-1] / _FADING)
     return np.asarray((errors * fading[:, None]).T @ errors / fading.sum())
+
+
+def reach(errors: FloatArray, level: float) -> float:
+    """How many standard errors to either side hold a share of errors, by those of late.
+
+    Of few errors it is what a normal distribution has. One that lies far out, as of a holiday,
+    widens a standard error for weeks, but not the middle of what happens.
+
+    Parameters
+    ----------
+    errors
+        (times,) the newest last; NaN where nothing is known.
+    level
+        The share.
+
+    Examples
+    --------
+    >>> errors = np.random.default_rng(0).normal(size=200)
+    >>> round(reach(errors, 0.8), 1), round(reach(np.append(errors[:-1], 40.0), 0.8), 1)
+    (1.3, 0.4)
+    """
+    normal = float(ndtri(0.5 + level / 2))
+    fading = 0.5 ** (np.arange(len(errors))[::-1] / _FADING)
+    known = np.isfinite(errors)
+    size, fading = np.abs(errors[known]), fading[known]
+    usual = np.sqrt((size**2 * fading).sum() / max(fading.sum(), 1e-300)) if len(size) else 0.0
+    if not usual > 0.0:
+        return normal
+    order = np.argsort(size, kind="stable")
+    held = (np.cumsum(fading[order]) - 0.5 * fading[order]) / fading.sum()
+    found = float(np.interp(level, held, size[order])) / usual
+    number = fading.sum() ** 2 / (fading**2).sum()  # of errors that count alike
+    return float((number * found + _NORMAL * normal) / (number + _NORMAL))
