@@ -37,10 +37,20 @@ def test_new_labels_held_nothing_before_and_missing_ones_are_not_seen():
     np.testing.assert_array_equal(past.seen[0], [[1, 1, 0], [1, 0, 0], [1, 1, 1]])
 
 
+def test_a_slice_without_the_newest_labels_leaves_them_as_they_were():
+    past = followed([[1.0, 2.0, 3.0], [4.0], [5.0, 6.0]])
+    np.testing.assert_array_equal(past.sums[0], [[1, 2, 3], [4, 0, 0], [5, 6, 0]])
+    np.testing.assert_array_equal(past.seen[0], [[1, 1, 1], [1, 0, 0], [1, 1, 0]])
+
+
 def test_slices_nobody_observed_leave_gaps_in_the_numbers():
     past = followed([[1.0], [2.0], [3.0]], numbers=[1, 4, 9])
     assert past.limits.tolist() == [[1, 1], [4, 4], [9, 9]]
-    assert past.between(2, 8).sums[0].tolist() == [[2.0]]
+    for first, last, inside in ((2, 8, [2.0]), (4, 9, [2.0, 3.0]), (1, 4, [1.0, 2.0]), (5, 8, [])):
+        part = past.between(first, last)
+        assert part.sums[0].ravel().tolist() == inside
+        assert part.seen[0].ravel().tolist() == [1.0] * len(inside)
+        assert part.limits[:, 0].tolist() == [4 if s == 2 else 9 if s == 3 else 1 for s in inside]
 
 
 def test_what_is_stored_goes_on_as_the_original():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fake_run
-from onlinegcp.runlog import Anomaly, Step, read_run, smallest_p
+from onlinegcp.runlog import Anomaly, Step, encode_step, read_run, smallest_p
 from onlinegcp.runlog.line import Cell, Row
 from run_tools import learn_slices, make_slices
 
@@ -33,6 +36,15 @@ def test_a_run_writes_every_field_and_no_other(tmp_path):
 
 def test_the_run_that_tests_make_up_has_the_same_fields():
     check(fake_run.make_steps(n_days=14, rank=2, n_iterations=2)[-1])
+
+
+def test_lines_are_json_without_spaces_whatever_they_hold():
+    moment, odd = datetime.datetime(2013, 1, 1, 12), Path("a")
+    for number in (1.5, np.float64(1.5), float("nan")):
+        line = encode_step({"time": moment, "local": number, "order": [0, 1], 3: odd})
+        assert b" " not in line
+        told = {"time": "2013-01-01T12:00:00", "order": [0, 1], "3": "a"}
+        assert json.loads(line) == {**told, "local": 1.5 if number == 1.5 else None}
 
 
 def test_the_documentation_names_every_field():

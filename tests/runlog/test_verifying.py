@@ -52,6 +52,20 @@ def test_a_changed_byte_anywhere_is_noticed(run, name, capsys):
     assert next(entry["file"] for entry in found if not entry["whole"]) == name
 
 
+def test_what_is_wrong_with_lines_is_said(run):
+    file = run / runlog.STEPS
+    lines = file.read_bytes().splitlines(keepends=True)
+    old = runlog.encode_step({"number": 3, "total": "many"})
+    for damaged, told in (
+        ([*lines[:-1], lines[-1][:-1]], "line 12 has no end"),
+        ([lines[0], *lines], "line 2 is damaged: it is number 1"),
+        ([*lines[:2], old, *lines[3:]], "line 3 is damaged: total is a str"),
+    ):
+        file.write_bytes(b"".join(damaged))
+        verdict = next(v for v in runlog.verify(run) if v.file == runlog.STEPS)
+        assert (verdict.whole, verdict.text) == (False, told)
+
+
 def test_readers_name_the_line(run):
     lines = (run / runlog.STEPS).read_bytes().splitlines(keepends=True)
     lines[3] = lines[3].replace(b'"total":', b'"total":1')

@@ -42,6 +42,7 @@ def test_secrets_go(text):
     ],
 )
 def test_all_else_stays(text):
+    assert redacted_words(["fit", text, "--note", text]) == ["fit", text, "--note", text]
     assert redacted(text) == text
 
 

@@ -146,11 +146,12 @@ def encode_step(step: Mapping[str, Any]) -> bytes:
     >>> encode_step({"number": np.int64(1), "local": float("nan"), "weights": np.ones(2)})
     b'{"number":1,"local":null,"weights":[1.0,1.0]}\\n'
     """
-    # Escaped, because a label may hold half a character, which UTF-8 cannot.
+    # Escaped, because a label may hold half a character, which UTF-8 cannot; and without spaces, as
+    # those count on who find fields without parsing.
     try:
-        text = json.dumps(step, separators=(",", ":"), allow_nan=False, default=plain)
+        text = _COMPACT.encode(step)
     except (TypeError, ValueError):  # odd keys, or numbers that are not finite
-        text = json.dumps(plain(step), separators=(",", ":"), allow_nan=False)
+        text = _COMPACT.encode(plain(step))
     return text.encode() + b"\n"
 
 
@@ -236,3 +237,6 @@ def plain(value: Any) -> Any:
         return value
     # Dates and the like, whose text is ISO.
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+_COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=plain)
