@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onlinegcp.kernels.layout import stack_factors
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
@@ -176,7 +177,7 @@ def test_gaussian_problem_has_the_normal_equations_of_cp_stream():
         get_loss("gaussian"),
         SgdSettings(step="sgd", rate=1e-9, epochs=1, iterations=1, sampler="all"),
         update=("factors",),
-        history=type("Tie", (), {"S": folded, "old": old, "anchors": None})(),
+        history=type("Tie", (), {"S": folded, "old": stack_factors(old), "anchors": None})(),
     )
     from_start = solve_sgd(
         x,
