@@ -152,3 +152,19 @@ def test_a_cell_counts_as_often_as_it_is_observed(name):
             shares[i, j] += count
     for step in range(2):
         assert found.total[step] == pytest.approx((shares * found.dense(step)).sum())
+
+
+def test_a_timetable_stays_one_where_totals_are_carried_on_themselves():
+    """Patterns know nothing of totals, and cells do: both are foreseen by what knows them."""
+    rng = np.random.default_rng(9)
+    week = rng.poisson(20.0, (7, 5, 4)).astype(float)
+    slices = [week[t % 7] * (1.0 + 0.02 * rng.normal()) for t in range(70)]
+    past = 3000.0 * rng.lognormal(0.0, 1.0, (70, 1))  # what the weights say
+    factors = [np.full((5, 1), 0.2), np.full((4, 1), 0.25)]
+    recent = Recent().after(*(Slice.dense(x) for x in slices))
+    found = forecast(past, factors, get_loss("poisson"), 7, recent=recent, period=7)
+    for step in range(7):
+        assert found.total[step] == pytest.approx(week[step].sum(), rel=0.06)
+        assert found.dense(step).sum() == pytest.approx(found.total[step], rel=1e-3)
+        far = np.abs(found.dense(step) - week[step]).mean()
+        assert far < 0.5 * np.abs(week[step] - week[step].mean()).mean()

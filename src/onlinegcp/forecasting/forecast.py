@@ -236,15 +236,15 @@ def forecast(
         if alone is not None:
             held = np.maximum(alone.mean[:, 0], 0.0) / slope
             spreads = alone.covariance[:, 0, 0] / slope**2
-            drawn, covariance = brought_to(held, spreads, mean, len(matrices))
-            mean, carried = drawn.weights, alone
+            drawn, mean, covariance = brought_to(held, spreads, drawn, mean)
+            carried = alone
     covariance = covariance * np.outer(unit, unit)
     drawn = replace(drawn, weights=drawn.weights * unit)
     seen = Seen.lately(recent, tuple(map(len, matrices)))
     total, spread = totals(matrices, drawn, covariance, loss, seen)
     total = np.maximum(total, least)
     ends = [reach(carried.near.sum(axis=1), level), reach(carried.far.sum(axis=1), level)]
-    width = np.linspace(*ends, steps) * np.sqrt(np.maximum(spread, 0.0))
+    width = np.linspace(ends[0], ends[1], steps) * np.sqrt(np.maximum(spread, 0.0))
     noise = _noise_levels(matrices, drawn, covariance, loss, recent)
     return Forecast(
         tuple(next_times(times, int(steps))),

@@ -69,7 +69,7 @@ class Seen:
         cells, place = np.unique(linear, return_inverse=True)
         index = np.stack(np.unravel_index(cells, shape), axis=1)
         whole = sum(count for x, count in zip(observed, counts, strict=True) if x.whole)
-        return Seen(shape, float(whole), index, np.bincount(place, share))
+        return Seen(shape, float(whole), index, np.bincount(place, share).astype(np.float64))
 
     def sums(self, factors: Sequence[FloatArray]) -> FloatArray:
         """What each component holds in cells as often as they are observed."""

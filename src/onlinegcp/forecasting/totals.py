@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -138,21 +139,33 @@ def held_instead(
 
 
 def brought_to(
-    total: FloatArray, spread: FloatArray, mean: FloatArray, n_modes: int
-) -> tuple[Drawn, FloatArray]:
-    """Patterns as they are expected, all larger or smaller so that they hold these totals.
+    total: FloatArray, spread: FloatArray, drawn: Drawn, mean: FloatArray
+) -> tuple[Drawn, FloatArray, FloatArray]:
+    """A forecast whose cells are all larger or smaller, so that they hold these totals.
 
     Parameters
     ----------
     total, spread
         (steps,) what slices will hold, and its variance.
+    drawn
+        Slices to come, with patterns whose columns sum to one.
     mean
         (steps, R) what each pattern is expected to hold.
-    n_modes
-        Modes of a slice.
+
+    Returns
+    -------
+    drawn, mean, covariance
+        The same, brought to the totals, and the covariance of what patterns hold.
     """
     held = mean.sum(axis=1, keepdims=True)
     even = np.full_like(mean, 1.0 / mean.shape[1])
     shares = np.divide(mean, held, out=even, where=held > 0)
     covariance = spread[:, None, None] * shares[:, :, None] * shares[:, None, :]
-    return patterns_only(shares * total[:, None], n_modes), covariance
+    brought, cells = shares * total[:, None], drawn.index.shape[1]
+    sums = drawn.weights.sum(axis=1) + drawn.shares @ drawn.rows.sum(axis=1)
+    if (sums <= 0.0).any():
+        return patterns_only(brought, cells), brought, covariance
+    scale = (total / sums)[:, None]
+    parts = {"weights": scale * drawn.weights, "shares": scale * drawn.shares}
+    found = replace(drawn, **parts, apart=0.0)  # totals were foreseen themselves
+    return found, brought, covariance
