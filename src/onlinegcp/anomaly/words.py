@@ -11,9 +11,11 @@ from typing import Any
 
 from onlinegcp.drawing.text import (
     and_list,
+    capital,
     how_many,
     number,
     percent,
+    say_mode,
     say_time,
     shown_modes,
     signed,
@@ -72,7 +74,7 @@ def describe(
     # What is odd and has not been said may not pass for usual.
     rest = "" if diffuse or untold else _rest(anomaly, bool(noun))
     said = "; ".join(part for part in (*parts, diffuse, rest) if part)
-    return _printable(f"{head}. {_capital(said)}." if said else f"{head}.")
+    return _printable(f"{head}. {capital(said)}." if said else f"{head}.")
 
 
 def _rest_is_off(anomaly: Record) -> bool:
@@ -292,7 +294,7 @@ def _of(mode: str, text: str) -> str:
 
 
 def _mode(modes: Sequence[str], k: int) -> str:
-    return shown_modes(modes)[k] if k < len(modes) else f"mode {k + 1}"
+    return say_mode(shown_modes(modes)[k]) if k < len(modes) else f"mode {k + 1}"
 
 
 def _printable(text: str) -> str:
@@ -300,7 +302,3 @@ def _printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
