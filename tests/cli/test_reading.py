@@ -112,3 +112,13 @@ def test_who_cannot_be_judged_yet_is_not_called_usual(tmp_path, capsys):
     capsys.readouterr()
     assert call(["components", str(folder), "--json"]) is Exit.DONE
     assert json.loads(capsys.readouterr().out)[0]["headline"] == "Everything"
+
+
+def test_a_run_alone_is_told_how_it_can_be_compared_with_itself(run, tmp_path, capsys):
+    assert call(["diff", str(run)]) is Exit.BAD_INPUT
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{run.name} --before 2018-01-" in told
+    before = told.split("--before ")[-1].removesuffix(".")
+    assert call(["diff", str(run), "--before", before]) is Exit.DONE
+    assert call(["diff", str(tmp_path / "none.run")]) is Exit.BAD_INPUT
+    assert "RUN --before 2018-06-01" in " ".join(capsys.readouterr().err.split())

@@ -289,8 +289,10 @@ def _few(labels: Sequence[str]) -> str:
 
 
 def _of(mode: str, text: str) -> str:
-    """Labels with their mode, unless the first says it itself: no "Shop Shop B"."""
-    return text if text.casefold().startswith(f"{mode.casefold()} ") else f"{mode} {text}"
+    """Labels with their mode, unless the first says it itself: no "Shop Shop B", no "SKU SKU-7"."""
+    begins = text.casefold().startswith(mode.casefold())
+    itself = begins and not text[len(mode) : len(mode) + 1].isalnum()
+    return text if itself else f"{mode} {text}"
 
 
 def _mode(modes: Sequence[str], k: int) -> str:
