@@ -211,7 +211,7 @@ def odd_pairs(
                     label_of(labels, k, places[k]) if k in places else "" for k in range(n_modes)
                 ]
                 record = told_row(seen, i, "", log_p, history, ordinary)
-                del record["label"], record["follows"], record["milder"]
+                del record["label"], record["follows"]
                 index = [places.get(k) for k in range(n_modes)]
                 found.append({"index": index, "labels": names, **record})
     return tuple(sorted(found, key=lambda cell: cell["p"])[: 2 * top])

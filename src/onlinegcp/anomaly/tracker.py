@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.anomaly.common import Alone, CommonMoves
-from onlinegcp.anomaly.levels import Levels, range_of_counts
+from onlinegcp.anomaly.levels import Levels, ranges_of_counts
 from onlinegcp.anomaly.looking import PeriodSearch
 from onlinegcp.anomaly.oddities import statistics_of
 from onlinegcp.anomaly.pairs import HeavyPairs, IntArray
@@ -191,7 +191,7 @@ class AnomalyTracker:
         observed = x.n_observed > 0
         whole = self.whole.judge(np.array([self._volume(x), misfit, math.nan]), special=special)
         sums = [self._sums(x, k) for k in range(x.ndim)]
-        ahead = range_of_counts(whole)
+        ahead = ranges_of_counts(whole)
         rows = [
             part.judge(s, special=special, expected=ahead)
             if isinstance(part, RowShares)

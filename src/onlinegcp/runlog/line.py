@@ -42,6 +42,7 @@ class Cell(TypedDict):
     high: float
     p: float
     new: bool
+    milder: bool
 
 
 class Anomaly(TypedDict, total=False):
