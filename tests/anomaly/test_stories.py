@@ -94,3 +94,38 @@ def test_pairs_that_rose_less_than_everything_are_not_told_as_a_rise():
         first, second = cell["labels"]
         assert f"{first} with {second}" not in anomaly.sentence
     assert "as usual" not in anomaly.sentence
+
+
+@pytest.mark.parametrize("again", [lambda tracker: tracker, AnomalyTracker.copy])
+def test_a_stream_that_fell_silent_is_one_alarm_until_it_comes_back(again):
+    """Thirty hours without any event: they become no new usual, and the first ones after it are."""
+    rng, told = np.random.default_rng(8), []
+    base, tracker = rng.gamma(2.0, 3.0, (8, 12)), AnomalyTracker(24)
+    for t in range(24 * 12):
+        day = max(math.sin(t / 12 * math.pi), 0.0) ** 2 + 0.002  # hours of one event by night
+        x = Slice.dense(rng.poisson(base * day * (not 200 <= t < 230)).astype(float))
+        anomaly = score_slice(None, x, history=tracker, noun="orders")
+        tracker.update(anomaly)
+        tracker = again(tracker)
+        told.append(anomaly)
+    began = [t for t, anomaly in enumerate(told) if 200 <= t < 245 and anomaly.alarm == 1]
+    ended = [t for t, anomaly in enumerate(told) if 200 <= t < 245 and anomaly.ended]
+    assert (len(began), len(ended)) == (1, 1)
+    assert began[0] == 200
+    assert ended[0] == 230
+    for anomaly in told[204:230]:
+        assert "0 orders" in anomaly.sentence
+    assert any(not anomaly.flagged for anomaly in told[204:230]), "nights are not odd by themselves"
+    assert "as usual" in told[ended[0]].sentence
+
+
+def test_silence_becomes_usual_in_the_end_and_at_once_where_it_often_is():
+    rng = np.random.default_rng(9)
+    for off in (lambda t: t >= 100, lambda t: t % 5 == 4):
+        tracker, flagged = AnomalyTracker(1), []
+        for t in range(200):
+            x = Slice.dense(rng.poisson(np.full((4, 5), 0.0 if off(t) else 9.0)).astype(float))
+            anomaly = score_slice(None, x, history=tracker)
+            tracker.update(anomaly)
+            flagged.append(anomaly.flagged)
+        assert not any(flagged[170:])

@@ -26,7 +26,8 @@ from onlinegcp.anomaly.reasons import (
     without_odd_rows,
 )
 from onlinegcp.anomaly.tails import LOWEST_LOG, normal_quantile
-from onlinegcp.anomaly.tracker import AnomalyTracker, Verdict
+from onlinegcp.anomaly.tracker import AnomalyTracker
+from onlinegcp.anomaly.verdict import Verdict
 from onlinegcp.anomaly.words import describe
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import one_blas_thread
@@ -364,7 +365,7 @@ def _told(
         odd_rows=tuple(rows for rows, _ in odd),
         counted=bool(history.counted),
         alarm=history.alarm + 1 if flagged else 0,
-        ended=0 if flagged or not verdict.observed else history.alarm,
+        ended=0 if flagged or history.goes_on(verdict) else history.alarm,
         verdict=verdict,
     )
     counted = noun if history.counted else ""

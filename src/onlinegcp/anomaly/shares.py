@@ -33,9 +33,7 @@ from onlinegcp.kernels.shares import (
     criticism,
     extremes,
     judge_rows,
-    learn_habits,
-    learn_rows,
-    learn_unrest,
+    learn_slice,
     row_shares,
     settle_rows,
     unrest_of,
@@ -78,6 +76,8 @@ class Judged:
         Rows seen before; those behind are new.
     ready
         Whether there was enough of a past.
+    told_extremes
+        What `extremes` would find, where that is known.
     """
 
     observed: FloatArray
@@ -85,6 +85,7 @@ class Judged:
     total: float
     n_known: int
     ready: bool
+    told_extremes: tuple[float, float, int] | None = None
 
     @property
     def forecast(self) -> FloatArray:
@@ -104,6 +105,8 @@ class Judged:
     @cached_property
     def extremes(self) -> tuple[float, float, int]:
         """Largest surprise upwards and downwards, the latter negative, and how many are judged."""
+        if self.told_extremes is not None:
+            return self.told_extremes
         found: tuple[float, float, int] = extremes(self.compared, JUDGED)
         return found
 
@@ -173,11 +176,11 @@ class RowShares:
         newcomer = self.newcomer / self.whole if self.whole > 0.0 else 0.0
         ready = self.n_slices >= LEAST and n_known > 0
         if ready and total is not None:
-            judge_rows(
+            found = judge_rows(
                 self.rows, phase, day, newcomer, self.pool, self.unrest,
-                self.n_slices % self.period, share, sums, total, out,
+                self.n_slices % self.period, share, sums, total, JUDGED, out,
             )  # fmt: skip
-            return Judged(sums, out, total, n_known, True)
+            return Judged(sums, out, total, n_known, True, found)
         row_shares(self.rows, phase, day, newcomer, share)
         whole = float(sums.sum())
         if not math.isfinite(whole):
@@ -222,28 +225,28 @@ class RowShares:
 
         def settle(
             total: float, rounds: int, out: FloatArray, doubt: float = 0.0
-        ) -> tuple[float, float]:
-            """The total of the rows that are as usual, and odd things: rows, and that total."""
-            total, odd = settle_rows(
+        ) -> tuple[float, float, float]:
+            """The total of rows that are as usual; odd things, rows or it; the oddest row."""
+            total, odd, oddest = settle_rows(
                 self.rows, self.pool, unrest, share, bare, sums, total, rounds, doubt, out
             )
-            return total, odd + (bool(ahead) and not any(_within(ahead, total * parts)))
+            off = bool(ahead) and not any(_within(ahead, total * parts))
+            return total, odd + off, oddest
 
         whole = everything if n_known == len(sums) else float(known.sum())
-        usual, told = settle(usual_total(known, bare, whole, parts, HEAVY), 2, out)
+        usual, told, oddest = settle(usual_total(known, bare, whole, parts, HEAVY), 2, out)
         plain = whole / parts
         if ahead and usual < LEAST_USUAL * plain:
             middle = _nearest(ahead, usual * parts)[1]
             far, near = (abs(math.log(t * parts / middle)) for t in (max(usual, 1e-9), plain))
             if far > near:  # no burst, but rows that take turns, such as days of the week
-                usual, told = settle(plain, 0, out)
-        largest, smallest, _ = extremes(out, JUDGED)
+                usual, told, oddest = settle(plain, 0, out)
         forecast = False
-        if max(largest, -smallest) >= ODD or not all(_within(ahead, usual * parts)):
+        if oddest >= ODD or not all(_within(ahead, usual * parts)):
             for low, middle, high in dict.fromkeys(ahead):
                 rival = np.zeros_like(out)
                 doubt = 0.5 * (high - low) / (USUAL * middle)
-                other, things = settle(middle / parts, 2, rival, doubt)
+                other, things, _ = settle(middle / parts, 2, rival, doubt)
                 # Of equal ones that which blames no row for what it always does.
                 held = (np.abs(out[SURPRISE]) >= ODD) & (np.abs(rival[SURPRISE]) < ODD)
                 if things < told - SAME or (things < told + SAME and held.any()):
@@ -277,19 +280,10 @@ class RowShares:
         if self.n_slices >= LEAST:
             usual = self.whole / min(MEMORY, self.n_slices)
             weight = min(1.0, LOUDEST * usual / max(seen.total, 1e-12)) if usual > 0.0 else 1.0
-        if seen.ready and len(self.rows) > LATELY:
-            learn_habits(
-                self.rows, self._phase(), day, seen.observed, seen.compared, seen.n_known,
-                seen.total, weight == 1.0,
-            )  # fmt: skip
-        if seen.ready and weight == 1.0 and self.period > 1 and not day.size:
-            learn_unrest(
-                self.rows, self.pool, seen.observed, seen.compared, seen.n_known,
-                self.unrest, self.n_slices % self.period,
-            )  # fmt: skip
-        learn_rows(
+        learn_slice(
             self.rows, self._phase(), day, self.pool, seen.observed, seen.compared,
             seen.n_known, seen.total, weight, seen.ready, keeps, cycles == 0,
+            self.unrest, self.n_slices % self.period,
         )  # fmt: skip
         if not day.size:
             self.whole = keep * self.whole + weight * seen.total

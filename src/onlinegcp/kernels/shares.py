@@ -148,10 +148,11 @@ def total_of_usual_rows(share, sums, out, n_known, before):
 
 
 @kernel
-def judge_rows(rows, season, special, newcomer, pool, unrest, time, share, sums, total, out):
-    # Shares and how rows compare, where the total is known.
+def judge_rows(rows, season, special, newcomer, pool, unrest, time, share, sums, total, least, out):
+    # Shares and how rows compare, where the total is known. Returns what `extremes` does.
     row_shares(rows, season, special, newcomer, share)
     compare_rows(rows, pool, unrest_at(unrest, time), share, sums, total, out)
+    return extremes(out, least)
 
 
 @kernel
@@ -184,20 +185,21 @@ def widen_ranges(share, doubt, out):
 @kernel
 def settle_rows(rows, pool, unrest, share, bare, sums, total, rounds, doubt, out):
     # Compares rows, and some times again with the total of those that are as usual, `bare` of which
-    # they hold. Returns that, and how odd rows are that were not odd before: each counts up to one,
-    # that of an odd one. `doubt` is the standard deviation of a total that is a forecast, as a
-    # part of it.
+    # they hold. Returns that; how odd rows are that were not odd before, of which each counts up to
+    # one, that of an odd one; and the size of the largest surprise. `doubt` is the standard
+    # deviation of a total that is a forecast, as a part of it.
     compare_rows(rows, pool, unrest, share, sums, total, out)
     for _ in range(rounds):
         total = total_of_usual_rows(bare, sums, out, bare.shape[0], total)
         compare_rows(rows, pool, unrest, share, sums, total, out)
     if rounds > 0:  # else all rows told the total, odd ones too
         widen_ranges(bare, doubt, out)
-    odd = 0.0
+    odd, largest = 0.0, 0.0
     for i in range(sums.shape[0]):
+        largest = max(largest, abs(out[SURPRISE, i]))
         if i >= rows.shape[1] or rows[STREAK, i] == 0.0:
             odd += min((out[SURPRISE, i] / ODD) ** 2, 1.0)
-    return total, odd
+    return total, odd, largest
 
 
 @kernel(fastmath=False)
@@ -349,3 +351,19 @@ def learn_rows(
             season[1, i] = keep_season * season[1, i] + usual
         rows[EVENTS, i] = keep * rows[EVENTS, i] + learned
         rows[EXPOSURE, i] = keep * rows[EXPOSURE, i] + total * weight * seasonal
+
+
+@kernel
+def learn_slice(
+    rows, season, special, pool, sums, out, n_known, total, weight, ready, keeps, first_cycle,
+    unrest, time,
+):  # fmt: skip
+    # All that a judged slice teaches, in one call: each takes as long as small slices need.
+    ordinary = ready and weight == 1.0
+    if ready and rows.shape[0] > LATELY:
+        learn_habits(rows, season, special, sums, out, n_known, total, ordinary)
+    if ordinary and unrest.shape[1] > 1 and not special.shape[1]:
+        learn_unrest(rows, pool, sums, out, n_known, unrest, time)
+    learn_rows(
+        rows, season, special, pool, sums, out, n_known, total, weight, ready, keeps, first_cycle
+    )
