@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 
 import numpy as np
 import polars as pl
@@ -19,14 +20,16 @@ from many_tools import (
     small_model,
     told,
 )
-from onlinegcp import DataError, ManyStreams, Slice, StateError, fit_many, runlog
+from onlinegcp import DataError, ManyStreams, RankWarning, Slice, StateError, fit_many, runlog
 from onlinegcp.losses import Loss
+from onlinegcp.many import learning
 from onlinegcp.many.files import shard_files, shard_numbers
 from onlinegcp.many.reading import facts_of, oddest, shard_of
 from onlinegcp.many.shard import Shard
 from onlinegcp.many.taking_out import take_out
 from onlinegcp.many.verifying import verify
 from onlinegcp.run import Run
+from onlinegcp.sums.local import engine
 
 
 def steps_of_run(path):
@@ -338,6 +341,40 @@ def test_own_losses_are_learned_by_this_process(tmp_path):
     assert news.slices == 10
     with ManyStreams.open(tmp_path / "many", loss=own) as many:
         assert many.learn(customers(n=2), n_jobs=2).slices == 6
+
+
+def test_processes_that_learn_side_by_side_have_one_thread_each(tmp_path, monkeypatch):
+    seen = []
+
+    def watching(*arguments, **options):
+        seen.append(engine().jobs)
+        return advance(*arguments, **options)
+
+    advance = learning.advance
+    monkeypatch.setattr(learning, "advance", watching)
+    fit(tmp_path / "many", customers(n=2), n_jobs=1)
+    assert set(seen) == {1}
+    assert inspect.signature(learning.learn_shard).parameters["threads"].default == 1
+    seen.clear()
+    fit(tmp_path / "alone", customers(n=1), n_jobs=3)  # nobody is beside it
+    assert set(seen) == {3}
+
+
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_warning_names_the_stream_and_comes_once(tmp_path, n_jobs, capfd):
+    few = customers(n=3).with_columns(a=pl.lit("a0"), b=pl.lit("b0"))
+    with pytest.warns(RankWarning) as heard:
+        fit(tmp_path / "many", few, n_jobs=n_jobs, model=small_model(rank=2))
+    (told,) = [str(one.message) for one in heard]
+    assert told.startswith("customer 'c0': 2 components were asked for")
+    assert told.endswith("(2 more were warned alike)")
+    assert not capfd.readouterr().err  # of the other processes
+
+
+def test_a_cluster_of_each_process_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"cluster was given \(local:2\)"):
+        fit(tmp_path / "many", customers(n=2), model=small_model(cluster="local:2"))
+    assert not (tmp_path / "many").exists()
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,9 @@ from onlinegcp.solvers.auto import cells, newton
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.streaming import OnlineGCP
-from onlinegcp.sums import chunks, connecting, dask, verbs
-from onlinegcp.sums.dask import Cluster, Crowd
+from onlinegcp.sums import chunks, connecting, dask, local, verbs
+from onlinegcp.sums.crowd import Crowd
+from onlinegcp.sums.dask import Cluster
 from onlinegcp.sums.local import Local, jobs
 from recorded.results import _stream
 
@@ -145,7 +146,8 @@ def test_of_long_modes_workers_get_the_rows_of_their_cells_only(
 @pytest.mark.parametrize(
     ("way", "moment"),
     [
-        ("sent", "_fold"), ("sent", "sums_of_share"), ("sent", "_others_of"), ("sent", "_add"),
+        ("sent", "_fold"), ("sent", "sums_of_share"), ("sent", "handed_on"), ("sent", "_others_of"),
+        ("sent", "_add"),
         ("shared", "_fold"), ("shared", "sums_in_room"), ("shared", "_add"),
     ],
     indirect=["way"],
@@ -202,6 +204,18 @@ def test_shared_memory_does_not_grow_with_the_slices(client, fine, monkeypatch):
         learned(engine, "poisson", count=count, slices=slices)
         found.append(mapped() - begin)
     assert found[0] == found[1] > 0
+
+
+def threads_here():
+    return local.engine().jobs
+
+
+def test_workers_use_the_threads_they_were_given(fine, way):
+    with two_workers(threads=3) as workers, distributed.Client(workers) as client:
+        engine = Watched(client)
+        assert engine._submit(threads_here).result() == 3
+        same(learned(Local(1), "poisson"), learned(engine, "poisson"))
+        assert engine._runs(256)[1] == 256 // 16  # two runs of chunks for each thread, at least
 
 
 def test_a_model_goes_on_without_the_cluster(client, fine, tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 
 from onlinegcp.errors import BackendError
 
+ATTEMPTS = 5  # how often work is given again after a worker was lost
 PATIENCE = "20s"  # for the scheduler to answer
 # Of processes of our own: waking to look at themselves takes a tenth of a core from two workers.
 QUIET = {
@@ -36,6 +37,12 @@ def connected(client: Any) -> Any:
 
 def addresses(client: Any) -> list[str]:
     return sorted(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def threads_of(client: Any) -> int:
+    """Threads that all workers have together."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    return sum(int(worker["nthreads"]) for worker in workers.values())
 
 
 def some_workers(client: Any) -> list[str]:
