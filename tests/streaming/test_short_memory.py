@@ -115,7 +115,7 @@ def test_a_change_right_after_the_warm_start_is_no_loss_for_good(loss):
     assert over_restart(loss, 0, at=12) < 1.15
 
 
-# Not logit models: they adapt with a memory that is hardly shorter, now and then to a wrong optimum.
+# Not logit models: they adapt with a memory that is hardly shorter, and may end in a wrong optimum.
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES[:3])
 @pytest.mark.parametrize("seed", [1, 2, 3])
