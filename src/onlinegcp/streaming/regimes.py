@@ -282,11 +282,9 @@ def _judge_patiently(count: float, mean: float, error: float) -> int:
     """The same for a challenger that met no surprise: it must be sure, but may give up early."""
     if count >= 5 and mean < -CLEAR * error:
         return -1
-    if count < TRIAL:
-        return 0
-    if mean > 2.0 * CLEAR * error:
+    if count >= 5 and mean > 2.0 * CLEAR * error:
         return 1
-    if mean < -error:
+    if count >= TRIAL and mean < -error:
         return -1
     return 0 if count < PATIENT_TRIAL else 1 if mean > CLEAR * error else -1
 
