@@ -51,6 +51,7 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
         if only in (None, kind):
             yield from _changes(kind, seeds)
             yield _alternating(kind, seeds)
+        if only in (None, kind, "unnoticed"):
             for change in UNNOTICED:
                 yield _unnoticed(kind, change, seeds)
     for kind in STARTED:
