@@ -14,7 +14,8 @@ from onlinegcp.cli import Exit, call
 from onlinegcp.events import table_parts
 from onlinegcp.runlog import read_run, read_run_json
 from onlinegcp.sums import chunks, connecting
-from onlinegcp.sums.dask import Cluster, Crowd
+from onlinegcp.sums.crowd import Crowd
+from onlinegcp.sums.dask import Cluster
 from run_tools import steps_of
 
 distributed = pytest.importorskip("distributed")

@@ -134,6 +134,13 @@ def test_nothing_but_the_file_and_the_column_is_needed(tmp_path, capsys, monkeyp
     assert weights.group_by("stream").agg(pl.col("time").n_unique())["time"].to_list() == [25, 25]
 
 
+def test_update_needs_no_cluster(tmp_path, table, run, capsys):
+    table.write_csv(tmp_path / "a.csv")
+    words = ["update", str(run), str(tmp_path / "a.csv"), "--cluster", "local:2"]
+    assert call(words) is Exit.BAD_INPUT
+    assert "Leave it out" in capsys.readouterr().err
+
+
 def test_a_stream_that_stops_is_told(tmp_path, capsys):
     table = customers(n=2, n_days=6).with_columns(v=pl.lit(1.0))
     bad = table.with_columns(

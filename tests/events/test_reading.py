@@ -182,7 +182,7 @@ def client():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_processes_of_a_cluster_read_and_one_of_them_is_killed(client, tmp_path, monkeypatch):
-    from onlinegcp.sums.dask import Crowd
+    from onlinegcp.sums.crowd import Crowd
 
     pids = client.run(os.getpid)
     killed = []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -32,6 +35,16 @@ def test_a_copy_and_zeros_have_their_own_aligned_memory():
     assert blocks.data[0, 0] == 1.0
     assert not zeros.data.any()
     assert copy.data.ctypes.data % 64 == zeros.data.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("rows", [range(1, 3), np.array([0, 2])])
+def test_some_rows_and_what_is_pickled_keep_single_precision(rows):
+    blocks = stack_factors([np.arange(15.0).reshape(3, 5)])
+    narrow = replace(blocks, data=blocks.data.astype(np.float32))
+    some = narrow.some_rows([rows])
+    assert narrow.copy().data.dtype == np.float32
+    assert some.data.dtype == pickle.loads(pickle.dumps(some)).data.dtype == np.float32
+    assert some.data[:, :5].tolist() == np.arange(15.0).reshape(3, 5)[rows].tolist()
 
 
 def test_vectors_and_matrices_are_padded_with_zeros():

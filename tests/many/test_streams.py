@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 
 import numpy as np
 import polars as pl
@@ -19,14 +20,16 @@ from many_tools import (
     small_model,
     told,
 )
-from onlinegcp import DataError, ManyStreams, Slice, StateError, fit_many, runlog
+from onlinegcp import DataError, ManyStreams, RankWarning, Slice, StateError, fit_many, runlog
 from onlinegcp.losses import Loss
+from onlinegcp.many import learning
 from onlinegcp.many.files import shard_files, shard_numbers
 from onlinegcp.many.reading import facts_of, oddest, shard_of
 from onlinegcp.many.shard import Shard
 from onlinegcp.many.taking_out import take_out
 from onlinegcp.many.verifying import verify
 from onlinegcp.run import Run
+from onlinegcp.sums.local import engine
 
 
 def steps_of_run(path):
@@ -331,6 +334,16 @@ def test_many_streams_share_shards(tmp_path):
     assert many.places()["s201"] == 50
 
 
+def test_a_stream_without_slices_yet_is_one_all_the_same(tmp_path):
+    slices = [Slice.dense(np.ones((2, 2)), time=time) for time in range(5)]
+    many = fit_many({"a": slices, "b": []}, small_model(), tmp_path / "many", n_jobs=1)
+    assert {one.stream: one.account.slices for one in many.facts()} == {"a": 5, "b": 0}
+    with ManyStreams.open(tmp_path / "many") as again:
+        again.learn({"b": slices}, n_jobs=1)
+    assert again.facts()[1].account.slices == 5
+    verify(tmp_path / "many")
+
+
 def test_own_losses_are_learned_by_this_process(tmp_path):
     own = Loss("squares", value=lambda x, m: (x - m) ** 2, deriv=lambda x, m: 2.0 * (m - x))
     model = small_model(loss=own)
@@ -338,6 +351,40 @@ def test_own_losses_are_learned_by_this_process(tmp_path):
     assert news.slices == 10
     with ManyStreams.open(tmp_path / "many", loss=own) as many:
         assert many.learn(customers(n=2), n_jobs=2).slices == 6
+
+
+def test_processes_that_learn_side_by_side_have_one_thread_each(tmp_path, monkeypatch):
+    seen = []
+
+    def watching(*arguments, **options):
+        seen.append(engine().jobs)
+        return advance(*arguments, **options)
+
+    advance = learning.advance
+    monkeypatch.setattr(learning, "advance", watching)
+    fit(tmp_path / "many", customers(n=2), n_jobs=1)
+    assert set(seen) == {1}
+    assert inspect.signature(learning.learn_shard).parameters["threads"].default == 1
+    seen.clear()
+    fit(tmp_path / "alone", customers(n=1), n_jobs=3)  # nobody is beside it
+    assert set(seen) == {3}
+
+
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_warning_names_the_stream_and_comes_once(tmp_path, n_jobs, capfd):
+    few = customers(n=3).with_columns(a=pl.lit("a0"), b=pl.lit("b0"))
+    with pytest.warns(RankWarning) as heard:
+        fit(tmp_path / "many", few, n_jobs=n_jobs, model=small_model(rank=2))
+    (told,) = [str(one.message) for one in heard]
+    assert told.startswith("customer 'c0': 2 components were asked for")
+    assert told.endswith("(2 more were warned alike)")
+    assert not capfd.readouterr().err  # of the other processes
+
+
+def test_a_cluster_of_each_process_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"cluster was given \(local:2\)"):
+        fit(tmp_path / "many", customers(n=2), model=small_model(cluster="local:2"))
+    assert not (tmp_path / "many").exists()
 
 
 @pytest.mark.parametrize(
@@ -373,6 +420,11 @@ def test_wrong_calls_say_what_is_needed(tmp_path):
         pytest.raises(DataError, match="mapping from names to slices"),
     ):
         many.learn([1, 2])
+    with pytest.raises(DataError, match="mapping is empty"):
+        fit_many({}, small_model(), tmp_path / "x")
+    slices = [Slice.dense(np.ones((2, 2)), time=time) for time in range(5)]
+    with pytest.raises(DataError, match="is fitted"):
+        fit_many({"a": slices}, small_model().fit(slices), tmp_path / "x")
     with pytest.raises(DataError, match="n_jobs"):
         fit(tmp_path / "x", customers(n=1), n_jobs=0)
     with pytest.raises(StateError, match=r"many streams was needed, but .* is no directory"):

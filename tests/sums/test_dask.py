@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -22,8 +23,9 @@ from onlinegcp.solvers.auto import cells, newton
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.streaming import OnlineGCP
-from onlinegcp.sums import chunks, connecting, dask, verbs
-from onlinegcp.sums.dask import Cluster, Crowd
+from onlinegcp.sums import chunks, connecting, dask, local, verbs
+from onlinegcp.sums.crowd import Crowd
+from onlinegcp.sums.dask import Cluster
 from onlinegcp.sums.local import Local, jobs
 from recorded.results import _stream
 
@@ -145,7 +147,8 @@ def test_of_long_modes_workers_get_the_rows_of_their_cells_only(
 @pytest.mark.parametrize(
     ("way", "moment"),
     [
-        ("sent", "_fold"), ("sent", "sums_of_share"), ("sent", "_others_of"), ("sent", "_add"),
+        ("sent", "_fold"), ("sent", "sums_of_share"), ("sent", "handed_on"), ("sent", "_others_of"),
+        ("sent", "_add"),
         ("shared", "_fold"), ("shared", "sums_in_room"), ("shared", "_add"),
     ],
     indirect=["way"],
@@ -204,6 +207,18 @@ def test_shared_memory_does_not_grow_with_the_slices(client, fine, monkeypatch):
     assert found[0] == found[1] > 0
 
 
+def threads_here():
+    return local.engine().jobs
+
+
+def test_workers_use_the_threads_they_were_given(fine, way):
+    with two_workers(threads=3) as workers, distributed.Client(workers) as client:
+        engine = Watched(client)
+        assert engine._submit(threads_here).result() == 3
+        same(learned(Local(1), "poisson"), learned(engine, "poisson"))
+        assert engine._runs(256)[1] == 256 // 16  # two runs of chunks for each thread, at least
+
+
 def test_a_model_goes_on_without_the_cluster(client, fine, tmp_path):
     slices = _stream("poisson")
     options = {"init_slices": 3, "init_starts": 1}
@@ -236,6 +251,34 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
         Cluster("tcp://127.0.0.1:9", 1, facts)
     with pytest.raises(BackendError, match="local:N"):
         Cluster("local:many", 1, facts)
+
+
+def test_a_scheduler_that_goes_away_is_told(fine, tmp_path, monkeypatch):
+    monkeypatch.setattr(connecting, "PATIENCE", "3s")
+    command = [sys.executable, "-m", "distributed.cli.dask_{}"]
+    place = ["--scheduler-file", str(tmp_path / "place.json"), "--no-dashboard"]
+    more = {"scheduler": ["--port", "0"], "worker": ["--nthreads", "1", "--no-nanny"]}
+
+    def start(what):
+        words = [word.format(what) for word in command]
+        return subprocess.Popen([*words, *place, *more[what]], stderr=subprocess.DEVNULL)
+
+    with start("scheduler") as scheduler, start("worker") as worker:
+        try:
+            deadline = time.monotonic() + 60
+            while not (tmp_path / "place.json").exists() and time.monotonic() < deadline:
+                time.sleep(0.1)
+            engine = Watched(json.loads((tmp_path / "place.json").read_text())["address"])
+            engine.client.wait_for_workers(1, timeout=60)
+            learned(engine, "poisson", count=1)
+            scheduler.kill()
+            with pytest.raises(BackendError, match=r"none any more.*go on without cluster"):
+                learned(engine, "poisson")
+            with pytest.raises(BackendError, match="none any more"):
+                list(Crowd(engine.client).each(str, [1]))
+        finally:
+            scheduler.kill()
+            worker.kill()
 
 
 def test_a_cluster_without_workers_is_refused():

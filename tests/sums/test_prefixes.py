@@ -5,56 +5,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onlinegcp.solvers.auto.cells import row_chunks
 from onlinegcp.sums import chunks as chunks_module
+from onlinegcp.sums.local import jobs
 from onlinegcp.sums.prefixes import first_sums, sums_of_share
-from onlinegcp.sums.shares import deal, share
-
-SHAPE = (40, 30, 3)
-
-
-def uneven(part, places, target):
-    """Row sums of numbers that no two orders add up to the same."""
-    index, value = part.arrays
-    for row, number in zip(index.tolist(), value.tolist(), strict=True):
-        for k, place in enumerate(row):
-            target[places[k] + place] += number
-    return (np.array(float(len(index))),)
+from sums_in_order import SHAPE, dealt, in_order, small_grid, uneven
 
 
 @pytest.fixture
 def grid(monkeypatch):
-    monkeypatch.setattr(chunks_module, "LEAST_WORK", 1)
-    monkeypatch.setattr("onlinegcp.solvers.auto.cells.CELLS_PER_ROW", 0)
-    rng = np.random.default_rng(5)
-    index = np.unique(np.stack([rng.integers(0, n, 3000) for n in SHAPE], axis=1), axis=0)
-    return row_chunks(index.astype(np.int32), rng.lognormal(0.0, 3.0, len(index)), SHAPE, 1)
+    return small_grid(monkeypatch)
 
 
-def in_order(grid):
-    sums = [np.zeros((n, 1)) for n in SHAPE]
-    for c in range(grid.count):
-        for k, one in enumerate(sums):
-            low, high = grid.spans[c][k]
-            target = np.zeros((sum(SHAPE), 1))
-            offsets = np.concatenate([[0], np.cumsum(SHAPE)])[:-1]
-            uneven(grid.part(c, c + 1), offsets, target)
-            one[low:high] += target[offsets[k] + low : offsets[k] + high]
-    return sums
-
-
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 7])
-def test_what_holders_add_up_first_leaves_every_bit_as_it_is(grid, workers):
+def test_what_holders_add_up_first_leaves_every_bit_as_it_is(grid, workers, threads):
     assert grid.columns > 2
-    singles = [(c, c + 1) for c in range(grid.count)]
-    groups = deal(grid, singles, workers)
-    owners = [next(n for n, group in enumerate(groups) if c in group) for c in range(grid.count)]
+    groups, owners, shares = dealt(grid, workers)
     numbers = first_sums(grid, range(3), owners)
     found = [np.zeros((n, 1)) for n in SHAPE]
     others, sent, cells = {}, 0, 0.0
-    for group in groups:
-        held, own = share(grid, [singles[c] for c in group]), [numbers[c] for c in group]
-        done = sums_of_share(uneven, held.pieces, own, range(3), 1)
+    for group, held in zip(groups, shares, strict=True):
+        own = [numbers[c] for c in group]
+        with jobs(threads):
+            done = sums_of_share(uneven, held.pieces, own, range(3), 1)
         cells += sum(float(rest[0]) for rest in done.rests)
         taken = set()
         for c, mine, alone in zip(group, own, done.others, strict=True):

@@ -88,8 +88,9 @@ def update(
     how = Telling(fail_on_alarm, on_alarm, webhook, json, quiet)
     if is_many(run):
         from onlinegcp.cli.many import learn_many
-        from onlinegcp.many.streams import ManyStreams
+        from onlinegcp.many.streams import ManyStreams, refuse_cluster
 
+        refuse_cluster(cluster)
         with ManyStreams.open(run) as many:
             return learn_many(
                 many,

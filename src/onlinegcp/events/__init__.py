@@ -201,7 +201,7 @@ def from_events(
 
 
 def _workers(cluster: Any) -> Workers:
-    from onlinegcp.sums.dask import Crowd
+    from onlinegcp.sums.crowd import Crowd
 
     return Crowd(cluster)
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 LANES = 4  # numbers in a vector register of AVX
 LINE_BYTES = 64  # of the cache
@@ -79,7 +79,7 @@ class Blocks:
         but their differences are not its shape.
         """
         ends = np.cumsum([0, *map(len, rows)])
-        data = aligned_zeros((int(ends[-1]), self.width))
+        data = aligned_zeros((int(ends[-1]), self.width), self.data.dtype)
         offsets = ends.copy()
         for k, some in enumerate(rows):
             begin, target = self.offsets[k], data[ends[k] : ends[k + 1]]
@@ -96,13 +96,13 @@ class Blocks:
 
     def zeros_like(self) -> Blocks:
         """Zeros of the same layout in new memory."""
-        return Blocks(aligned_zeros(self.data.shape), self.offsets, self.rank)
+        return Blocks(aligned_zeros(self.data.shape, self.data.dtype), self.offsets, self.rank)
 
 
 def _aligned_blocks(data: NDArray[Any], offsets: NDArray[np.int64], rank: int) -> Blocks:
     if data.flags.writeable and data.ctypes.data % LINE_BYTES == 0:  # shared memory, mostly
         return Blocks(data, offsets, rank)
-    out = aligned_zeros(data.shape)
+    out = aligned_zeros(data.shape, data.dtype)
     out[...] = data
     return Blocks(out, offsets, rank)
 
@@ -144,9 +144,9 @@ def pad_matrix(matrix: NDArray[Any]) -> NDArray[Any]:
     return out
 
 
-def aligned_zeros(shape: tuple[int, ...]) -> NDArray[np.float64]:
+def aligned_zeros(shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """Zeros whose first element lies on a cache-line boundary."""
-    size = math.prod(shape) * 8
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.zeros(size + LINE_BYTES, dtype=np.uint8)
     start = -raw.ctypes.data % LINE_BYTES
-    return raw[start : start + size].view(np.float64).reshape(shape)
+    return raw[start : start + size].view(dtype).reshape(shape)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final
 
+from onlinegcp import errors
 from onlinegcp.errors import DataError
 from onlinegcp.events import from_events
 from onlinegcp.events.clock import Clock
@@ -21,11 +23,17 @@ from onlinegcp.run.advancing import advance, after, collected
 from onlinegcp.run.checkpoint import with_vocabularies
 from onlinegcp.run.delivery import message_of
 from onlinegcp.slices import Slice
+from onlinegcp.sums.local import jobs
 
 # A kill costs what was learned since the shard was last stored; storing takes some hundredths of a
 # second.
 STORE_SECONDS = 10.0
 TELL_SECONDS = 0.2
+WARNINGS = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, UserWarning)
+}
 
 
 @final
@@ -89,6 +97,8 @@ class News:
         Flagged slices of the newest bin.
     problems
         Streams that stopped, and why.
+    warnings
+        Streams that were warned of, the kind of warning, and what it says.
     """
 
     slices: int = 0
@@ -101,6 +111,7 @@ class News:
     messages: list[dict[str, Any]] = field(default_factory=list)
     newest: list[dict[str, Any]] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[tuple[str, str, str]] = field(default_factory=list)
 
     def count(self, rows: Mapping[str, int]) -> None:
         """What became of some more rows."""
@@ -112,7 +123,7 @@ class News:
         for name in ("slices", "scored", "flagged", "streams", "total"):
             setattr(self, name, getattr(self, name) + other[name])
         self.count(other["rows"])
-        for name in ("messages", "newest", "problems"):
+        for name in ("messages", "newest", "problems", "warnings"):
             getattr(self, name).extend(other[name])
 
 
@@ -120,7 +131,13 @@ Tell = Callable[[Mapping[str, Any]], object]
 
 
 def learn_shard(
-    job: Job, task: Task, tell: Tell, stop: Callable[[], bool], loss: Loss | None = None
+    job: Job,
+    task: Task,
+    tell: Tell,
+    stop: Callable[[], bool],
+    loss: Loss | None = None,
+    *,
+    threads: int = 1,
 ) -> None:
     """Learn what is new for the streams of a shard.
 
@@ -134,8 +151,11 @@ def learn_shard(
         Asked after every slice whether to leave it at that; all that was learned is stored.
     loss
         The caller's own loss, where the run was made with one.
+    threads
+        Those of a model that was given no number: other processes have the other cores.
     """
-    _Learner(job, task, tell, stop, loss).learn()
+    with jobs(threads):
+        _Learner(job, task, tell, stop, loss).learn()
 
 
 @final
@@ -152,11 +172,13 @@ class _Learner:
     def learn(self) -> None:
         """Every stream of the shard, until one asks to stop."""
         for label, source in self._task.streams:
+            self._changed |= label not in self._shard.streams
             held = self._shard.stream(label)
             if source or self._behind(held):
                 self._changed = True
                 problem, held.problem = held.problem, None
-                self._one(label, held, source)
+                with self._named(label):
+                    self._one(label, held, source)
                 self._changed |= held.problem != problem
             if self._stopped:
                 break
@@ -164,6 +186,20 @@ class _Learner:
         if self._changed:
             self._shard.store()
         self._report(now=True)
+
+    @contextlib.contextmanager
+    def _named(self, label: str) -> Iterator[None]:
+        """Keep our warnings as news of a stream: nobody else knows which of them is meant."""
+        with warnings.catch_warnings(record=True) as heard:
+            for ours in WARNINGS.values():
+                warnings.simplefilter("always", ours)  # each process would say it once
+            yield
+        for one in heard:
+            kind = one.category.__name__
+            if kind in WARNINGS:
+                self._news.warnings.append((label, kind, str(one.message)))
+            else:
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
     def _behind(self, held: Held) -> bool:
         """Whether the clock has gone on for a stream without news of its own."""

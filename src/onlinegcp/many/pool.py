@@ -48,7 +48,7 @@ def learn_shards(
     tasks
         The shards; those that take longest should come first.
     processes
-        How many to use; 1 for this one.
+        How many to use; 1 for this one. What this one learns alone has as many threads.
     tell
         Given news as they come.
     stop
@@ -56,20 +56,15 @@ def learn_shards(
     lock
         What holds the lock of the run; every process is given it.
     loss
-        The caller's own loss, with one process only.
+        The caller's own loss. Functions cannot be sent to another process: this one learns all.
     """
-    if processes <= 1 or len(tasks) <= 1:
+    if processes <= 1 or len(tasks) <= 1 or loss is not None:
         with one_blas_thread():
             for task in tasks:
                 if stop():
                     return
-                learn_shard(job, task, tell, stop, loss)
+                learn_shard(job, task, tell, stop, loss, threads=processes)
         return
-    if loss is not None:
-        raise StateError(
-            "a loss made from functions can be learned by one process only, but "
-            f"{processes} were asked for. Use n_jobs=1."
-        )
     with contextlib.ExitStack() as stack:
         number = min(processes, len(tasks))
         workers = [stack.enter_context(_Worker(job, lock)) for _ in range(number)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,7 @@ from onlinegcp.events.tables import open_tables
 from onlinegcp.events.temporary import TemporaryFolder
 from onlinegcp.losses import Loss
 from onlinegcp.many.files import STREAMS_JSON, is_many, read_settings, shard_numbers
-from onlinegcp.many.learning import Job, News, Task
+from onlinegcp.many.learning import WARNINGS, Job, News, Task
 from onlinegcp.many.pool import learn_shards
 from onlinegcp.many.read_sources import begin_source, end_source
 from onlinegcp.many.reading import Oddest, StreamFacts, facts_of, oddest
@@ -123,6 +124,12 @@ class ManyStreams:
             As for `Run.create`, the same for all streams.
         """
         folder = Path(path)
+        refuse_cluster(getattr(model, "cluster", None))
+        if model.__sklearn_is_fitted__():
+            raise DataError(
+                "Every stream begins with a model that has learned nothing, but the one given is "
+                "fitted. Give a new one with its parameters, such as sklearn.base.clone(model)."
+            )
         if (events is None) != (by is None):
             raise DataError(
                 "a table needs both a column to tell streams apart by and the settings of its "
@@ -245,8 +252,6 @@ class ManyStreams:
                 "ManyStreams.open(path)."
             )
         processes = check_jobs(n_jobs) or cores()
-        if self.loss is not None:
-            processes = 1  # functions cannot be sent to another process
         news = News()
 
         def tell(more: Mapping[str, Any]) -> None:
@@ -284,8 +289,20 @@ class ManyStreams:
                 raise
             finally:
                 self.busy = False
+                self._warn(news.warnings)
             self._settle()
         return news
+
+    def _warn(self, told: Sequence[tuple[str, str, str]]) -> None:
+        """Say once of each kind what streams were warned of."""
+        kinds: dict[str, list[tuple[str, str]]] = {}
+        for name, kind, text in sorted(told):
+            kinds.setdefault(kind, []).append((name, text))
+        for kind, found in kinds.items():
+            (name, text), names = found[0], {name for name, _ in found}
+            more = f" ({len(names) - 1:,} more were warned alike)" if len(names) > 1 else ""
+            whose = f"{self.info['by'] or 'stream'} {name!r}: {text}{more}"
+            warnings.warn(whose, WARNINGS[kind], stacklevel=3)
 
     def _of_slices(self, source: Any, folder: TemporaryFolder) -> _Work:
         if not isinstance(source, Mapping):
@@ -294,6 +311,8 @@ class ManyStreams:
                 f"{type(source).__qualname__} was found. For a table, say by=... and how its "
                 "events are read."
             )
+        if not source and not self._begun:
+            raise DataError("at least one stream was needed, but the mapping is empty. Name one.")
         fresh = {
             str(name): write_slices(slices, folder.path, str(number))
             for number, (name, slices) in enumerate(source.items())
@@ -418,6 +437,15 @@ class _Work:
         # Through JSON, because another process may be told: dates become their text.
         options = json.loads(runlog.encode_step(self._options))
         return Job(str(many.path), many.info, by, wanted, self._clock, options, hold)
+
+
+def refuse_cluster(cluster: object) -> None:
+    """Refuse a cluster: each process that learns streams would use, or start, its own."""
+    if cluster is not None:
+        raise DataError(
+            f"many streams are learned side by side by processes of this machine, but a cluster "
+            f"was given ({cluster}). Leave it out; n_jobs (--jobs) says how many processes."
+        )
 
 
 def _is_hollow(folder: Path) -> bool:

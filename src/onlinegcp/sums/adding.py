@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Condition
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,18 @@ from numpy.typing import NDArray
 from onlinegcp.sums.chunks import RowChunks
 
 Array = NDArray[Any]
+
+
+class Kept(Protocol):
+    """Where row sums of chunks go, mode by mode."""
+
+    modes: range
+
+    def scratch(self) -> Array:
+        """Memory for the sums of one chunk."""
+
+    def add(self, chunk: int, mode: int, place: int, sums: Array) -> None:
+        """Take the sums of a chunk in one mode, row i of which is row ``place + i`` of `sums`."""
 
 
 class Rows:
@@ -78,7 +90,7 @@ class Rows:
 
 
 class InOrder:
-    """Sums of chunks that threads make side by side, and add to the rows in order.
+    """Sums of chunks that threads make side by side, and add in the order of chunks.
 
     Parameters
     ----------
@@ -90,7 +102,7 @@ class InOrder:
         Sums that may be there at a time, for the sake of memory.
     """
 
-    def __init__(self, rows: Rows, count: int, most: int) -> None:
+    def __init__(self, rows: Kept, count: int, most: int) -> None:
         self._rows, self._most, self._broken = rows, most, False
         self._change = Condition()
         self._free = list[Array]()  # memory that is used again, the last first: it is in a cache

@@ -13,8 +13,8 @@ with the driver.
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, pairwise
@@ -24,28 +24,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinegcp.errors import BackendError
+from onlinegcp.sums.asked import Asked, Place, other_number
 from onlinegcp.sums.chunks import Chunks, RowChunks, add_tree
-from onlinegcp.sums.connecting import addresses, advice, connected, losses, some_workers
+from onlinegcp.sums.connecting import (
+    ATTEMPTS,
+    addresses,
+    advice,
+    answering,
+    await_worker,
+    connected,
+    losses,
+    some_workers,
+    threads_of,
+)
 from onlinegcp.sums.fingerprint import fingerprint
-from onlinegcp.sums.local import Local, Steps, cores
+from onlinegcp.sums.local import Local, Steps, cores, engine, jobs
 from onlinegcp.sums.prefixes import first_sums
+from onlinegcp.sums.relays import Relay, by_path, handed_on, relays
 from onlinegcp.sums.segments import Parcel, Segment, reaches, trial_segment, unpacked
-from onlinegcp.sums.shares import HasRows, Rows, Run, Share, deal, share
-from onlinegcp.sums.ways import Answer, Sent, Shared, Way
+from onlinegcp.sums.shares import HasRows, Run, Share, deal, share
+from onlinegcp.sums.ways import Line, Sent, Shared, Wanted, Way
 
 Array = NDArray[Any]
 
-ATTEMPTS = 5  # how often a verb is said again after a worker was lost
 LARGE = 1 << 16  # bytes: what is longer is sent once and then called by its name
 KEPT = 16  # things that workers keep, and of the largest of them
 KEPT_LARGE = 3  # no more than this times: factors before and after, and what goes with them
 LEAST_ADDED = 1 << 16  # numbers of row sums that are worth a piece
 LOOK_AFTER = 5.0  # seconds of waiting after which to see who is still there
-_NOTHING = object()
 _NUMBERS = count(1)
 Given = TypeVar("Given")
 Found = TypeVar("Found")
-_Place = tuple[int, Rows]  # where a mode begins, and rows of it
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,9 @@ class _Dealt:
         worker, and the name of its pieces there.
     by_rows
         Whether factors are sent share by share, only the rows that it meets.
+    hands_on
+        Whether row sums go from worker to worker: where none of them shares memory with the
+        driver, and all number the rows alike.
     """
 
     gone: Any
@@ -73,39 +85,7 @@ class _Dealt:
     ways: list[Way]
     pieces: list[Any]
     by_rows: bool
-
-
-@dataclass
-class _Asked:
-    """Row sums that a worker has been asked for.
-
-    Attributes
-    ----------
-    answer
-        Where they will be.
-    chunks
-        The chunks it has.
-    firsts
-        For each sum that is added up there, where it belongs.
-    lines
-        By the first chunk of a line of the grid, places of the chunks with other sums.
-    alone
-        Where the other sums of each chunk belong.
-    """
-
-    answer: Answer
-    chunks: list[int]
-    firsts: list[_Place]
-    lines: dict[int, list[int]]
-    alone: list[list[_Place]]
-
-    def take_others(self, line: int) -> list[tuple[int, list[tuple[Array, _Place]]]]:
-        """Other sums and where they belong, for the chunks of a line that have some."""
-        places = self.lines.get(line)
-        if not places:
-            return []
-        found = zip(places, self.answer.take_others(places), strict=True)
-        return [(self.chunks[p], list(zip(sums, self.alone[p], strict=True))) for p, sums in found]
+    hands_on: bool
 
 
 class Cluster(Local):
@@ -140,8 +120,9 @@ class Cluster(Local):
         workers = set(some_workers(self.client))
         if workers <= self._known:
             return
-        ours = self._facts()
-        for address, theirs in self.client.run(self._facts).items():
+        with answering(self.client):
+            ours, others = self._facts(), self.client.run(self._facts)
+        for address, theirs in others.items():
             for name, value in ours.items():
                 if theirs.get(name) != value:
                     raise BackendError(
@@ -200,7 +181,7 @@ class Cluster(Local):
         before = 0.0 if fresh else wanted.copy()
         found: list[Any] = [None] * chunks.count
 
-        def ask() -> tuple[_Dealt, list[_Asked]]:
+        def ask() -> tuple[_Dealt, list[Asked], list[tuple[Any, list[Relay]]]]:
             dealt = self._dealt(chunks, singles)
             owners = [0] * chunks.count
             for number, own in enumerate(dealt.groups):
@@ -208,23 +189,38 @@ class Cluster(Local):
                     owners[chunk] = number
             # What is added to something else comes first nowhere.
             sums = first_sums(chunks, modes, owners) if fresh else [[-1] * len(modes)] * len(owners)
+            passed = relays(chunks, modes, owners) if fresh and dealt.hands_on else []
+            elsewhere = {(c, one.mode) for one in passed for _, own in one.legs for c in own}
             given = self._given(dealt, small)
-            rest = function, modes, offsets, out.shape[1]
-            return dealt, [
+            rest = elsewhere, function, modes, offsets, out.shape[1]
+            asked = [
                 self._asked(dealt, number, chunks, [sums[c] for c in own], values, *rest)
                 for number, (own, values) in enumerate(zip(dealt.groups, given, strict=True))
             ]
+            return (
+                dealt,
+                asked,
+                [self._relay(some, dealt, asked, modes) for some in by_path(passed)],
+            )
 
-        def take(given: tuple[_Dealt, list[_Asked]]) -> None:
-            dealt, asked = given
+        def take(given: tuple[_Dealt, list[Asked], list[tuple[Any, list[Relay]]]]) -> None:
+            dealt, asked, passed = given
             wanted[...] = before
+
+            def wait(future: Any) -> None:
+                self._wait([future], dealt)
+
             for one in asked:
-                first, rests = one.answer.take_first(lambda future: self._wait([future], dealt))
+                first, rests = one.answer.take_first(wait)
                 self._add(list(zip(first, one.firsts, strict=True)), out)
                 for c, rest in zip(one.chunks, rests, strict=True):
                     found[c] = rest
+            for future, way in passed:
+                wait(future)
+                places = [(int(offsets[relay.mode]), range(*relay.rows)) for relay in way]
+                self._add(list(zip(future.result(), places, strict=True)), out)
             for line in range(0, chunks.count, chunks.columns):
-                others = [other for one in asked for other in one.take_others(line)]
+                others = [other for one in asked for other in one.take_others(line, wait)]
                 for _, some in sorted(others, key=lambda other: other[0]):
                     self._add(some, out)
 
@@ -238,32 +234,46 @@ class Cluster(Local):
         chunks: RowChunks,
         sums: list[list[int]],
         small: list[Any],
+        elsewhere: set[tuple[int, int]],
         function: Callable[..., tuple[Array, ...]],
         modes: range,
         offsets: NDArray[np.int64],
         width: int,
-    ) -> _Asked:
-        """Ask for the row sums of a share."""
+    ) -> Asked:
+        """Ask for the row sums of a share, but for those of chunks and modes that go elsewhere."""
         own, share = dealt.groups[number], dealt.shares[number]
-        firsts, alone = dict[int, _Place](), [list[_Place]() for _ in own]
-        lines: dict[int, list[int]] = {}
+        firsts, alone = dict[int, Place](), [list[Place]() for _ in own]
+        lines: dict[int, Line] = {}
         for place, (chunk, numbers) in enumerate(zip(own, sums, strict=True)):
             for mode, which in zip(modes, numbers, strict=True):
+                if (chunk, mode) in elsewhere:
+                    continue
                 at = int(offsets[mode]), share.met(place, mode)
-                if which < 0:
-                    alone[place].append(at)
-                else:
+                if which >= 0:
                     firsts.setdefault(which, at)
-            if alone[place]:
-                lines.setdefault(chunk - chunk % chunks.columns, []).append(place)
+                    continue
+                alone[place].append(at)
+                line = lines.setdefault(chunk - chunk % chunks.columns, {})
+                line.setdefault(place, []).append(other_number(numbers, mode - modes.start))
         rows = sum(len(met) for _, met in [*firsts.values(), *(at for one in alone for at in one)])
+        wanted = Wanted(sorted(firsts), list(lines.values()), rows * width)
         given = function, dealt.pieces[number], sums, modes, width, *small
-        answer = dealt.ways[number].ask(
-            self._submit, dealt.workers[number], rows * width, list(lines.values()), *given
-        )
-        return _Asked(answer, own, [firsts[n] for n in range(len(firsts))], lines, alone)
+        answer = dealt.ways[number].ask(self._submit, dealt.workers[number], wanted, *given)
+        return Asked(answer, own, [firsts[n] for n in sorted(firsts)], lines, alone, sums)
 
-    def _add(self, sums: list[tuple[Array, _Place]], out: Array) -> None:
+    def _relay(
+        self, some: list[Relay], dealt: _Dealt, asked: list[Asked], modes: range
+    ) -> tuple[Any, list[Relay]]:
+        """Have the sums of relays that go the same way handed on; where they will be whole."""
+        future: Any = None
+        for leg, owner in enumerate(some[0].path):
+            one = asked[owner]
+            picks = [one.pick(relay.legs[leg][1], relay.mode - modes.start) for relay in some]
+            arguments = one.answer.done, picks, future
+            future = self._submit(handed_on, *arguments, worker=dealt.workers[owner])
+        return future, some
+
+    def _add(self, sums: list[tuple[Array, Place]], out: Array) -> None:
         """Add sums to the rows they belong to, no two of them to the same."""
         step = max(1, LEAST_ADDED // max(1, out.shape[1]))
         pieces = [
@@ -287,11 +297,11 @@ class Cluster(Local):
         for _ in range(ATTEMPTS):
             try:
                 return take(ask())
-            except losses() as error:
+            except losses(OSError) as error:
                 # Whatever the dead worker held is gone: send it again, to those that live.
                 lost = error
                 self._forget()
-                self.client.wait_for_workers(1, timeout=60)
+                await_worker(self.client)
             except BaseException:
                 self._forget()
                 raise
@@ -313,11 +323,10 @@ class Cluster(Local):
             for place, given in enumerate(arguments)
             if isinstance(given, Parcel) and given.lease is not None and worker is not None
         }
-        if not segments:
-            return self.client.submit(task, *arguments, pure=False)
-        return self.client.submit(
-            unpacked, task, segments, *arguments, pure=False, workers=[worker]
-        )
+        if segments:
+            task, arguments = unpacked, (task, segments, *arguments)
+        where = None if worker is None else [worker]
+        return self.client.submit(_on_threads, task, *arguments, pure=False, workers=where)
 
     def _held(self, segment: Segment, worker: str) -> Any:
         """The name of a segment on a worker, which has it open as long as this name is known."""
@@ -364,11 +373,14 @@ class Cluster(Local):
                 for way, one, worker in zip(ways, shares, workers, strict=True)
             ]
             listed = shares[0].rows is not None
-            by_rows = listed and (self._sends in ways or any(one.renumbered for one in shares))
+            renumbered = any(one.renumbered for one in shares)
+            by_rows = listed and (self._sends in ways or renumbered)
+            hands_on = self._shares not in ways and not renumbered
             # When a slice is learned its cells go, and others may get their number.
             gone = weakref.ref(chunks, lambda _: known.pop(key, None))
             number = next(_NUMBERS)
-            known[key] = _Dealt(gone, number, shares, groups, workers, ways, pieces, by_rows)
+            rest = shares, groups, workers, ways, pieces, by_rows, hands_on
+            known[key] = _Dealt(gone, number, *rest)
         return self._cells[key]
 
     def _given(self, dealt: _Dealt, small: tuple[Any, ...]) -> list[list[Any]]:
@@ -419,8 +431,8 @@ class Cluster(Local):
         return found, most
 
     def _runs(self, count: int) -> list[int]:
-        """Whole subtrees of chunks, at least two for each worker."""
-        pieces, wanted = 1, 2 * len(self._addresses())
+        """Whole subtrees of chunks, at least two for each thread of a worker."""
+        pieces, wanted = 1, 2 * threads_of(self.client)
         if count & (count - 1) == 0:  # only then does every worker have whole subtrees
             while pieces < wanted and pieces < count:
                 pieces *= 2
@@ -430,56 +442,24 @@ class Cluster(Local):
         return addresses(self.client)
 
 
-class Crowd:
-    """The workers of a cluster, each doing one of many tasks that need nothing of each other.
+def _on_threads(task: Callable[..., Any], *arguments: Any) -> Any:
+    """Do a task with all threads that its worker was given."""
+    from distributed import get_worker
 
-    Parameters
-    ----------
-    client
-        As for `Cluster`.
-    """
-
-    def __init__(self, client: Any) -> None:
-        self.client = connected(client)
-
-    def each(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        """What a function gives, in the order of the items; None where it fails.
-
-        A few more tasks than there are workers are under way, so that memory is bounded. A task
-        whose worker is lost is given to another.
-        """
-        rest, waiting = iter(items), deque[tuple[Any, Any]]()
-        ahead = 2 * len(some_workers(self.client))
-        try:
-            while True:
-                while len(waiting) < ahead and (item := next(rest, _NOTHING)) is not _NOTHING:
-                    waiting.append((item, self._submit(function, item)))
-                if not waiting:
-                    return
-                yield self._result(function, *waiting.popleft())
-        finally:
-            for _, future in waiting:
-                future.release()
-
-    def _submit(self, function: Callable[[Any], Any], item: Any) -> Any:
-        return self.client.submit(function, item, pure=False)
-
-    def _result(self, function: Callable[[Any], Any], item: Any, future: Any) -> Any:
-        for _ in range(ATTEMPTS):
-            try:
-                return future.result()
-            except losses():
-                self.client.wait_for_workers(1, timeout=60)
-                future = self._submit(function, item)
-            except Exception:  # whoever asked does it without help, and sees what is wrong
-                return None
-        return None
+    with jobs(get_worker().state.nthreads):
+        return task(*arguments)
 
 
 def _fold(
     function: Callable[..., tuple[Array, ...]], parts: list[Chunks], *small: Any
 ) -> list[list[Array]]:
-    return [[add_tree(array) for array in function(part, *small)] for part in parts]
+    found: list[Any] = [None] * len(parts)
+
+    def work(piece: int) -> None:
+        found[piece] = [add_tree(array) for array in function(parts[piece], *small)]
+
+    engine().run(work, len(parts))
+    return found
 
 
 def _arrays_of(value: Any) -> list[Array]:

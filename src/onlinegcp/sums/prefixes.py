@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.sums.adding import InOrder
 from onlinegcp.sums.chunks import RowChunks
-from onlinegcp.sums.local import spread_chunk
+from onlinegcp.sums.local import WAITING, engine, spread_chunk
 
 Array = NDArray[Any]
 
@@ -95,6 +96,40 @@ class ShareSums:
     rests: list[tuple[Array, ...]]
 
 
+class _ShareRows:
+    """Row sums of a share as they are kept: added up where that is right, else by themselves."""
+
+    def __init__(
+        self,
+        parts: Sequence[RowChunks],
+        sums: Sequence[Sequence[int]],
+        modes: range,
+        width: int,
+        keep: Callable[[Array], Array],
+    ) -> None:
+        self.modes = modes
+        self.first = dict[int, Array]()
+        self._parts, self._sums, self._keep = parts, sums, keep
+        self._others = [dict[int, Array]() for _ in parts]
+        self._shape = max(part.longest(modes) for part in parts), width
+
+    def scratch(self) -> Array:
+        return np.empty(self._shape)
+
+    def add(self, chunk: int, mode: int, place: int, sums: Array) -> None:
+        low, high = self._parts[chunk].spans[0][mode]
+        here, number = sums[place + low : place + high], self._sums[chunk][mode - self.modes.start]
+        if number < 0:
+            self._others[chunk][mode] = self._keep(here)
+        elif number in self.first:
+            self.first[number] += here
+        else:
+            self.first[number] = self._keep(here)
+
+    def others(self) -> list[list[Array]]:
+        return [[sums for _, sums in sorted(by_mode.items())] for by_mode in self._others]
+
+
 def sums_of_share(
     function: Callable[..., tuple[Array, ...]],
     parts: Sequence[RowChunks],
@@ -117,21 +152,19 @@ def sums_of_share(
     width
         Numbers per row.
     keep
-        Copies sums out of memory that is used again.
+        Copies sums out of memory that is used again; several threads may call it.
     """
-    scratch = np.empty((max(part.longest(modes) for part in parts), width))
-    first, others, rests = dict[int, Array](), list[list[Array]](), []
-    for part, numbers in zip(parts, sums, strict=True):
-        places, target, rest = spread_chunk(function, part, 0, modes, scratch, small)
-        rests.append(rest)
-        others.append([])
-        for mode, number in zip(modes, numbers, strict=True):
-            low, high = part.spans[0][mode]
-            here = target[places[mode] + low : places[mode] + high]
-            if number < 0:
-                others[-1].append(keep(here))
-            elif number in first:
-                first[number] += here
-            else:
-                first[number] = keep(here)
-    return ShareSums([first[number] for number in range(len(first))], others, rests)
+    rows = _ShareRows(parts, sums, modes, width, keep)
+    rests: list[Any] = [None] * len(parts)
+    order = InOrder(rows, len(parts), WAITING * engine().jobs)
+
+    def work(piece: int) -> None:
+        def make(memory: Array) -> tuple[list[int], Array]:
+            part = parts[piece]
+            places, target, rests[piece] = spread_chunk(function, part, 0, modes, memory, small)
+            return places, target
+
+        order.make(piece, make)
+
+    engine().run(work, len(parts))
+    return ShareSums([rows.first[number] for number in sorted(rows.first)], rows.others(), rests)

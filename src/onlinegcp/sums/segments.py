@@ -192,12 +192,13 @@ class Shelf:
     """
 
     def __init__(self, data: Array) -> None:
-        self._data, self._used = data.view(np.float64), 0
+        self._data, self._used, self._lock = data.view(np.float64), 0, Lock()
 
     def put(self, array: Array) -> Array:
         """A copy of the array; the next one lies behind it."""
-        first = self._used
-        self._used += array.size
-        target = self._data[first : self._used].reshape(array.shape)
+        with self._lock:
+            first = self._used
+            self._used += array.size
+        target = self._data[first : first + array.size].reshape(array.shape)
         target[...] = array
         return target

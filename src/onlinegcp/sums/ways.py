@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,16 +24,39 @@ Submit = Callable[..., Any]
 Place = tuple[int, tuple[int, ...]]  # first byte of an array in a room, and its shape
 
 
+Wait = Callable[[Any], None]
+Line = dict[int, list[int]]  # by the place of a chunk, which of its other sums are wanted
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Row sums of a share that come to the driver; the others are handed on between workers.
+
+    Attributes
+    ----------
+    first
+        Numbers of those that the worker adds up.
+    lines
+        Of the others those that will be taken together.
+    numbers
+        How many numbers there are in all of them.
+    """
+
+    first: list[int]
+    lines: list[Line]
+    numbers: int
+
+
 class Answer(Protocol):
     """Row sums that a worker has been asked for."""
 
-    def take_first(
-        self, wait: Callable[[Any], None]
-    ) -> tuple[list[Array], list[tuple[Array, ...]]]:
+    done: Any  # the name of all of them, where they were made
+
+    def take_first(self, wait: Wait) -> tuple[list[Array], list[tuple[Array, ...]]]:
         """Sums that were added up, and what else the chunks gave, once these are there."""
 
-    def take_others(self, places: list[int]) -> list[list[Array]]:
-        """Sums that could not be added up, for some of its chunks, which are asked for once."""
+    def take_others(self, line: Line, wait: Wait) -> list[list[Array]]:
+        """Sums that could not be added up, for the chunks of a line, which is asked for once."""
 
 
 class Way(Protocol):
@@ -42,9 +67,7 @@ class Way(Protocol):
     def send(self, value: Any, worker: str | None) -> Any:
         """What stands for a value in tasks of a worker; for None, of any this is the way to."""
 
-    def ask(
-        self, submit: Submit, worker: str, numbers: int, lines: list[list[int]], *given: Any
-    ) -> Answer:
+    def ask(self, submit: Submit, worker: str, wanted: Wanted, *given: Any) -> Answer:
         """Ask for row sums.
 
         Parameters
@@ -53,10 +76,8 @@ class Way(Protocol):
             Gives a task to a worker.
         worker
             Its address.
-        numbers
-            How many there are in all sums together.
-        lines
-            Chunks whose other sums will be taken together.
+        wanted
+            What will be taken.
         *given
             What `sums_of_share` is called with.
         """
@@ -75,26 +96,24 @@ class Sent:
             return self._client.scatter(value, hash=False, broadcast=True)
         return self._client.scatter(value, workers=[worker], hash=False)
 
-    def ask(
-        self, submit: Submit, worker: str, numbers: int, lines: list[list[int]], *given: Any
-    ) -> Answer:
-        return _SentSums(submit, lines, submit(sums_of_share, *given))
+    def ask(self, submit: Submit, worker: str, wanted: Wanted, *given: Any) -> Answer:
+        return _SentSums(partial(submit, worker=worker), wanted, given)
 
 
 class _SentSums:
-    def __init__(self, submit: Submit, lines: list[list[int]], done: Any) -> None:
-        self._first = submit(_first_of, done)
-        self._others = {line[0]: submit(_others_of, done, line) for line in lines}
+    def __init__(self, submit: Submit, wanted: Wanted, given: Sequence[Any]) -> None:
+        self.done = submit(sums_of_share, *given)
+        self._first = submit(_first_of, self.done, wanted.first)
+        self._others = {min(line): submit(_others_of, self.done, line) for line in wanted.lines}
 
-    def take_first(
-        self, wait: Callable[[Any], None]
-    ) -> tuple[list[Array], list[tuple[Array, ...]]]:
+    def take_first(self, wait: Wait) -> tuple[list[Array], list[tuple[Array, ...]]]:
         wait(self._first)
         found: tuple[list[Array], list[tuple[Array, ...]]] = self._first.result()
         return found
 
-    def take_others(self, places: list[int]) -> list[list[Array]]:
-        future = self._others.pop(places[0])
+    def take_others(self, line: Line, wait: Wait) -> list[list[Array]]:
+        future = self._others.pop(min(line))
+        wait(future)
         found: list[list[Array]] = future.result()
         future.release()
         return found
@@ -116,10 +135,8 @@ class Shared:
     def send(self, value: Any, worker: str | None) -> Any:
         return packed(value, self._pools[worker])
 
-    def ask(
-        self, submit: Submit, worker: str, numbers: int, lines: list[list[int]], *given: Any
-    ) -> Answer:
-        target = room(8 * numbers, self._rooms[worker])
+    def ask(self, submit: Submit, worker: str, wanted: Wanted, *given: Any) -> Answer:
+        target = room(8 * wanted.numbers, self._rooms[worker])
         return _SharedSums(target, submit(sums_in_room, target, *given, worker=worker), given)
 
 
@@ -129,19 +146,17 @@ def _pools() -> dict[str | None, Pool]:
 
 class _SharedSums:
     def __init__(self, target: Parcel, done: Any, given: Sequence[Any]) -> None:
-        self._target, self._done = target, done
+        self._target, self.done = target, done
         self._given = given  # their memory is in use until the task is done
         self._others = list[list[Place]]()
 
-    def take_first(
-        self, wait: Callable[[Any], None]
-    ) -> tuple[list[Array], list[tuple[Array, ...]]]:
-        wait(self._done)
-        first, self._others, rests = self._done.result()
+    def take_first(self, wait: Wait) -> tuple[list[Array], list[tuple[Array, ...]]]:
+        wait(self.done)
+        first, self._others, rests = self.done.result()
         return [self._array(place) for place in first], rests
 
-    def take_others(self, places: list[int]) -> list[list[Array]]:
-        return [[self._array(at) for at in self._others[place]] for place in places]
+    def take_others(self, line: Line, wait: Wait) -> list[list[Array]]:
+        return [[self._array(self._others[p][n]) for n in which] for p, which in line.items()]
 
     def _array(self, place: Place) -> Array:
         assert self._target.lease is not None
@@ -150,12 +165,12 @@ class _SharedSums:
         return self._target.lease.segment.data[first:last].view(np.float64).reshape(shape)
 
 
-def _first_of(share: ShareSums) -> tuple[list[Array], list[tuple[Array, ...]]]:
-    return share.first, share.rests
+def _first_of(share: ShareSums, wanted: list[int]) -> tuple[list[Array], list[tuple[Array, ...]]]:
+    return [share.first[number] for number in wanted], share.rests
 
 
-def _others_of(share: ShareSums, places: list[int]) -> list[list[Array]]:
-    return [share.others[place] for place in places]
+def _others_of(share: ShareSums, line: Line) -> list[list[Array]]:
+    return [[share.others[place][number] for number in which] for place, which in line.items()]
 
 
 def sums_in_room(

@@ -13,8 +13,9 @@ import {
   prose,
   say,
 } from "./charts.js";
+import { clock, sayTime } from "./clock.js";
 import { color, concerns, filter, matches, page, setFilter, unit } from "./state.js";
-import { clock, extent, frame, linePath, sayTime, swatch } from "./timeline.js";
+import { extent, frame, linePath, swatch } from "./timeline.js";
 
 const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
 const SHOWN_PATTERNS = 6;
