@@ -159,7 +159,8 @@ def score_slice(
 ) -> Anomaly:
     """Say how odd a slice is, given the past; neither model nor past is changed.
 
-    Call it before the slice is learned. Nothing is flagged before the history has seen ten slices.
+    Call it before the slice is learned. Nothing is flagged before the history has seen ten slices,
+    and only what is beyond any season before it has seen two seasons.
 
     Parameters
     ----------

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinegcp.anomaly.beyond import BeyondAnySeason
 from onlinegcp.anomaly.common import CommonMoves
 from onlinegcp.anomaly.levels import Levels, ranges_of_counts
 from onlinegcp.anomaly.looking import PeriodSearch
@@ -28,6 +29,7 @@ from onlinegcp.anomaly.shares import RowShares, total_without_odd
 from onlinegcp.anomaly.tails import (
     NO_MARKS,
     NO_TAIL,
+    RARE,
     Marks,
     Past,
     Theory,
@@ -44,7 +46,9 @@ from onlinegcp.runlog.label_history import LabelHistory
 from onlinegcp.slices import Slice
 
 FloatArray: TypeAlias = NDArray[np.float64]
-LEAST, LONGEST_START = 10, 60  # slices before anything is flagged, at least and at most
+# Slices before anything is flagged, and before all is that is odd, at most: until then only what is
+# beyond any season.
+LEAST, LONGEST_START = 10, 60
 MOST_SEASONS = 1 << 22  # numbers that the seasons of a mode may take
 COUNTING = 0.5  # least standard deviation of a total's root: half that of Poisson
 # Part of all alarms that the total may raise by itself: where rows are often very odd, a slice must
@@ -116,6 +120,7 @@ class AnomalyTracker:
         self.rows: list[RowShares | Levels] = []
         self.newcomers = RowShares()
         self.common = CommonMoves()
+        self.beyond = BeyondAnySeason()
         self.pairs: list[HeavyPairs] = []
         self.labels = LabelHistory()  # for those who ask what changed; no slice is judged by it
         self.past: dict[str, Past] = {}
@@ -195,6 +200,10 @@ class AnomalyTracker:
                 log_p, family = total, "volume"
             log_p = min(log_p, 0.0)
         ready = observed and self.n_slices >= self._least()
+        if not ready and observed and self.beyond.n_slices >= LEAST:
+            excess, grown = self.beyond.judge(float(sums[0].sum()), sums)
+            if excess < RARE:  # else nothing is said of the slice
+                ready, log_p, family = True, excess, grown
         kept = np.zeros(0) if weights is None else weights
         return Verdict(
             log_p if ready else 0.0, family, families, whole, rows, newcomers, pairs, alone, kept,
@@ -249,6 +258,11 @@ class AnomalyTracker:
             self.newcomers.learn(verdict.newcomers)
         for pairs, (keys, seen) in zip(self.pairs, verdict.pairs, strict=True):
             pairs.learn(keys, seen, special=special, shape=verdict.shape)
+        if self.n_slices >= self._least():
+            self.beyond.forget()
+        elif self.counted:
+            rows = [seen.observed for seen in verdict.rows]
+            self.beyond.learn(float(rows[0].sum()), rows)
         self._remember(verdict)
         if self.search.on:
             self._look_for_period(verdict)
@@ -315,6 +329,8 @@ class AnomalyTracker:
                 made.newcomers = RowShares.from_state(held, part)
             elif kind == "common":
                 made.common = CommonMoves.from_state(held, part)
+            elif kind == "beyond":
+                made.beyond = BeyondAnySeason.from_state(held, part)
             elif kind == "labels":
                 made.labels = LabelHistory.from_state(held, part)
             else:
@@ -338,10 +354,13 @@ class AnomalyTracker:
     def __reduce__(self) -> tuple[Any, ...]:
         return AnomalyTracker.from_state, self.state()  # a calendar can be neither pickled nor kept
 
-    def _parts(self) -> dict[str, Levels | RowShares | HeavyPairs | CommonMoves | LabelHistory]:
+    def _parts(
+        self,
+    ) -> dict[str, Levels | RowShares | HeavyPairs | CommonMoves | BeyondAnySeason | LabelHistory]:
         return {
             "whole": self.whole,
             "common": self.common,
+            "beyond": self.beyond,
             **{f"rows {k}": part for k, part in enumerate(self.rows)},
             "newcomers": self.newcomers,
             **{f"pairs {n}": part for n, part in enumerate(self.pairs)},
