@@ -59,11 +59,6 @@ def test_every_four_years_is_a_step():
     ("names", "parts", "first"),
     [
         (
-            ("year", "month"),
-            [(y, m) for y in range(2015, 2021) for m in range(1, 13)],
-            "2015-01-01",
-        ),
-        (
             ("Year", "Month name"),
             [(y, calendar.month_name[m]) for y in range(2015, 2021) for m in range(1, 13)],
             "2015-01-01",

@@ -91,7 +91,11 @@ def test_seconds_may_have_fractions():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"year": [2024] * 9, "month": [1, 2, 3] * 3, "day": range(9)}, "say it together"),
+        ({"year": [2024] * 9, "month": ["May"] * 9, "a": list("abc") * 3}, "say it together"),
+        (
+            {"year": [2024] * 9, "month": [1, 2, 3] * 3, "day": range(9)},
+            "'day' must be a whole number from 1 to 31 .* row 1 of the table has '0'",
+        ),
         ({"at": ["08:15", "09:30"] * 20, "stop": ["a", "b"] * 20}, "times of day without a day"),
         ({"t": np.arange(40) * 0.5, "stop": ["a", "b"] * 20}, "goes on .* but has fractions"),
         ({"date": ["2024-01-01"], "shop": ["a"], "n": [3]}, "one row alone has none: 'shop' is"),

@@ -18,6 +18,7 @@ from onlinegcp.events.options import Empty, Groups, OnLate, Options
 from onlinegcp.events.reading import Workers
 from onlinegcp.events.remote import scheme_of
 from onlinegcp.events.rows import RowReader
+from onlinegcp.events.spread_dates import with_dates
 from onlinegcp.events.stream import EventStream
 from onlinegcp.events.table_parts import Tables
 from onlinegcp.events.table_text import check_columns
@@ -66,7 +67,8 @@ def from_events(
         in an object store, a Redis stream or another `EventLog`, or what `database` returns.
     time
         Column that says when: times, dates, text in a common spelling, years, or numbers since
-        1970.
+        1970. Where a year, a month and perhaps a day are columns of numbers, all of them, with
+        commas between, such as "year,month".
     every
         Length of a bin: "1d", "1h", "15m", "1w", "1mo", ...; a whole number if `time` is a column
         of plain numbers.
@@ -153,7 +155,7 @@ def from_events(
     )
     bins = TimeBins(every, clock)
 
-    tables = open_tables(source, format=format)
+    tables = with_dates(open_tables(source, format=format), time)
     modes = [modes] if isinstance(modes, (str, Mode)) else list(modes)
     number = value if isinstance(value, str) else None
     if value is not None and (number is None or not modes):

@@ -16,6 +16,7 @@ from onlinegcp.checks import check_jobs
 from onlinegcp.errors import DataError, StateError
 from onlinegcp.events import from_events
 from onlinegcp.events.grouping import Groups, group_rows
+from onlinegcp.events.spread_dates import with_dates
 from onlinegcp.events.tables import open_tables
 from onlinegcp.events.temporary import TemporaryFolder
 from onlinegcp.losses import Loss
@@ -326,7 +327,8 @@ class ManyStreams:
     def _of_rows(
         self, source: Any, folder: TemporaryFolder, options: Mapping[str, Any], news: News
     ) -> _Work:
-        tables = open_tables(source, format=options.get("format"))
+        opened = open_tables(source, format=options.get("format"))
+        tables = with_dates(opened, self.info["events"]["time"])
         given = {name: value for name, value in options.items() if name != "format"}
         settings = {**self.info["events"], **given}
         stream = from_events(tables, **settings)  # refuses what cannot be

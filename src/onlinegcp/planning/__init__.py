@@ -126,10 +126,13 @@ def make_plan(
     """
     asked = {name: value for name, value in (given or {}).items() if value not in (None, [], ())}
     extra = dict(settings or {})
-    sample = read_sample(source, format=format)
+    sample = read_sample(source, format=format).dated(str(asked.get("time", "")))
     columns = sample.columns
     clock = _clock(asked, extra)
     when = choose_time(columns, asked.get("time"), clock)
+    if when.name not in columns:  # several columns say it together
+        sample = sample.dated(when.name)
+        columns = sample.columns
     limits = extra.get("since"), extra.get("until")
     if limits != (None, None):
         inside = rows_between(when, columns[when.name], *limits, clock)

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from onlinegcp.errors import DataError
 from onlinegcp.events.packed import is_packed
-from onlinegcp.events.table_parts import Part, Tables
+from onlinegcp.events.spread_dates import joined_dates, spread_over
+from onlinegcp.events.table_parts import Block, Part, Tables
 from onlinegcp.events.tables import open_tables
 from onlinegcp.events.tasting import Tasted
 from onlinegcp.planning.columns import Column, column_of
@@ -96,6 +97,14 @@ class Sample:
                 "time=..., every=... and modes=..."
             )
         return self.only(inside)
+
+    def dated(self, time: str) -> Sample:
+        """The same with a column of dates, where `time` names several that say together when."""
+        if not spread_over(time, self.frame.columns):
+            return self
+        name = str(self.paths[0]) if self.paths else "the table"
+        dates = joined_dates(Block(self.frame, name, 1), time.split(","))
+        return replace(self, frame=self.frame.with_columns(dates.alias(time)))
 
     def only(self, wanted: npt.NDArray[np.bool_]) -> Sample:
         """Some of its rows, of a source of which as large a part is wanted."""

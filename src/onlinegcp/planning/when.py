@@ -14,6 +14,8 @@ import numpy.typing as npt
 from onlinegcp.errors import DataError
 from onlinegcp.events.absent import known
 from onlinegcp.events.spelling import layouts_of
+from onlinegcp.events.spread_dates import joined_dates
+from onlinegcp.events.table_parts import Block
 from onlinegcp.events.table_text import check_columns
 from onlinegcp.events.time_bins import TimeBins
 from onlinegcp.events.time_column import Ticks, TimeColumn
@@ -160,7 +162,7 @@ def choose_time(
             if column.numbers is not None and set(column.words) & names:
                 found = _as_time(column, "its numbers are times")
                 if found.years:
-                    _refuse_spread(found, columns)
+                    found = _spread(found, columns)
                 if not found.plain:
                     return found
                 if _counts_on(column, 3):
@@ -223,10 +225,13 @@ def _fiscal(column: Column) -> bool:
     return isinstance(first[0], str) and "fy" in first[0].lower()
 
 
-def _refuse_spread(year: When, columns: Mapping[str, Column]) -> None:
-    """Refuse years beside parts of years, unless there are enough, so that parts can be a mode."""
+def _spread(year: When, columns: Mapping[str, Column]) -> When:
+    """Years beside parts of years, unless there are enough, so that parts can be a mode.
+
+    Numbers of months, and of days, make dates with them; all else is refused.
+    """
     if len(np.unique(year.ticks)) >= ENOUGH_SLICES:
-        return
+        return year
     parts = ("month", "day", "week", "quarter")
     month, day, week, quarter = (
         next((c for c in columns.values() if {word} == {*parts} & {*c.words}), None)
@@ -234,11 +239,16 @@ def _refuse_spread(year: When, columns: Mapping[str, Column]) -> None:
     )
     finer = month or week or quarter
     if finer is None:
-        return
+        return year
     spread = [year.name, finer.name, *([day.name] if month and day else [])]
     if month and month.numbers is not None:
-        joined = f"pl.date({', '.join(map(repr, spread))}{'' if day else ', 1'})"
-    elif month:  # names of months
+        import polars as pl
+
+        frame = pl.DataFrame([columns[name].values for name in spread])
+        name = ",".join(spread)
+        dates = joined_dates(Block(frame, "the table", 1), spread).alias(name)
+        return _as_time(column_of(dates), f"{' and '.join(spread)} say it together")
+    if month:  # names of months
         blanks = " ".join(["{}"] * len(spread))
         joined = f"pl.format({blanks!r}, {', '.join(map(repr, spread[::-1]))})"
     else:
