@@ -180,8 +180,7 @@ def _errors(slices: list[Slice], loss: str, rank: int, season: int, lower: float
             guess = ahead.dense(h)
             found.cells.append([np.sum((x - guess)[both] ** 2), np.sum((x[both] - old[both]) ** 2)])
             # Cells that are missing belong to no total.
-            missing = float(guess[~both].sum())
-            found.ours.append(abs(float(x[both].sum()) - (float(ahead.total[h]) - missing)))
+            found.ours.append(abs(float(x[both].sum() - guess[both].sum())))
             found.naive.append(abs(float(x[both].sum() - old[both].sum())))
             found.inside.append(found.ours[-1] < ahead.high[h] - ahead.total[h])
             for cell in ahead.cells(h, 10):

@@ -284,6 +284,8 @@ def test_names_of_modes_travel(tmp_path):
     assert frame.filter(polars.col("mode") == 2)["mode_name"].unique().to_list() == ["day"]
     assert KTensor.from_dataframe(frame).mode_names == model.mode_names
     assert KTensor.from_dataframe(frame.drop("mode_name")).mode_names is None
+    unnamed = model.to_dataframe("pandas").assign(mode_name=float("nan"))  # as a CSV file gives it
+    assert KTensor.from_dataframe(unnamed).mode_names is None
     assert KTensor.from_xarray(model.to_xarray()).mode_names == model.mode_names
     assert model.components().modes == model.mode_names
     assert model.permute([2, 0, 1]).mode_names == ("day", "letter", "word")

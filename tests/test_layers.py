@@ -1,4 +1,4 @@
-"""The layers are listed once: what docs/design.md shows is what `make lint` enforces."""
+"""How files lie: layers are listed once, tests mirror the package, no file is long."""
 
 from __future__ import annotations
 
@@ -26,3 +26,15 @@ def test_tests_mirror_the_package():
         for path in ROOT.glob("src/onlinegcp/**/*.py")
     }
     assert folders - known == {Path("recorded")}
+
+
+def test_no_file_has_more_than_five_hundred_lines():
+    files = [
+        path
+        for folder in ("src", "tests", "benchmarks", "experiments", "reliability", "examples")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".js", ".css", ".html"} and ".venv" not in str(path)
+    ]
+    lengths = {path: path.read_text(encoding="utf-8").count("\n") for path in files}
+    assert [path for path, length in lengths.items() if length > 500] == []
+    assert len(lengths) > 500

@@ -136,6 +136,7 @@ def test_a_run_that_was_cut_or_replaced_is_read_anew(folder):
     read_digest(folder)
     lines = (folder / runlog.STEPS).read_bytes().splitlines(keepends=True)
     (folder / runlog.STEPS).write_bytes(b"".join(lines[:650]))
+    assert stored_digest(runlog.read_head(folder)) is None
     assert told(read_digest(folder)) == by_all_lines(folder)
     # Learned again, each line took other seconds.
     again = [json.loads(line) | {"seconds": 0.5} for line in lines[600:]]
@@ -144,6 +145,7 @@ def test_a_run_that_was_cut_or_replaced_is_read_anew(folder):
     (folder / runlog.STEPS).write_bytes(b"".join(lines[:600]))
     runlog.append_lines(folder, [runlog.encode_step(step) for step in again])
     assert told(read_digest(folder)) == by_all_lines(folder)
+    assert stored_digest(runlog.read_head(folder))[0].count == N  # for the next reader
 
 
 def test_a_last_line_that_is_not_whole_waits(folder):

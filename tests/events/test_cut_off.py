@@ -9,6 +9,9 @@ import polars as pl
 import pytest
 
 from onlinegcp import from_events
+from onlinegcp.events.cut_off import Edges
+from onlinegcp.events.time_bins import TimeBins
+from onlinegcp.events.time_column import TimeColumn
 from onlinegcp.run import Run
 from onlinegcp.runlog import read_run
 from run_tools import small_model
@@ -74,6 +77,30 @@ def test_one_row_per_bin_is_never_cut_off(every, n):
 def test_numbers_have_bins_that_are_cut_off_as_well():
     frame = pl.DataFrame({"when": np.arange(1035), "a": ["x", "y", "z"] * 345})
     assert partial(frame, every=100) == [False] * 10 + [True]
+
+
+def edges_of(last):
+    """Bins of a hundred ticks whose last events are these."""
+    found = Edges(TimeBins(100, TimeColumn("t")))
+    ticks = np.array([100 * key + tick for key, tick in enumerate(last)])
+    found.saw(ticks // 100, ticks)
+    return found
+
+
+def test_seven_whole_bins_say_what_is_usual():
+    assert edges_of([99] * 7 + [50]).cut_at_end(7)
+    assert not edges_of([99] * 6 + [50]).cut_at_end(6)
+
+
+def test_a_silence_counts_from_half_as_long_again_as_any_and_a_tenth_of_the_bin():
+    # The others end five ticks before their bins do: 1.5 * 5 + 0.1 * 100 = 17.5.
+    assert not edges_of([95] * 9 + [83]).cut_at_end(9)
+    assert edges_of([95] * 9 + [82]).cut_at_end(9)
+
+
+def test_a_long_silence_is_forgotten_with_its_bin():
+    assert not edges_of([40, *[95] * 30, 60]).cut_at_end(31)
+    assert edges_of([40, *[95] * 31, 60]).cut_at_end(32)
 
 
 def test_a_bin_that_was_cut_off_is_learned_and_not_scored(tmp_path):

@@ -201,6 +201,21 @@ def test_top_counts_all_columns_of_a_shared_vocabulary_within_the_limits():
     assert stream.n_outside == 5
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"modes": ["pu", "pu"]}, "different names, but 'pu' occurs twice"),
+        ({"top": True}, "top must be a whole number from 1, but for 'pu' it is True"),
+        ({"top": {"pu": 0}}, "top must be a whole number from 1, but for 'pu' it is 0"),
+    ],
+)
+def test_modes_and_numbers_of_labels_that_cannot_be_meant_are_refused(options, message):
+    with pytest.raises(DataError, match=message):
+        from_events(
+            events((1, 0, "a", "b")), **{"time": "t", "every": "1d", "modes": ["pu"]} | options
+        )
+
+
 def test_ties_are_broken_by_label():
     stream = from_events(
         events((1, 0, "b", "x"), (1, 0, "10", "x"), (1, 0, "9", "x")),

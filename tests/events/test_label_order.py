@@ -32,6 +32,22 @@ def test_order_is_numbers_by_size_then_text():
     assert ordered == ["-2", "09", "9", "10", "-", "1" * 40, "a", "b", "é"]
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["9", "009", "8", "09", "10"],  # one number, written in several ways
+        ["7" * 31, "1" * 30, "2" * 29, "3" * 28],  # the two long ones count as text
+        ["a\0\0", "a", "a\0", "b", "a\0\0\0"],  # the same words of eight bytes, other lengths
+        ["x" * 8 + "\0", "x" * 8, "x" * 16, "x" * 9, "x" * 8 + "\0\0"],
+    ],
+)
+def test_labels_that_are_nearly_the_same_have_the_order_that_few_have(labels):
+    column = pl.Series(labels, dtype=pl.String)
+    found = column.gather(places_in_order(column)).to_list()
+    assert found == sorted(labels, key=label_order)
+    assert found == column[::-1].gather(places_in_order(column[::-1])).to_list()
+
+
 @settings(max_examples=60, deadline=None)
 @given(LABELS)
 def test_many_labels_have_the_order_that_few_have(labels):

@@ -77,6 +77,11 @@ def test_an_order_that_only_later_rows_decide_is_taken_from_them():
     assert str(ticks.view("M8[us]")[0])[:10] == "2015-04-03"
 
 
+def test_who_writes_dots_puts_the_day_first():
+    ticks, _ = TimeColumn("t").read(pl.Series(["03.04.2015", "05.06.2015"]), where)
+    assert str(ticks.view("M8[us]")[0])[:10] == "2015-04-03"
+
+
 def test_what_can_mean_two_days_is_refused_with_both_formats():
     with pytest.raises(DataError, match="ROW 1 has '03/04/2015'") as error:
         TimeColumn("t").read(pl.Series([None, "03/04/2015", "01/02/2015"]), where)

@@ -114,3 +114,57 @@ def test_intervals_hold_what_they_promise_where_tails_are_heavy():
     assert 0.45 < held[0.5] < 0.68
     assert 0.75 < held[0.8] < 0.89  # .92 by the normal distribution
     assert 0.9 < held[0.95] < 0.98
+
+
+def test_cells_that_nobody_ever_observes_belong_to_no_total():
+    """Half of the stations have no thermometer, one began lately: totals are of what is there."""
+    rng = np.random.default_rng(7)
+    listed = np.argwhere(np.array([[1, 1], [1, 0], [1, 0], [1, 1]]) == 1)
+    model = OnlineGCP(1, "gaussian", lower=0.0, init_slices=5)
+    held = []
+    for t in range(60):
+        index = listed if t >= 30 else listed[listed[:, 0] < 3]
+        value = np.where(index[:, 1] == 0, 20.0, 400.0) + rng.normal(0.0, 1.0, len(index))
+        model.partial_fit([Slice(index, value, (4, 2), unlisted="missing")])
+        held.append(value.sum())
+    found = model.forecast(7)
+    assert found.total == pytest.approx(np.mean(held[-10:]), rel=0.03)
+    inside = (found.low < np.mean(held[-10:])) & (np.mean(held[-10:]) < found.high)
+    assert inside.all()
+    assert found.dense(0)[1, 1] > 100.0  # what it would have measured is still foreseen
+
+
+@pytest.mark.parametrize("name", ["gaussian", "bernoulli_logit"])
+def test_a_cell_counts_as_often_as_it_is_observed(name):
+    rng = np.random.default_rng(8)
+    loss, shape = get_loss(name), (4, 3)
+    factors = [rng.random((n, 2)) for n in shape]
+    slices = []
+    for _ in range(20):
+        index = np.argwhere(rng.random(shape) < 0.6)
+        slices.append(Slice(index, np.ones(len(index)), shape, unlisted="missing"))
+    past = 1.0 + 0.05 * rng.random((20, 2))
+    found = forecast(past, factors, loss, 2, recent=Recent().after(*slices), period=1)
+    counts = 0.5 ** (np.arange(20)[::-1] / 5.0)
+    shares = np.zeros(shape)
+    for x, count in zip(slices, counts / counts.sum(), strict=True):
+        for i, j in x.index:
+            shares[i, j] += count
+    for step in range(2):
+        assert found.total[step] == pytest.approx((shares * found.dense(step)).sum())
+
+
+def test_a_timetable_stays_one_where_totals_are_carried_on_themselves():
+    """Patterns know nothing of totals, and cells do: both are foreseen by what knows them."""
+    rng = np.random.default_rng(9)
+    week = rng.poisson(20.0, (7, 5, 4)).astype(float)
+    slices = [week[t % 7] * (1.0 + 0.02 * rng.normal()) for t in range(70)]
+    past = 3000.0 * rng.lognormal(0.0, 1.0, (70, 1))  # what the weights say
+    factors = [np.full((5, 1), 0.2), np.full((4, 1), 0.25)]
+    recent = Recent().after(*(Slice.dense(x) for x in slices))
+    found = forecast(past, factors, get_loss("poisson"), 7, recent=recent, period=7)
+    for step in range(7):
+        assert found.total[step] == pytest.approx(week[step].sum(), rel=0.06)
+        assert found.dense(step).sum() == pytest.approx(found.total[step], rel=1e-3)
+        far = np.abs(found.dense(step) - week[step]).mean()
+        assert far < 0.5 * np.abs(week[step] - week[step].mean()).mean()

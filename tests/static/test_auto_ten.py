@@ -70,3 +70,5 @@ def test_missing_cells_and_other_shapes_are_refused():
         core_consistency([[1.0, np.nan], [1.0, 2.0], [3.0, 4.0]], model)
     with pytest.raises(DataError, match="shape"):
         core_consistency(stack([Slice.dense(np.ones((2, 2)))]), model)
+    with pytest.raises(DataError, match="data other than zero"):
+        auto_ten(Slice(np.zeros((0, 2), dtype=int), [], (3, 2)), 2)

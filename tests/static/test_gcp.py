@@ -16,6 +16,7 @@ from onlinegcp.kernels.exact import exact_objective
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import LOSS_NAMES, Loss, get_loss
 from onlinegcp.slices import Slice
+from onlinegcp.solvers.sgd.sampling import Sampler
 from onlinegcp.static import gcp as module
 from onlinegcp.static.cp_als import cp_als
 from onlinegcp.static.gcp import gcp
@@ -261,6 +262,16 @@ def test_sampled_solves_repeat_for_a_seed_and_for_any_number_of_threads():
         for seed, jobs in [(1, 1), (1, 2), (2, 1)]
     )
     assert all(map(np.array_equal, first.ktensor.factors, threads.ktensor.factors))
+    assert not np.array_equal(first.ktensor.factors[0], other.ktensor.factors[0])
+
+
+def test_another_seed_draws_other_samples_from_the_same_start():
+    x, init, few = sparse(data_for("poisson")), random_model(), Sampler("stratified", 20, 20)
+    first, again, other = (
+        gcp(x, RANK, "poisson", method="sgd", sampler=few, epochs=2, init=init, seed=seed)
+        for seed in (1, 1, 2)
+    )
+    assert np.array_equal(first.ktensor.factors[0], again.ktensor.factors[0])
     assert not np.array_equal(first.ktensor.factors[0], other.ktensor.factors[0])
 
 

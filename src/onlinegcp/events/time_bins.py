@@ -180,7 +180,7 @@ def parse_every(every: Any) -> tuple[str, int]:
     unit = found[2] if found else ""
     if count and unit in ticks:
         length = count * ticks[unit]
-        if length <= DAY and DAY % length == 0:
+        if DAY % length == 0:
             return ("day", 1) if length == DAY else ("tick", length)
         raise DataError(
             f"Bins shorter than a day must divide it, but every={every!r} does not. Use 1, 2, 3, "

@@ -30,7 +30,29 @@ FADING = 0.7  # what a season counts after the next
 SEASONS = 8  # those that are looked at
 JUDGES = 60  # slices that judge
 FEWEST = 3  # and no fewer
+LARGEST = 10  # cells of each of them whose intervals are judged, as many as are shown
 RELUCTANCE = np.array([0.01, 0.01, 0.0, 0.0])  # to take what cells held instead of the patterns
+
+
+@final
+@dataclass(frozen=True)
+class Judged:
+    """The largest cells that were expected of slices by now known, of all of them in one row.
+
+    Attributes
+    ----------
+    values, errors : (n,) arrays
+        What was expected, and what came less that.
+    rows : (n, R) array
+        What a weight of one of each pattern holds there.
+    slices
+        How many slices they are of.
+    """
+
+    values: FloatArray
+    errors: FloatArray
+    rows: FloatArray
+    slices: int
 
 
 @final
@@ -53,6 +75,9 @@ class Drawn:
     apart
         Squared differences of late between totals and what the patterns, fitted to their slices,
         say of them.
+    judged
+        What such shares expected of the largest cells of late, one step ahead and as many as are
+        asked for.
     """
 
     weights: FloatArray
@@ -61,6 +86,7 @@ class Drawn:
     rows: FloatArray
     missed: FloatArray | None = None
     apart: float = 0.0
+    judged: tuple[Judged, ...] = ()
 
     def listed(self, step: int) -> FloatArray:
         """What is added to the listed cells in a step."""
@@ -120,13 +146,14 @@ def draw(
     weights, shares, missed = mean.copy(), np.zeros((steps, count)), np.zeros(steps)
     for h in range(steps):
         way = h / max(steps - 1, 1)
-        (near, left_near), (far, left_far) = known[0], known[-1]
+        (near, left_near, _), (far, left_far, _) = known[0], known[-1]
         taken, missed[h] = (1 - way) * near + way * far, (1 - way) * left_near + way * left_far
         found = space.towards(count + h, h + 1, period, mean[h])
         if found is not None:
             shares[h] = taken @ found[0]
             weights[h] += taken @ found[1]
-    return Drawn(weights, shares, space.index, space.rows, missed, space.apart())
+    judged = tuple(cells for _, _, cells in (known[0], known[-1]))
+    return Drawn(weights, shares, space.index, space.rows, missed, space.apart(), judged)
 
 
 @dataclass(frozen=True)
@@ -140,6 +167,8 @@ class _Space:
     with_patterns: FloatArray  # (n, R) inner products of rows and patterns
     gram: FloatArray  # (R, R) those of patterns
     sums: FloatArray  # (R,) of patterns
+    patterns: FloatArray  # (C, R) what they hold in the cells
+    known: NDArray[np.bool_]  # (n, C) whether a slice has the cell
 
     @staticmethod
     def of(
@@ -151,20 +180,25 @@ class _Space:
         cells, place = np.unique(linear, return_inverse=True)
         rows, beside = np.zeros((len(slices), len(cells))), np.zeros_like(weights)
         with_patterns, at = np.zeros_like(weights), 0
+        index = np.stack(np.unravel_index(cells, tuple(map(len, columns))), axis=1)
+        patterns = np.ones((len(cells), weights.shape[1]))
+        for a, where in zip(columns, index.T, strict=True):
+            patterns *= a[where]
+        seen = np.ones(rows.shape, dtype=bool)
         for j, x in enumerate(slices):
-            values = np.ones((len(x.value), weights.shape[1]))
-            for a, where in zip(columns, x.index.T, strict=True):
-                values *= a[where]
+            there = place[at : at + len(x.value)]
+            values = patterns[there]
             own = np.asarray(x.value, dtype=np.float64) / unit
             if not x.whole:  # cells that are missing are as the patterns say
                 own, beside[j] = own - np.einsum("ir,r->i", values, weights[j]), weights[j]
-            rows[j, place[at : at + len(own)]] = own
+                seen[j] = False
+                seen[j, there] = True
+            rows[j, there] = own
             with_patterns[j] = np.einsum("i,ir->r", own, values)
             at += len(own)
-        index = np.stack(np.unravel_index(cells, tuple(map(len, columns))), axis=1)
         gram = np.prod([np.einsum("ir,is->rs", a, a) for a in columns], axis=0)
         sums = np.prod([a.sum(axis=0) for a in columns], axis=0)
-        return _Space(index, rows, beside, weights, with_patterns, gram, sums)
+        return _Space(index, rows, beside, weights, with_patterns, gram, sums, patterns, seen)
 
     def towards(
         self, at: int, ahead: int, period: int, mean: FloatArray
@@ -189,6 +223,18 @@ class _Space:
                 weights[kind] = parts @ self.beside[chosen] - against
         return shares, weights
 
+    def largest(
+        self, at: int, shares: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Of the largest cells that were expected of a slice: what, what was missed, patterns."""
+        used = np.flatnonzero(shares)
+        values = self.patterns @ weights + shares[used] @ self.rows[used]
+        count = min(LARGEST, len(values))
+        top = np.argpartition(values, len(values) - count)[len(values) - count :]
+        top = top[self.known[at, top]]
+        held = self.rows[at, top] + self.patterns[top] @ self.beside[at]
+        return values[top], held - values[top], self.patterns[top]
+
     def apart(self) -> float:
         """Squared differences of late between totals and those of the patterns fitted to them."""
         differences = self.rows.sum(axis=1) + (self.beside - self.weights) @ self.sums
@@ -205,12 +251,13 @@ class _Space:
 
 def _learned(
     space: _Space, errors: FloatArray, ahead: int, period: int
-) -> tuple[FloatArray, float] | None:
+) -> tuple[FloatArray, float, Judged] | None:
     """The shares that would have foreseen the newest slices best, and what they would have missed.
 
     `errors` are those of the weights that were expected `ahead` slices before.
     """
-    count, total, judges = len(space.rows), np.zeros((5, 5)), 0
+    count, total = len(space.rows), np.zeros((5, 5))
+    judges: list[tuple[int, FloatArray, FloatArray, FloatArray]] = []
     for at in range(count - 1, count - 1 - min(len(errors), JUDGES), -1):
         foreseen = space.weights[at] - errors[at - count]
         found = space.towards(at, ahead, period, foreseen)
@@ -220,8 +267,8 @@ def _learned(
         own[0, at] = 1.0
         rest = space.beside[at] - foreseen
         total += space.inner(np.concatenate([found[0], own]), np.vstack([found[1], rest]))
-        judges += 1
-    if judges < FEWEST or not total[4, 4] > 0.0:
+        judges.append((at, foreseen, *found))
+    if len(judges) < FEWEST or not total[4, 4] > 0.0:
         return None
     sizes = np.diag(total)[:4]
     # Two directions may be the same: then the patterns are mended, not replaced.
@@ -230,4 +277,10 @@ def _learned(
     shares, _ = nnls(root.T, np.linalg.solve(root, total[:4, 4]))
     shares = shares / max(1.0, shares.sum())
     missed = total[4, 4] - 2 * shares @ total[:4, 4] + shares @ total[:4, :4] @ shares
-    return shares, max(float(missed), 0.0) / judges
+    seen = [
+        space.largest(at, shares @ drawn, foreseen + shares @ weights)
+        for at, foreseen, drawn, weights in judges
+    ]
+    values, errors, rows = (np.concatenate([cells[k] for cells in seen]) for k in range(3))
+    judged = Judged(values, errors, rows, len(judges))
+    return shares, max(float(missed), 0.0) / len(judges), judged

@@ -17,9 +17,10 @@ from scipy.special import ndtri
 from onlinegcp.checks import check_number, check_whole
 from onlinegcp.drawing.text import number, parse_time, say_interval
 from onlinegcp.errors import DataError
-from onlinegcp.forecasting.cells import Drawn, draw, patterns_only
+from onlinegcp.forecasting.cells import Drawn, Judged, draw, patterns_only
 from onlinegcp.forecasting.recent import Recent
-from onlinegcp.forecasting.smoothing import carry_on, reach
+from onlinegcp.forecasting.seen import Seen
+from onlinegcp.forecasting.smoothing import carry_on, conformal, reach
 from onlinegcp.forecasting.totals import brought_to, held_instead, totals
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -45,7 +46,7 @@ class Forecast:
     weights : (steps, R) array
         Expected weight of each component, in the units of the factors.
     total, low, high : (steps,) arrays
-        Expected sum of all cells, and the interval around it.
+        Expected sum of all cells that are usually observed, and the interval around it.
     level : float
         Share of slices whose total should lie in the interval.
     period : int
@@ -65,6 +66,7 @@ class Forecast:
     covariance: FloatArray
     drawn: Drawn
     noise: FloatArray  # of single cells, over what is usual for the loss
+    reach: FloatArray  # (steps,) standard errors to either side of a cell
     floor: float
 
     def __len__(self) -> int:
@@ -99,13 +101,13 @@ class Forecast:
         values += np.concatenate([listed, np.zeros(len(grid))])[first]
         values = np.maximum(self.loss.mean(values), self.floor)
         best = np.argsort(-values, kind="stable")[:top]
-        reach = float(ndtri(0.5 + self.level / 2))
+        slope = self.loss.mean_slope or 1.0
         found = []
         for index, value in zip(places[first[best]], values[best], strict=True):
             row = np.prod([a[i] for a, i in zip(self.factors, index, strict=True)], axis=0)
-            spread = float(row @ self.covariance[step] @ row)
+            spread = slope**2 * float(row @ self.covariance[step] @ row)
             spread += float(self.noise[step] * _noise(self.loss, value))
-            width = reach * math.sqrt(max(spread, 0.0))
+            width = float(self.reach[step]) * math.sqrt(max(spread, 0.0))
             found.append(
                 {
                     "labels": [self._label(k, int(i)) for k, i in enumerate(index)],
@@ -234,13 +236,16 @@ def forecast(
         if alone is not None:
             held = np.maximum(alone.mean[:, 0], 0.0) / slope
             spreads = alone.covariance[:, 0, 0] / slope**2
-            drawn, covariance = brought_to(held, spreads, mean, len(matrices))
-            mean, carried = drawn.weights, alone
+            drawn, mean, covariance = brought_to(held, spreads, drawn, mean)
+            carried = alone
     covariance = covariance * np.outer(unit, unit)
     drawn = replace(drawn, weights=drawn.weights * unit)
-    total, spread = totals(matrices, drawn, covariance, loss)
+    seen = Seen.lately(recent, tuple(map(len, matrices)))
+    total, spread = totals(matrices, drawn, covariance, loss, seen)
     total = np.maximum(total, least)
-    width = reach(carried.near.sum(axis=1), level) * np.sqrt(np.maximum(spread, 0.0))
+    ends = [reach(carried.near.sum(axis=1), level), reach(carried.far.sum(axis=1), level)]
+    width = np.linspace(ends[0], ends[1], steps) * np.sqrt(np.maximum(spread, 0.0))
+    noise = _noise_levels(matrices, drawn, covariance, loss, recent)
     return Forecast(
         tuple(next_times(times, int(steps))),
         mean * unit,
@@ -256,7 +261,8 @@ def forecast(
         loss,
         covariance,
         drawn,
-        _noise_levels(matrices, drawn, covariance, loss, recent),
+        noise,
+        _reach_of_cells(drawn.judged, carried.covariance, noise, loss, level),
         least,
     )
 
@@ -308,6 +314,27 @@ def _noise_levels(
         ]
     )
     return np.asarray(np.maximum(left, 0.0) / max(float(usual), 1e-300))
+
+
+def _reach_of_cells(
+    judged: tuple[Judged, ...],
+    covariance: FloatArray,
+    noise: FloatArray,
+    loss: Loss,
+    level: float,
+) -> FloatArray:
+    """How many standard errors to either side hold a share of the largest cells, by step."""
+    steps = len(noise)
+    normal = float(ndtri(0.5 + level / 2))
+    if not judged or loss.mean_slope is None:
+        return np.full(steps, normal)
+    unit, ends = loss.mean_slope, []
+    for cells, step in zip(judged, (0, steps - 1), strict=True):
+        spread = unit**2 * np.einsum("nr,rs,ns->n", cells.rows, covariance[step], cells.rows)
+        spread += noise[step] * _noise(loss, np.maximum(unit * cells.values, 0.0))
+        sizes = unit * np.abs(cells.errors) / np.sqrt(np.maximum(spread, 1e-300))
+        ends.append(conformal(sizes, cells.slices / (step + 1), level))
+    return np.asarray(np.linspace(ends[0], ends[1], steps))
 
 
 def next_times(times: Sequence[Any], steps: int) -> list[Any]:

@@ -322,6 +322,30 @@ def reach(errors: FloatArray, level: float) -> float:
         return normal
     order = np.argsort(size, kind="stable")
     held = (np.cumsum(fading[order]) - 0.5 * fading[order]) / fading.sum()
-    found = float(np.interp(level, held, size[order])) / usual
     number = fading.sum() ** 2 / (fading**2).sum()  # of errors that count alike
+    found = float(np.interp(_of_one_more(level, number), held, size[order])) / usual
     return float((number * found + _NORMAL * normal) / (number + _NORMAL))
+
+
+def conformal(sizes: FloatArray, number: float, level: float) -> float:
+    """How many standard errors held a share of errors, and one more that may come.
+
+    Parameters
+    ----------
+    sizes
+        Errors over their standard errors, without signs.
+    number
+        How many errors that know nothing of each other they are worth.
+    level
+        The share.
+    """
+    normal = float(ndtri(0.5 + level / 2))
+    if not len(sizes):
+        return normal
+    found = float(np.quantile(sizes, _of_one_more(level, number)))
+    return (number * found + _NORMAL * normal) / (number + _NORMAL)
+
+
+def _of_one_more(level: float, number: float) -> float:
+    """The share of so many errors that holds as many of those to come, one of which is the next."""
+    return min(1.0, level * (1.0 + 1.0 / max(number, 1e-300)))

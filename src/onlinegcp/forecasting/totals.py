@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from onlinegcp.errors import DataError
 from onlinegcp.forecasting.cells import Drawn, patterns_only
 from onlinegcp.forecasting.recent import Recent
+from onlinegcp.forecasting.seen import Seen
 from onlinegcp.forecasting.smoothing import Carried, carry_on
 from onlinegcp.ktensor import KTensor
 from onlinegcp.losses import Loss
@@ -34,7 +36,7 @@ _NUDGE = 1e-6  # of a model value, for slopes
 
 
 def totals(
-    factors: Sequence[FloatArray], drawn: Drawn, covariance: FloatArray, loss: Loss
+    factors: Sequence[FloatArray], drawn: Drawn, covariance: FloatArray, loss: Loss, seen: Seen
 ) -> tuple[FloatArray, FloatArray]:
     """Sums of the expected cells of each slice, and the variance of these sums.
 
@@ -48,39 +50,47 @@ def totals(
         (steps, R, R) of the errors of weights.
     loss
         What turns model values into data.
+    seen
+        How often each cell is observed, which is what it counts.
     """
     slope = loss.mean_slope
     if slope is not None:
-        sums = np.prod([a.sum(axis=0) for a in factors], axis=0)
+        sums = seen.sums(factors)
         spread = np.einsum("r,hrs,s->h", sums, covariance, sums)
-        held = drawn.weights @ sums + drawn.shares @ drawn.rows.sum(axis=1)
+        held = drawn.weights @ sums + drawn.shares @ (drawn.rows @ seen.at(drawn.index))
         return slope * held, slope**2 * (spread + drawn.apart)
     if math.prod(len(a) for a in factors) > _DENSE_CELLS:
         raise DataError(
             f"Totals of at most {_DENSE_CELLS:,} cells can be summed for the loss {loss.name!r}, "
             "whose expectations are not sums, but slices are larger. Use fewer labels."
         )
+    cells = seen.dense()
     found = [
-        _summed(row, own, factors, loss) for row, own in zip(drawn.weights, covariance, strict=True)
+        _summed(row, own, factors, loss, cells)
+        for row, own in zip(drawn.weights, covariance, strict=True)
     ]
     return np.array([total for total, _ in found]), np.array([spread for _, spread in found])
 
 
 def _summed(
-    weights: FloatArray, covariance: FloatArray, factors: Sequence[FloatArray], loss: Loss
+    weights: FloatArray,
+    covariance: FloatArray,
+    factors: Sequence[FloatArray],
+    loss: Loss,
+    seen: FloatArray,
 ) -> tuple[float, float]:
     """The sum of all cells, and its variance: what each weight adds, where the model is."""
     values = KTensor(weights, factors).full()
     step = _NUDGE * np.maximum(np.abs(values), 1e-3)
     mean = np.asarray(loss.mean(values))
-    slopes = (np.asarray(loss.mean(values + step)) - mean) / step
+    slopes = seen * (np.asarray(loss.mean(values + step)) - mean) / step
     adds = np.zeros(len(weights))
     for r in range(len(weights)):
         part = slopes
         for a in factors:
             part = np.tensordot(a[:, r], part, axes=(0, 0))
         adds[r] = part
-    return float(mean.sum()), float(adds @ covariance @ adds)
+    return float((seen * mean).sum()), float(adds @ covariance @ adds)
 
 
 def held_instead(
@@ -129,21 +139,33 @@ def held_instead(
 
 
 def brought_to(
-    total: FloatArray, spread: FloatArray, mean: FloatArray, n_modes: int
-) -> tuple[Drawn, FloatArray]:
-    """Patterns as they are expected, all larger or smaller so that they hold these totals.
+    total: FloatArray, spread: FloatArray, drawn: Drawn, mean: FloatArray
+) -> tuple[Drawn, FloatArray, FloatArray]:
+    """A forecast whose cells are all larger or smaller, so that they hold these totals.
 
     Parameters
     ----------
     total, spread
         (steps,) what slices will hold, and its variance.
+    drawn
+        Slices to come, with patterns whose columns sum to one.
     mean
         (steps, R) what each pattern is expected to hold.
-    n_modes
-        Modes of a slice.
+
+    Returns
+    -------
+    drawn, mean, covariance
+        The same, brought to the totals, and the covariance of what patterns hold.
     """
     held = mean.sum(axis=1, keepdims=True)
     even = np.full_like(mean, 1.0 / mean.shape[1])
     shares = np.divide(mean, held, out=even, where=held > 0)
     covariance = spread[:, None, None] * shares[:, :, None] * shares[:, None, :]
-    return patterns_only(shares * total[:, None], n_modes), covariance
+    brought, cells = shares * total[:, None], drawn.index.shape[1]
+    sums = drawn.weights.sum(axis=1) + drawn.shares @ drawn.rows.sum(axis=1)
+    if (sums <= 0.0).any():
+        return patterns_only(brought, cells), brought, covariance
+    scale = (total / sums)[:, None]
+    parts = {"weights": scale * drawn.weights, "shares": scale * drawn.shares}
+    found = replace(drawn, **parts, apart=0.0)  # totals were foreseen themselves
+    return found, brought, covariance

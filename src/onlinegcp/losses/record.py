@@ -76,8 +76,6 @@ class Loss:
         What the kernels know a built-in loss by; code is -1 for your own.
     parameters
         The parameter by name, as given to `get_loss`.
-    natural_range
-        Model values between which the formulas hold exactly.
     zero_shape
         As above, None where x = 0 is outside the domain. Only "linear" and "quadratic" sums
         over unlisted zeros are exact without visiting the cells.
@@ -108,7 +106,6 @@ class Loss:
     code: int
     parameter: float
     parameters: Mapping[str, float]
-    natural_range: tuple[float, float]
     eps: ClassVar[float] = EPS
     minimum: MeanFunction | None
     likelihood: Likelihood | None
@@ -175,7 +172,6 @@ class Loss:
             code=-1,
             parameter=0.0,
             parameters={},
-            natural_range=(float(lower), np.inf),
             minimum=Guarded(name, "minimum", minimum) if minimum is not None else None,
             likelihood=likelihood,
             traits=_cautious(float(lower)) if traits is None else traits,
@@ -190,7 +186,6 @@ class Loss:
         formulas: tuple[Formula, Formula, Formula, Formula],
         mean: Callable[[Any, float], Any],
         minimum: Callable[[Any, float], Any],
-        upper: float,
         rebuild: Callable[..., Loss],
         **fields: Any,
     ) -> Loss:
@@ -206,7 +201,6 @@ class Loss:
             **fields,
             mean=_BoundMean(mean, parameter),
             parameter=parameter,
-            natural_range=(fields["lower"], upper),
             minimum=_BoundMean(minimum, parameter),
             _rebuild=rebuild,
         )

@@ -59,8 +59,6 @@ class Recipe:
         Least value of f(x, .): a function of (x, p); zero by default.
     lower, domain, zero_shape, likelihood, traits
         As in `Loss`.
-    upper
-        Model value above which the formulas go on as something else.
     parameter
         Its parameter, if it has one.
     """
@@ -76,7 +74,6 @@ class Recipe:
     mean: Callable[[Numbers, float], Numbers] = _same
     minimum: Callable[[Numbers, float], Numbers] = like.best_zero
     likelihood: like.Likelihood | None = None
-    upper: float = np.inf
     parameter: Parameter | None = None
 
     @property
@@ -132,7 +129,6 @@ _RECIPES = {
         mean=lambda m, p: np.exp(np.minimum(m, f.EXPONENT_LIMIT)),
         minimum=like.best_poisson,
         lower=-np.inf,
-        upper=f.EXPONENT_LIMIT,
         domain="nonnegative",
         zero_shape="convex",
         likelihood=like.POISSON_LOG,
@@ -350,7 +346,6 @@ def _built_in(name: str, parameter: float) -> Loss:
         mean=recipe.mean,
         minimum=recipe.minimum,
         lower=recipe.lower,
-        upper=recipe.upper,
         domain=recipe.domain,
         zero_shape=recipe.zero_shape,
         likelihood=recipe.likelihood,

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from onlinegcp.notebook.html import bars, card, share_bar, table, text
 
 FloatArray = NDArray[np.float64]
+_MOST_SHOWN = 12  # patterns of a card
 _WIDTH = 34  # characters of a label, so that a table of patterns fits a notebook
 
 
@@ -162,17 +163,17 @@ def component_table(
     return ComponentTable(order + 1, shares[order], called, names, columns, top)
 
 
-def component_card(title: str, facts: str, found: ComponentTable, *, most: int = 12) -> str:
+def component_card(title: str, facts: str, found: ComponentTable) -> str:
     """A model as HTML: what it is, and its strongest patterns."""
     shown = ComponentTable(
-        found.numbers[:most],
-        found.shares[:most],
+        found.numbers[:_MOST_SHOWN],
+        found.shares[:_MOST_SHOWN],
         found.modes,
         found.labels,
-        tuple(column[:, :most] for column in found.columns),
+        tuple(column[:, :_MOST_SHOWN] for column in found.columns),
         found.top,
     )
-    more = len(found) - most
+    more = len(found) - _MOST_SHOWN
     rest = f'<div style="opacity:.7">and {more} more</div>' if more > 0 else ""
     return card(title, facts, shown.to_html() + rest)
 

@@ -55,21 +55,19 @@ def _edges(length: int, most: int) -> NDArray[np.int64]:
     return np.linspace(0, length, most + 1).astype(np.int64)[:-1]
 
 
-def bars(values: ArrayLike, titles: Sequence[str] | None = None, *, most: int = _MOST_BARS) -> str:
+def bars(values: ArrayLike, titles: Sequence[str] | None = None) -> str:
     """A row of small bars; those below zero hang down in another colour.
 
     Parameters
     ----------
     values
-        Heights. Of more than `most`, neighbours are joined.
+        Heights. Where there are too many, neighbours are joined.
     titles
         What each bar is called, shown where the pointer rests; not for joined ones.
-    most
-        Most bars.
     """
     heights = np.nan_to_num(np.asarray(values, dtype=np.float64))
-    if len(heights) > most:
-        heights, titles = np.add.reduceat(heights, _edges(len(heights), most)), None
+    if len(heights) > _MOST_BARS:
+        heights, titles = np.add.reduceat(heights, _edges(len(heights), _MOST_BARS)), None
     width, full = 4, 22
     top = max(float(heights.max(initial=0.0)), 0.0)
     low = min(float(heights.min(initial=0.0)), 0.0)

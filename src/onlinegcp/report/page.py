@@ -16,8 +16,8 @@ from onlinegcp import __version__
 
 # Modules, each after those it imports.
 _SCRIPTS = (
-    *("charts.js", "timeline.js", "state.js", "first.js", "patterns.js", "overtime.js"),
-    *("unusual.js", "settings.js", "page.js"),
+    *("charts.js", "clock.js", "timeline.js", "state.js", "first.js", "patterns.js"),
+    *("overtime.js", "unusual.js", "settings.js", "page.js"),
 )
 _IMPORT = re.compile(r'^import \{[^}]*\} from "[^"]+";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let)\b)", re.MULTILINE)

@@ -128,7 +128,7 @@ def auto_ten(x: Any, max_rank: int, *, seed: int = 0) -> RankEstimate:
     """
     tensor = read_tensor(x)
     ranks = tuple(range(2, max_rank + 1))
-    counts = tensor.size <= DENSE_CELLS and tensor.nnz > 0 and float(tensor.value.min()) >= 0.0
+    counts = tensor.size <= DENSE_CELLS and float(tensor.value.min(initial=0.0)) >= 0.0
     found: dict[str, list[float]] = {"gaussian": [], "poisson": []}
     for rank in ranks:
         fit = cp_als(tensor, rank, seed=seed, tolerance=1e-6, max_iterations=100)

@@ -27,7 +27,7 @@ def _ask(cells, counts, bitmap, ranks, keys, positions, listed, found):
         cell = np.uint64(cells[i])
         listed[i] = membership.is_listed(cell, counts[3], bitmap, counts[4], keys, counts[5])
         found[i] = membership.find_listed(
-            cell, counts[3], bitmap, ranks, counts[4], keys, positions, counts[5]
+            cell, counts[3], bitmap, ranks, keys, positions, counts[5]
         )
 
 

@@ -24,9 +24,10 @@ from onlinegcp.kernels.cuda.lanes import (
     TOGETHER,
     block_sums,
     from_lane,
+    hold,
     kernel,
     lane_sum,
-    lane_sums,
+    look,
     over,
 )
 from onlinegcp.kernels.cuda.mma import (
@@ -124,20 +125,7 @@ def sums_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
                     rows[k] = offsets[k] + index[cell * U(modes) + U(k)]
             kept = 0.0
             for c in range(0, min(batch, n - first), TOGETHER):
-                for u in range(TOGETHER):
-                    for p in range(per_lane):
-                        z[u * per_lane + p] = 1.0
-                    for k in range(modes):
-                        row = from_lane(rows[k], c + u) * width
-                        for p in range(per_lane):
-                            r = lane + LANES * p
-                            if r < width:
-                                z[u * per_lane + p] *= data[U(row + r)]
-                    m = 0.0
-                    for p in range(per_lane):
-                        m += z[u * per_lane + p] * w[p]
-                    part[u] = m
-                m = lane_sums(part[0], part[1], part[2], part[3], lane) + more
+                m = look(data, width, rows, c, w, z, part, lane) + more
                 if m < least:  # and not `max`, which would hide what is no number
                     m = least
                 share = from_lane(mine, c + lane // GROUP) * over(m)
@@ -152,10 +140,7 @@ def sums_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
                 logs += mine * math.log(mine / kept)
             first += cuda.gridDim.x * here * batch
         logs = lane_sum(logs)
-        for p in range(per_lane):
-            r = lane + LANES * p
-            if r < width:
-                held[warp * (width + 1) + r] = pull[p]
+        hold(held, warp * (width + 1), pull, width, lane)
         if lane == 0:
             held[warp * (width + 1) + width] = logs
         cuda.syncthreads()
@@ -235,20 +220,7 @@ def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
                 rows[k] = offsets[k] + index[U(cell * modes + k)]
             kept = 1.0
             for c in range(0, each, TOGETHER):
-                for u in range(TOGETHER):
-                    for p in range(per_lane):
-                        z[u * per_lane + p] = 1.0
-                    for k in range(modes):
-                        row = int64(from_lane(rows[k], c + u)) * width
-                        for p in range(per_lane):
-                            r = lane + LANES * p
-                            if r < width:
-                                z[u * per_lane + p] *= data[U(row + r)]
-                    m = 0.0
-                    for p in range(per_lane):
-                        m += z[u * per_lane + p] * w[p]
-                    part[u] = m
-                m = lane_sums(part[0], part[1], part[2], part[3], lane) + EPS
+                m = look(data, width, rows, c, w, z, part, lane) + EPS
                 x = from_lane(mine, c + lane // GROUP)
                 inverse = over(m)
                 share = x * inverse
@@ -296,10 +268,7 @@ def curved_kernel(per_lane: int, modes: int, exact: int = 0) -> Any:
                     parts[U(base + r * width + c)] = matrix[PER_SQUARE * s + q]
         if cuda.blockIdx.y > 0:
             return
-        for p in range(per_lane):
-            r = lane + LANES * p
-            if r < width:
-                held[warp * (width + 1) + r] = pull[p]
+        hold(held, warp * (width + 1), pull, width, lane)
         logs = lane_sum(logs)
         if lane == 0:
             held[warp * (width + 1) + width] = logs

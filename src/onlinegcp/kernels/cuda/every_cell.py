@@ -24,9 +24,11 @@ from onlinegcp.kernels.cuda.lanes import (
     block_sums,
     device,
     from_lane,
+    hold,
     kernel,
     lane_sum,
     lane_sums,
+    look,
     over,
 )
 from onlinegcp.kernels.cuda.overlap import after_others
@@ -97,20 +99,7 @@ def tangent_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
             if lane < batch and first + lane < n:
                 mine = base if every_cell else base + slope * value[cell]
             for c in range(0, min(batch, n - first), TOGETHER):
-                for u in range(TOGETHER):
-                    for p in range(per_lane):
-                        z[u * per_lane + p] = 1.0
-                    for k in range(modes):
-                        row = from_lane(rows[k], c + u) * width
-                        for p in range(per_lane):
-                            r = lane + LANES * p
-                            if r < width:
-                                z[u * per_lane + p] *= data[U(row + r)]
-                    m = 0.0
-                    for p in range(per_lane):
-                        m += z[u * per_lane + p] * w[p]
-                    part[u] = m
-                m = lane_sums(part[0], part[1], part[2], part[3], lane)
+                m = look(data, width, rows, c, w, z, part, lane)
                 v = from_lane(mine, c + lane // GROUP)
                 h = v
                 if linear:
@@ -126,10 +115,7 @@ def tangent_kernel(per_lane: int, modes: int, every_cell: bool) -> Any:
                         pull[p] += found * z[u * per_lane + p]
             first += cuda.gridDim.x * here * batch
         total = lane_sum(total)
-        for p in range(per_lane):
-            r = lane + LANES * p
-            if r < width:
-                held[warp * (width + 1) + r] = pull[p]
+        hold(held, warp * (width + 1), pull, width, lane)
         if lane == 0:
             held[warp * (width + 1) + width] = total
         cuda.syncthreads()
@@ -295,10 +281,7 @@ def grid_rates_kernel(per_lane: int, modes: int) -> Any:
                     for p in range(per_lane):
                         added[p] += found * z[u * per_lane + p]
             first += cuda.gridDim.y * here * FEW
-        for p in range(per_lane):
-            r = lane + LANES * p
-            if r < width:
-                held[warp * width + r] = added[p]
+        hold(held, warp * width, added, width, lane)
         cuda.syncthreads()
         to = (cuda.blockIdx.x * cuda.gridDim.y + cuda.blockIdx.y) * width
         block_sums(held, width, parts, to, cuda.threadIdx.x, cuda.blockDim.x)
@@ -340,10 +323,7 @@ def along_kernel(per_lane: int) -> Any:
                 r = lane + LANES * p
                 if r < width:
                     sums[p] += first_matrix[i * width + r] * second_matrix[i * width + r]
-        for p in range(per_lane):
-            r = lane + LANES * p
-            if r < width:
-                held[warp * width + r] = sums[p]
+        hold(held, warp * width, sums, width, lane)
         cuda.syncthreads()
         block_sums(held, width, parts, chunk * width, cuda.threadIdx.x, cuda.blockDim.x)
 

@@ -130,3 +130,35 @@ def block_sums(held, columns, target, first, me, threads):
             total += held[w * columns + c]
         target[first + c] = total
         c += threads
+
+
+@device
+def hold(held, first, numbers, width, lane):
+    """Leave a lane's columns of a row in shared memory, where the row begins at `first`."""
+    for p in range(len(numbers)):
+        r = lane + LANES * p
+        if r < width:
+            held[first + r] = numbers[p]
+
+
+@device
+def look(data, width, rows, first, w, z, part, lane):
+    """Model values of TOGETHER cells, as `lane_sums` tells them, and in `z` their products.
+
+    The rows that cell `first` + u meets are with the lane of that number; `w` are the weights.
+    """
+    per_lane = len(w)
+    for u in range(TOGETHER):
+        for p in range(per_lane):
+            z[u * per_lane + p] = 1.0
+        for k in range(len(rows)):
+            row = from_lane(rows[k], first + u) * width
+            for p in range(per_lane):
+                r = lane + LANES * p
+                if r < width:
+                    z[u * per_lane + p] *= data[np.uint64(row + r)]
+        m = 0.0
+        for p in range(per_lane):
+            m += z[u * per_lane + p] * w[p]
+        part[u] = m
+    return lane_sums(part[0], part[1], part[2], part[3], lane)

@@ -19,7 +19,7 @@ from numba import cuda, float64, int64
 from numpy.typing import NDArray
 
 from onlinegcp.kernels.cuda.cells import U
-from onlinegcp.kernels.cuda.lanes import LANES, block_sums, device, kernel, over
+from onlinegcp.kernels.cuda.lanes import LANES, block_sums, device, hold, kernel, over
 from onlinegcp.kernels.cuda.overlap import after_others
 
 Array = NDArray[Any]
@@ -50,10 +50,7 @@ def column_sums_kernel(per_lane: int) -> Any:
                 r = lane + LANES * p
                 if r < width:
                     sums[p] += data[i * width + r]
-        for p in range(per_lane):
-            r = lane + LANES * p
-            if r < width:
-                held[warp * width + r] = sums[p]
+        hold(held, warp * width, sums, width, lane)
         cuda.syncthreads()
         block_sums(held, width, parts, chunk * width, cuda.threadIdx.x, cuda.blockDim.x)
 
@@ -131,10 +128,7 @@ def settle_kernel(per_lane: int) -> Any:
                     phi[U(i * width + r)] = found
                     sums[p] += found
             i += cuda.blockDim.x // LANES
-        for p in range(per_lane):
-            r = lane + LANES * p
-            if r < width:
-                held[warp * width + r] = sums[p]
+        hold(held, warp * width, sums, width, lane)
         cuda.syncthreads()
         block_sums(held, width, parts, chunk * width, cuda.threadIdx.x, cuda.blockDim.x)
 
@@ -182,10 +176,7 @@ def blend_kernel(per_lane: int) -> Any:
                     data[U(i * width + r)] = a
                     sums[p] += a
             i += cuda.blockDim.x // LANES
-        for p in range(per_lane):
-            r = lane + LANES * p
-            if r < width:
-                held[warp * width + r] = sums[p]
+        hold(held, warp * width, sums, width, lane)
         cuda.syncthreads()
         block_sums(held, width, parts, chunk * width, cuda.threadIdx.x, cuda.blockDim.x)
 

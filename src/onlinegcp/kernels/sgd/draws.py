@@ -126,9 +126,7 @@ def draw_block(
         if value_source == VALUE_ARRAY:
             x = peek(data, np.int64(cell))
         elif value_source == VALUE_LOOKUP:
-            position = find_listed(
-                cell, kind, bits_of, ranks_of, bitmap_mask, slots, slot_positions, table_mask
-            )
+            position = find_listed(cell, kind, bits_of, ranks_of, slots, slot_positions, table_mask)
             if position >= 0:
                 x = peek(data, position)
         poke(to_xs, at + s, x)

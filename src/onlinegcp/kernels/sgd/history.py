@@ -175,19 +175,22 @@ def add_product(first, last, rank, width, left, B, old, C, out):
             wide = np.int64((width - c) // LANES)
             wide = np.int64(3) if wide >= 3 and wide != 4 else min(wide, np.int64(2))
             if tall == 4 and wide == 3:
-                _product_4_3(i, c, rank, width, left, B, old, C, out)
+                _product_4_3(i, c, rank, width, left, B, out)
+                _product_4_3(i, c, rank, width, old, C, out)
             elif tall == 4 and wide == 2:
-                _product_4_2(i, c, rank, width, left, B, old, C, out)
+                _product_4_2(i, c, rank, width, left, B, out)
+                _product_4_2(i, c, rank, width, old, C, out)
             else:
                 for row in range(i, i + tall):
                     for column in range(c, c + wide * LANES, LANES):
-                        _product_1(row, column, rank, width, left, B, old, C, out)
+                        _product_1(row, column, rank, width, left, B, out)
+                        _product_1(row, column, rank, width, old, C, out)
             c += wide * LANES
         i += tall
 
 
 @kernel(forceinline=True)
-def _product_4_3(i, c, rank, width, left, B, old, C, out):
+def _product_4_3(i, c, rank, width, left, right, out):
     r0 = i * width
     r1 = (i + 1) * width
     r2 = (i + 2) * width
@@ -197,8 +200,8 @@ def _product_4_3(i, c, rank, width, left, B, old, C, out):
     s20, s21, s22 = load(out, r2 + c), load(out, r2 + c + LANES), load(out, r2 + c + 2 * LANES)
     s30, s31, s32 = load(out, r3 + c), load(out, r3 + c + LANES), load(out, r3 + c + 2 * LANES)
     for k in range(rank):
-        row = k * width
-        b0, b1, b2 = load(B, row + c), load(B, row + c + LANES), load(B, row + c + 2 * LANES)
+        at = k * width + c
+        b0, b1, b2 = load(right, at), load(right, at + LANES), load(right, at + 2 * LANES)
         a = spread(left, r0 + k)
         s00, s01, s02 = multiply_add(a, b0, s00), multiply_add(a, b1, s01), multiply_add(a, b2, s02)
         a = spread(left, r1 + k)
@@ -206,17 +209,6 @@ def _product_4_3(i, c, rank, width, left, B, old, C, out):
         a = spread(left, r2 + k)
         s20, s21, s22 = multiply_add(a, b0, s20), multiply_add(a, b1, s21), multiply_add(a, b2, s22)
         a = spread(left, r3 + k)
-        s30, s31, s32 = multiply_add(a, b0, s30), multiply_add(a, b1, s31), multiply_add(a, b2, s32)
-    for k in range(rank):
-        row = k * width
-        b0, b1, b2 = load(C, row + c), load(C, row + c + LANES), load(C, row + c + 2 * LANES)
-        a = spread(old, r0 + k)
-        s00, s01, s02 = multiply_add(a, b0, s00), multiply_add(a, b1, s01), multiply_add(a, b2, s02)
-        a = spread(old, r1 + k)
-        s10, s11, s12 = multiply_add(a, b0, s10), multiply_add(a, b1, s11), multiply_add(a, b2, s12)
-        a = spread(old, r2 + k)
-        s20, s21, s22 = multiply_add(a, b0, s20), multiply_add(a, b1, s21), multiply_add(a, b2, s22)
-        a = spread(old, r3 + k)
         s30, s31, s32 = multiply_add(a, b0, s30), multiply_add(a, b1, s31), multiply_add(a, b2, s32)
     store(out, r0 + c, s00)
     store(out, r0 + c + LANES, s01)
@@ -233,7 +225,7 @@ def _product_4_3(i, c, rank, width, left, B, old, C, out):
 
 
 @kernel(forceinline=True)
-def _product_4_2(i, c, rank, width, left, B, old, C, out):
+def _product_4_2(i, c, rank, width, left, right, out):
     r0 = i * width
     r1 = (i + 1) * width
     r2 = (i + 2) * width
@@ -244,7 +236,7 @@ def _product_4_2(i, c, rank, width, left, B, old, C, out):
     s30, s31 = load(out, r3 + c), load(out, r3 + c + LANES)
     for k in range(rank):
         row = k * width
-        b0, b1 = load(B, row + c), load(B, row + c + LANES)
+        b0, b1 = load(right, row + c), load(right, row + c + LANES)
         a = spread(left, r0 + k)
         s00, s01 = multiply_add(a, b0, s00), multiply_add(a, b1, s01)
         a = spread(left, r1 + k)
@@ -252,17 +244,6 @@ def _product_4_2(i, c, rank, width, left, B, old, C, out):
         a = spread(left, r2 + k)
         s20, s21 = multiply_add(a, b0, s20), multiply_add(a, b1, s21)
         a = spread(left, r3 + k)
-        s30, s31 = multiply_add(a, b0, s30), multiply_add(a, b1, s31)
-    for k in range(rank):
-        row = k * width
-        b0, b1 = load(C, row + c), load(C, row + c + LANES)
-        a = spread(old, r0 + k)
-        s00, s01 = multiply_add(a, b0, s00), multiply_add(a, b1, s01)
-        a = spread(old, r1 + k)
-        s10, s11 = multiply_add(a, b0, s10), multiply_add(a, b1, s11)
-        a = spread(old, r2 + k)
-        s20, s21 = multiply_add(a, b0, s20), multiply_add(a, b1, s21)
-        a = spread(old, r3 + k)
         s30, s31 = multiply_add(a, b0, s30), multiply_add(a, b1, s31)
     store(out, r0 + c, s00)
     store(out, r0 + c + LANES, s01)
@@ -275,17 +256,12 @@ def _product_4_2(i, c, rank, width, left, B, old, C, out):
 
 
 @kernel(forceinline=True)
-def _product_1(i, c, rank, width, left, B, old, C, out):
+def _product_1(i, c, rank, width, left, right, out):
     r0 = i * width
     s00 = load(out, r0 + c)
     for k in range(rank):
         row = k * width
-        b0 = load(B, row + c)
+        b0 = load(right, row + c)
         a = spread(left, r0 + k)
-        s00 = multiply_add(a, b0, s00)
-    for k in range(rank):
-        row = k * width
-        b0 = load(C, row + c)
-        a = spread(old, r0 + k)
         s00 = multiply_add(a, b0, s00)
     store(out, r0 + c, s00)

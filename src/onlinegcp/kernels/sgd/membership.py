@@ -176,7 +176,7 @@ def is_listed(cell, kind, bitmap, bitmap_mask, keys, table_mask):
 
 
 @kernel(forceinline=True)
-def find_listed(cell, kind, bitmap, ranks, bitmap_mask, keys, positions, table_mask):
+def find_listed(cell, kind, bitmap, ranks, keys, positions, table_mask):
     """Position of a cell (uint64) in the sorted list, or -1."""
     if kind == BITMAP:
         at = np.int64(cell >> np.uint64(6))

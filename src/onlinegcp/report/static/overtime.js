@@ -1,8 +1,9 @@
 // Over time: activations, losses and drift.
 
 import { axisLabels, byId, draw, known, make, niceTicks, say, shorten } from "./charts.js";
+import { clock } from "./clock.js";
 import { active, color, concerns, dash, page, setShown, shown } from "./state.js";
-import { clock, extent, frame, linePath, smooth, swatch, trendWindow } from "./timeline.js";
+import { extent, frame, linePath, smooth, swatch, trendWindow } from "./timeline.js";
 
 const LINE = "fill:none;stroke-linejoin:round";
 

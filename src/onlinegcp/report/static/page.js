@@ -1,12 +1,12 @@
 // The views of a run: words, patterns, activations, losses, drift, odd slices, settings.
 
 import { byId, make } from "./charts.js";
+import { clock } from "./clock.js";
 import { renderAnswers, renderHero, renderTools, renderTotals } from "./first.js";
 import { renderActivations, renderHeat, renderLosses } from "./overtime.js";
 import { renderGrid } from "./patterns.js";
 import { renderSettings } from "./settings.js";
 import { page, picked, SECTIONS, setPage, setPicked } from "./state.js";
-import { clock } from "./timeline.js";
 import { renderChosen, renderUnusual, worst } from "./unusual.js";
 
 const VIEWS = {

@@ -1,8 +1,8 @@
 // The patterns, one row each.
 
 import { bars, byId, make, miniColumns, miniLine, percent, prose } from "./charts.js";
+import { YEAR } from "./clock.js";
 import { color, concerns, filter, matches, page, SHOWN_ROWS, WEEK } from "./state.js";
-import { YEAR } from "./timeline.js";
 
 export function renderGrid() {
   const { model } = page;

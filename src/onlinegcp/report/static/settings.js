@@ -1,8 +1,8 @@
 // What made the run.
 
 import { byId, make } from "./charts.js";
+import { parseTime, sayTime } from "./clock.js";
 import { MAIN, page } from "./state.js";
-import { parseTime, sayTime } from "./timeline.js";
 
 function facts(id, entries) {
   const told = Object.entries(entries)

@@ -12,9 +12,10 @@ import {
   say,
   superscript,
 } from "./charts.js";
+import { clock, sayTime } from "./clock.js";
 import { MOST_MARKS, renderTotals, tells } from "./first.js";
 import { page, picked, saySmall, setPicked } from "./state.js";
-import { clock, frame, sayTime, swatch } from "./timeline.js";
+import { frame, swatch } from "./timeline.js";
 
 // The chart ends where one more power of ten says nothing more.
 const HIGHEST = 16;
