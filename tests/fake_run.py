@@ -103,7 +103,7 @@ def _anomaly(x, m, weights, factors, labels, same, spread):
     for k, names in enumerate(labels):
         seen, model = (np.bincount(x.index[:, k], v, len(names)) for v in (x.value, m))
         best = np.argsort(-np.abs(seen - model))[:5]
-        plain = {"follows": False, "milder": False}
+        plain = {"follows": False}
         rows = [(names[j], _told(seen[j], model[j], 0.001)) for j in best]
         modes.append([{"label": label, **told, **plain} for label, told in rows])
     least = min(p, volume_p)
@@ -144,6 +144,7 @@ def _told(observed, expected, p):
         "high": 1.5 * expected,
         "p": p,
         "new": False,
+        "milder": False,
     }
 
 

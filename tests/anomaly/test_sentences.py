@@ -92,7 +92,9 @@ def check(anomaly):
         return
     assert rest, f"flagged for nothing: {said}"
     named = list(ROW.finditer(rest))
-    labels = [match["label"] for match in named] + re.findall(r"(\w+) is new", rest)
+    labels = [match["label"] for match in named] + re.findall(
+        r"(\w+) (?:is new|[\d,]+ \(usually next to none)", rest
+    )
     assert len(labels) == len(set(labels)), said
     for match in named:
         seen, low, high = (number(match[name]) for name in ("seen", "low", "high"))

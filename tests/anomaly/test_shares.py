@@ -108,7 +108,7 @@ def test_a_few_heavy_rows_are_as_seldom_odd_as_chance_has_it(shares):
     found = []
     for t in range(3000):
         sums = rng.poisson(100.0 * np.array(shares)).astype(float)
-        seen = few.judge(sums, expected=(80.0, 100.0, 120.0))
+        seen = few.judge(sums, expected=[(80.0, 100.0, 120.0)])
         if t >= 100:
             found.append(float(np.abs(seen.surprise).max()))
         few.learn(seen)
@@ -120,10 +120,10 @@ def test_a_few_heavy_rows_are_as_seldom_odd_as_chance_has_it(shares):
 def test_one_of_three_rows_that_falls_is_as_odd_as_two_counts_can_tell(row):
     rng, few, ahead = np.random.default_rng(6), RowShares(), (260.0, 300.0, 340.0)
     for _ in range(400):
-        few.learn(few.judge(rng.poisson(100.0, 3).astype(float), expected=ahead))
+        few.learn(few.judge(rng.poisson(100.0, 3).astype(float), expected=[ahead]))
     sums = np.full(3, 100.0)
     sums[row] = 60.0
-    seen = few.judge(sums, expected=ahead)
+    seen = few.judge(sums, expected=[ahead])
     # A count of mean 100 less the half of one of mean 200 has the variance 100 + 200 / 4.
     assert seen.surprise[row] == pytest.approx(-40.0 / np.sqrt(150.0), rel=0.25)
     assert np.abs(np.delete(seen.surprise, row)).max() < 0.5

@@ -46,6 +46,13 @@ def test_a_label_that_names_its_mode_is_said_once():
         modes=["shop"],
     )
     assert ". Shop B -91 % (4, usually 40 to 48), Shop C +105 %" in said
+    for mode, label, told in (
+        ("sku", "SKU-00153", ". SKU-00153 x 3.02"),
+        ("device_id", "dev-7", ". Device dev-7 x 3.02"),
+        ("net", "network", ". Net network x 3.02"),
+    ):
+        odd = found(modes=[[row(label, 151.0, 50.0)]])
+        assert told in describe(odd, time="2001-03-05", modes=[mode])
 
 
 def test_a_slice_that_is_not_flagged_says_no_more_than_its_total():
@@ -140,3 +147,30 @@ def test_of_nothing_nothing_is_a_multiple():
     )
     wide = {**row("8", 3.84, 0.022), "low": -1.0, "high": 1.1}
     assert say_row(wide) == "8 +3.82 (3.84, usually -1 to 1.1)"
+
+
+def test_nothing_at_all_is_told_with_what_was_expected():
+    none = found(total=0.0, expected_total=494.4, volume_odd=True, family="volume")
+    assert describe(none, time=None, modes=["a"]) == "0 events, where 494 were expected."
+    few = {**none, "expected_total": 1.2}
+    assert describe(few, time=None, modes=["a"]) == "0 events, where 1 was expected."
+
+
+def test_a_total_below_zero_is_no_part_of_one_above():
+    said = measured(total=-294.0, expected_total=704.0, expected_low=650.0, volume_odd=True)
+    assert said.startswith("5 March 2001: total -294, 704 was expected.")
+
+
+def test_what_hardly_ever_occurs_is_no_multiple():
+    burst = {**row("u7", 11.0, 0.004), "low": 0.0, "high": 0.019}
+    assert say_row(burst) == "u7 11 (usually next to none)"
+    assert say_row(burst, counted=False).startswith("u7 x 2,750")
+    assert say_row({**burst, "observed": 2.0, "high": 0.45}).startswith("u7 x ")
+
+
+def test_of_what_is_certain_the_mode_with_the_fewest_rows_is_told_first():
+    many = [row(f"p{i}", 900.0, 90.0, p=1e-200) for i in range(3)]
+    cause = row("shop", 3000.0, 60.0, p=1e-90)
+    assert ". Hour shop" in say(modes=[many, [cause]])
+    unsure = {**cause, "p": 1e-6}
+    assert ". Origin p0" in say(modes=[many, [unsure]])

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from onlinegcp.anomaly.pairs import SHIFT
 from onlinegcp.anomaly.tails import LOWEST_LOG
-from onlinegcp.anomaly.tracker import AnomalyTracker, Verdict
+from onlinegcp.anomaly.tracker import AnomalyTracker
+from onlinegcp.anomaly.verdict import Verdict
 from onlinegcp.errors import DataError
 from onlinegcp.events import from_events
 from onlinegcp.events.stream import EventStream

@@ -190,18 +190,23 @@ class Levels:
         self.seen = np.concatenate([self.seen, np.zeros(more)])
 
 
-def range_of_counts(whole: Judged) -> tuple[float, float, float] | None:
-    """Low end, middle and high end of the forecast of a total of counts; None where there is none.
+def ranges_of_counts(whole: Judged) -> list[tuple[float, float, float]]:
+    """Low end, middle and high end of what is forecast of a total of counts; empty without a past.
+
+    Of the total as it is, and of what it would be if no row were odd. While a row is out for long
+    these differ, and either may be right: it stays out, or it comes back.
 
     Parameters
     ----------
     whole
         The total, judged as twice its root.
     """
-    middle, width = float(whole.forecast[0]), USUAL * float(whole.deviation[0])
-    if not (middle > 0.0 and math.isfinite(width)):
-        return None
-    return as_counts(middle, width)
+    found = []
+    for place in (Levels.TOTAL, Levels.REST):
+        middle, width = float(whole.forecast[place]), USUAL * float(whole.deviation[place])
+        if middle > 0.0 and math.isfinite(width):
+            found.append(as_counts(middle, width))
+    return found
 
 
 def as_counts(middle: float, width: float) -> tuple[float, float, float]:

@@ -14,7 +14,8 @@ from onlinegcp.anomaly.levels import Levels, as_counts
 from onlinegcp.anomaly.pairs import MASK, SHIFT, IntArray, mixtures
 from onlinegcp.anomaly.shares import USUAL, Judged
 from onlinegcp.anomaly.tails import LOWEST_LOG
-from onlinegcp.anomaly.tracker import AnomalyTracker, Verdict
+from onlinegcp.anomaly.tracker import AnomalyTracker
+from onlinegcp.anomaly.verdict import Verdict
 from onlinegcp.kernels.shares import SURPRISE
 from onlinegcp.slices import Slice
 
@@ -182,7 +183,7 @@ def odd_pairs(
     cause, largest = verdict.family, verdict.statistics.get(verdict.family, math.inf)
     for part, (keys, judged) in zip(history.pairs, verdict.pairs, strict=True):
         explained = np.isin(keys >> SHIFT, odd[part.first]) | np.isin(keys & MASK, odd[part.second])
-        seen = replace(judged, compared=judged.compared.copy())
+        seen = replace(judged, compared=judged.compared.copy(), told_extremes=None)
         total = judged.total * history.unit
         ordinary = 1.0 if usual[0] <= total <= usual[2] or total <= 0.0 else usual[1] / total
         seen.compared[SURPRISE, explained] = 0.0
@@ -211,7 +212,7 @@ def odd_pairs(
                     label_of(labels, k, places[k]) if k in places else "" for k in range(n_modes)
                 ]
                 record = told_row(seen, i, "", log_p, history, ordinary)
-                del record["label"], record["follows"], record["milder"]
+                del record["label"], record["follows"]
                 index = [places.get(k) for k in range(n_modes)]
                 found.append({"index": index, "labels": names, **record})
     return tuple(sorted(found, key=lambda cell: cell["p"])[: 2 * top])

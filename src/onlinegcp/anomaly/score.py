@@ -26,7 +26,8 @@ from onlinegcp.anomaly.reasons import (
     without_odd_rows,
 )
 from onlinegcp.anomaly.tails import LOWEST_LOG, normal_quantile
-from onlinegcp.anomaly.tracker import AnomalyTracker, Verdict
+from onlinegcp.anomaly.tracker import AnomalyTracker
+from onlinegcp.anomaly.verdict import Verdict
 from onlinegcp.anomaly.words import describe
 from onlinegcp.errors import DataError
 from onlinegcp.kernels.blas import one_blas_thread
@@ -68,7 +69,8 @@ class Anomaly:
     more_rows
         Significant rows beyond those that `modes` has.
     cells
-        Pairs of rows that are significant; labels of the other modes are empty.
+        Pairs of rows that are significant; labels of the other modes are empty. `milder` as of
+        rows.
     largest
         Where many rows are a little off: those that are off most, with their modes.
     newcomers
@@ -285,7 +287,8 @@ def _told(
     volume = verdict.families.get("volume", 0.0) if verdict.ready else 0.0
     low, expected, high = totals(verdict.whole, history, x)
     volume_z = normal_quantile(volume - math.log(2.0)) if volume < 0.0 else 0.0
-    volume_odd = volume < limit
+    # A total that a slice is flagged for is odd, although it may be less so by itself.
+    volume_odd = volume < limit or (flagged and verdict.family == "volume")
     nothing = (np.zeros(0, dtype=np.int64), np.zeros(0))
     odd = tuple(nothing for _ in verdict.rows)
     told = verdict.ready and verdict.log_p < max(limit, TOLD)
@@ -294,13 +297,17 @@ def _told(
             odd_rows(seen, k, history, limit, verdict) for k, seen in enumerate(verdict.rows)
         )
     wholes = without_odd_rows(verdict, odd, x, history)
+    # The rest is what no row that is named has a part in: of what single modes and all of them
+    # together leave, that which explains most.
+    telling = [t for t, (found, _) in zip(wholes, odd, strict=True) if len(found)] or wholes
+    telling = telling + without_all_odd_rows(verdict, [found for found, _ in odd], x, history)
     # Rows were judged as shares of this slice's total; they are told against an ordinary one, and
     # so is the rest: an outage that goes on is soon expected of the total, but not of an ordinary
     # slice. Where labels come and go it is the other way round: what is odd is never ordinary.
     least, middle, most = totals(verdict.whole, history, x, Levels.REST)
-    if told and not any(least <= t <= most for t in wholes):
+    if told and not any(least <= t <= most for t in telling):
         past = (least, middle, most), (low, expected, high)
-        least, middle, most = min(past, key=lambda of: min(abs(t - of[1]) for t in wholes))
+        least, middle, most = min(past, key=lambda of: min(abs(t - of[1]) for t in telling))
     ordinary = [middle if not least <= t <= most else t for t in wholes]
     rows: tuple[tuple[dict[str, Any], ...], ...] = tuple(() for _ in verdict.rows)
     cells: tuple[dict[str, Any], ...] = ()
@@ -328,10 +335,6 @@ def _told(
         cells = odd_pairs(
             verdict, x.ndim, labels, history, limit, top, (least, middle, most), blamed
         )
-    # The rest is what no row that is named has a part in: of what single modes and all of them
-    # together leave, that which explains most.
-    telling = [t for t, (found, _) in zip(wholes, odd, strict=True) if len(found)] or wholes
-    telling += without_all_odd_rows(verdict, [found for found, _ in odd], x, history)
     rest = min(telling, key=lambda t: abs(t - middle))
     rest_usual = least <= rest <= most
     if volume_odd and abs(rest - middle) > 0.5 * abs(total - middle):
@@ -362,7 +365,7 @@ def _told(
         odd_rows=tuple(rows for rows, _ in odd),
         counted=bool(history.counted),
         alarm=history.alarm + 1 if flagged else 0,
-        ended=0 if flagged or not verdict.observed else history.alarm,
+        ended=0 if flagged or history.goes_on(verdict) else history.alarm,
         verdict=verdict,
     )
     counted = noun if history.counted else ""

@@ -33,9 +33,7 @@ from onlinegcp.kernels.shares import (
     criticism,
     extremes,
     judge_rows,
-    learn_habits,
-    learn_rows,
-    learn_unrest,
+    learn_slice,
     row_shares,
     settle_rows,
     unrest_of,
@@ -43,6 +41,7 @@ from onlinegcp.kernels.shares import (
 )
 
 FloatArray: TypeAlias = NDArray[np.float64]
+Range: TypeAlias = tuple[float, float, float]  # low end, middle, high end
 
 MEMORY = 20.0  # slices a share is the average of
 SEASONS = 12.0  # slices of the same phase its season is the average of
@@ -54,6 +53,7 @@ USUAL = 2.0  # standard deviations that a usual range reaches on either side
 LEAST = 4  # slices before a row is judged
 LEAST_USUAL = 0.05  # part of the events that rows which are as usual must hold
 HEAVY = 20.0  # events of a row that says by itself how large a slice is
+SAME = 0.5  # odd things that two stories may differ by and still blame as many
 JUDGED = 0.1  # expected events of a row, or pair, that counts among those of which one is odd
 _NONE = np.zeros((2, 0))
 
@@ -76,6 +76,8 @@ class Judged:
         Rows seen before; those behind are new.
     ready
         Whether there was enough of a past.
+    told_extremes
+        What `extremes` would find, where that is known.
     """
 
     observed: FloatArray
@@ -83,6 +85,7 @@ class Judged:
     total: float
     n_known: int
     ready: bool
+    told_extremes: tuple[float, float, int] | None = None
 
     @property
     def forecast(self) -> FloatArray:
@@ -102,6 +105,8 @@ class Judged:
     @cached_property
     def extremes(self) -> tuple[float, float, int]:
         """Largest surprise upwards and downwards, the latter negative, and how many are judged."""
+        if self.told_extremes is not None:
+            return self.told_extremes
         found: tuple[float, float, int] = extremes(self.compared, JUDGED)
         return found
 
@@ -149,7 +154,7 @@ class RowShares:
         *,
         special: int = 0,
         total: float | None = None,
-        expected: tuple[float, float, float] | None = None,
+        expected: Sequence[Range] = (),
     ) -> Judged:
         """Compare row sums with their forecasts; nothing is changed.
 
@@ -163,7 +168,7 @@ class RowShares:
         total
             The total to expect shares of; by default found from the rows.
         expected
-            Low end, middle and high end of the forecast of the total, where there is one.
+            Low end, middle and high end of each forecast of the total there is.
         """
         n_known, n = len(self), len(sums)
         share, out, phase, day = np.empty(n), np.zeros((3, n)), self._phase(), self._day(special)
@@ -171,11 +176,11 @@ class RowShares:
         newcomer = self.newcomer / self.whole if self.whole > 0.0 else 0.0
         ready = self.n_slices >= LEAST and n_known > 0
         if ready and total is not None:
-            judge_rows(
+            found = judge_rows(
                 self.rows, phase, day, newcomer, self.pool, self.unrest,
-                self.n_slices % self.period, share, sums, total, out,
+                self.n_slices % self.period, share, sums, total, JUDGED, out,
             )  # fmt: skip
-            return Judged(sums, out, total, n_known, True)
+            return Judged(sums, out, total, n_known, True, found)
         row_shares(self.rows, phase, day, newcomer, share)
         whole = float(sums.sum())
         if not math.isfinite(whole):
@@ -196,7 +201,7 @@ class RowShares:
         sums: FloatArray,
         share: FloatArray,
         everything: float,
-        expected: tuple[float, float, float] | None,
+        ahead: Sequence[Range],
         out: FloatArray,
     ) -> float:
         """Compare rows given the total that those as usual tell, and return that total.
@@ -205,9 +210,10 @@ class RowShares:
         come and go by the thousand. So the total is told by shares without it, and it is what
         these add up to: exposures stay in events, however many rows there are.
 
-        Where rows are odd there are two stories: the total is what most of the events say, or
-        what was forecast. The one with fewer odd things is told: of four rows one that fell is
-        less than three that rose while all fell.
+        Where rows or the total are odd there are several stories: the total is what most of the
+        events say, or what was forecast. The one with fewer odd things is told, in which what is
+        a little odd counts a little: of four rows one that fell is less than three that rose while
+        all fell.
         """
         n_known, events = len(self), self.events
         unrest = float(unrest_of(self.unrest, self.n_slices % self.period))
@@ -217,31 +223,36 @@ class RowShares:
             bare = share[:n_known]
             parts = float(bare.sum())
 
-        def settle(total: float, rounds: int, out: FloatArray) -> tuple[float, int]:
-            """The total of the rows that are as usual, and odd things: rows, and that total."""
-            total, odd = settle_rows(
-                self.rows, self.pool, unrest, share, bare, sums, total, rounds, out
+        def settle(
+            total: float, rounds: int, out: FloatArray, doubt: float = 0.0
+        ) -> tuple[float, float, float]:
+            """The total of rows that are as usual; odd things, rows or it; the oddest row."""
+            total, odd, oddest = settle_rows(
+                self.rows, self.pool, unrest, share, bare, sums, total, rounds, doubt, out
             )
-            off = expected is not None and not expected[0] <= total * parts <= expected[2]
-            return total, odd + off
+            off = bool(ahead) and not any(_within(ahead, total * parts))
+            return total, odd + off, oddest
 
         whole = everything if n_known == len(sums) else float(known.sum())
-        usual, told = settle(usual_total(known, bare, whole, parts, HEAVY), 2, out)
+        usual, told, oddest = settle(usual_total(known, bare, whole, parts, HEAVY), 2, out)
         plain = whole / parts
-        if expected is not None and usual < LEAST_USUAL * plain:
-            far, near = (abs(math.log(t * parts / expected[1])) for t in (max(usual, 1e-9), plain))
+        if ahead and usual < LEAST_USUAL * plain:
+            middle = _nearest(ahead, usual * parts)[1]
+            far, near = (abs(math.log(t * parts / middle)) for t in (max(usual, 1e-9), plain))
             if far > near:  # no burst, but rows that take turns, such as days of the week
-                usual, told = settle(plain, 0, out)
-        if expected is not None and told > 0:
-            rival = np.zeros_like(out)
-            other, things = settle(expected[1] / parts, 2, rival)
-            # Of equal ones that which blames no row for what it always does.
-            held = (np.abs(out[SURPRISE]) >= ODD) & (np.abs(rival[SURPRISE]) < ODD)
-            if things < told or (things == told and held.any()):
-                out[:] = rival
-                return other * parts
-        # A row with more than half of everything says nothing that the others do not.
-        out[SURPRISE, out[FORECAST] > 0.5 * max(usual * parts, everything)] = 0.0
+                usual, told, oddest = settle(plain, 0, out)
+        forecast = False
+        if oddest >= ODD or not all(_within(ahead, usual * parts)):
+            for low, middle, high in dict.fromkeys(ahead):
+                rival = np.zeros_like(out)
+                doubt = 0.5 * (high - low) / (USUAL * middle)
+                other, things, _ = settle(middle / parts, 2, rival, doubt)
+                # Of equal ones that which blames no row for what it always does.
+                held = (np.abs(out[SURPRISE]) >= ODD) & (np.abs(rival[SURPRISE]) < ODD)
+                if things < told - SAME or (things < told + SAME and held.any()):
+                    out[:], usual, told, forecast = rival, other, things, True
+        if not forecast:  # a row with more than half of everything says nothing that others do not
+            out[SURPRISE, out[FORECAST] > 0.5 * max(usual * parts, everything)] = 0.0
         return usual * parts
 
     def learn(self, seen: Judged, *, special: int = 0, n_rows: int | None = None) -> None:
@@ -269,19 +280,10 @@ class RowShares:
         if self.n_slices >= LEAST:
             usual = self.whole / min(MEMORY, self.n_slices)
             weight = min(1.0, LOUDEST * usual / max(seen.total, 1e-12)) if usual > 0.0 else 1.0
-        if seen.ready and len(self.rows) > LATELY:
-            learn_habits(
-                self.rows, self._phase(), day, seen.observed, seen.compared, seen.n_known,
-                seen.total, weight == 1.0,
-            )  # fmt: skip
-        if seen.ready and weight == 1.0 and self.period > 1 and not day.size:
-            learn_unrest(
-                self.rows, self.pool, seen.observed, seen.compared, seen.n_known,
-                self.unrest, self.n_slices % self.period,
-            )  # fmt: skip
-        learn_rows(
+        learn_slice(
             self.rows, self._phase(), day, self.pool, seen.observed, seen.compared,
             seen.n_known, seen.total, weight, seen.ready, keeps, cycles == 0,
+            self.unrest, self.n_slices % self.period,
         )  # fmt: skip
         if not day.size:
             self.whole = keep * self.whole + weight * seen.total
@@ -355,10 +357,19 @@ class RowShares:
 _ARRAYS = ("pool", "rows", "season", "special", "unrest")
 
 
+def _nearest(ahead: Sequence[Range], total: float) -> Range:
+    """That of some forecasts which a total is nearest to."""
+    return min(ahead, key=lambda forecast: abs(total - forecast[1]))
+
+
+def _within(ahead: Sequence[Range], total: float) -> list[bool]:
+    return [low <= total <= high for low, _, high in ahead]
+
+
 def total_without_odd(
     totals: Sequence[float],
     odd: Sequence[bool],
-    ahead: tuple[float, float, float] | None,
+    ahead: Sequence[Range],
     of: tuple[int, ...] | None = None,
 ) -> float:
     """What a slice would hold without its odd rows: the mode tells it whose rows explain most.
@@ -370,16 +381,16 @@ def total_without_odd(
     odd
         Whether `Judged.any_odd` of them is.
     ahead
-        The forecast, as `RowShares.judge` takes it.
+        The forecasts, as `RowShares.judge` takes them.
     of
         Modes that are asked; all by default. What an odd row of another mode has taken away is
         missing in these, as it is in all their rows.
     """
     if of is not None and any(odd):
         odd, totals = [odd[k] for k in of], [totals[k] for k in of]
-    if ahead is not None and any(odd):
+    if ahead and any(odd):
         blamed = [total for total, is_odd in zip(totals, odd, strict=True) if is_odd]
-        return min(blamed, key=lambda total: abs(total - ahead[1]))
+        return min(blamed, key=lambda total: min(abs(total - middle) for _, middle, _ in ahead))
     return sorted(totals)[len(totals) // 2]
 
 

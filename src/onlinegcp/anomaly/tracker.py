@@ -13,23 +13,18 @@ import datetime
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinegcp.anomaly.common import Alone, CommonMoves
-from onlinegcp.anomaly.levels import Levels, range_of_counts
+from onlinegcp.anomaly.common import CommonMoves
+from onlinegcp.anomaly.levels import Levels, ranges_of_counts
 from onlinegcp.anomaly.looking import PeriodSearch
 from onlinegcp.anomaly.oddities import statistics_of
-from onlinegcp.anomaly.pairs import HeavyPairs, IntArray
+from onlinegcp.anomaly.pairs import HeavyPairs
 from onlinegcp.anomaly.season import FIRST_OF_MONTH, HOLIDAY, calendar, moment_of
-from onlinegcp.anomaly.shares import (
-    Judged,
-    RowShares,
-    total_without_odd,
-)
+from onlinegcp.anomaly.shares import RowShares, total_without_odd
 from onlinegcp.anomaly.tails import (
     NO_MARKS,
     NO_TAIL,
@@ -43,6 +38,7 @@ from onlinegcp.anomaly.tails import (
     settled,
     smallest_of,
 )
+from onlinegcp.anomaly.verdict import Verdict
 from onlinegcp.errors import DataError
 from onlinegcp.runlog.label_history import LabelHistory
 from onlinegcp.slices import Slice
@@ -57,50 +53,13 @@ OF_THE_TOTAL = 0.05
 REAL = math.log(1e-5)  # p-value of a slice below which it tells nothing of how rare chance is
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What was found about a slice, and what the tracker needs to learn it.
-
-    Attributes
-    ----------
-    log_p, family
-        Of the slice, and the statistic that was oddest: "volume", "up 0", "down 2", "pairs up",
-        "pairs down", "alone up", "alone down", "mixture", "many", "misfit"; empty while there is no
-        past.
-    families
-        Log-probability of each statistic.
-    whole, rows, newcomers, pairs, alone
-        How each compares with its forecast: of `whole` the total and the misfit, of `newcomers`
-        the events in new rows by mode, of `alone` rows without what they have in common; None as
-        long as rows are not judged.
-    weights
-        Usual weights of the model, this slice included; empty where there is no model.
-    """
-
-    log_p: float
-    family: str
-    families: dict[str, float]
-    whole: Judged
-    rows: list[Judged]
-    newcomers: Judged
-    pairs: list[tuple[IntArray, Judged]]
-    alone: Alone | None
-    weights: FloatArray
-    special: int
-    moment: datetime.datetime | None
-    shape: tuple[int, ...]
-    observed: bool
-    statistics: dict[str, float]
-    ready: bool
-    plain: dict[str, float]
-
-
 @final
 class AnomalyTracker:
     """What the recent past looked like, in memory that grows with the number of labels only.
 
     Hand it to `score_slice` and call `update` with the result, flagged or not: what is odd about a
-    row is not learned until it has stayed for a while, all the rest is.
+    row is not learned until it has stayed for a while, and a stream that fell silent is no new
+    usual for two seasons (sixty slices at least); all the rest is learned.
 
     Parameters
     ----------
@@ -151,6 +110,7 @@ class AnomalyTracker:
         self.last: datetime.datetime | None = None
         self.daily = False
         self.alarm = 0  # flagged slices in a row
+        self.silent = 0  # of these without any event, up to now
         self.whole = Levels(self.period)  # see its places
         self.weights = np.zeros(0)
         self.rows: list[RowShares | Levels] = []
@@ -191,7 +151,7 @@ class AnomalyTracker:
         observed = x.n_observed > 0
         whole = self.whole.judge(np.array([self._volume(x), misfit, math.nan]), special=special)
         sums = [self._sums(x, k) for k in range(x.ndim)]
-        ahead = range_of_counts(whole)
+        ahead = ranges_of_counts(whole)
         rows = [
             part.judge(s, special=special, expected=ahead)
             if isinstance(part, RowShares)
@@ -266,14 +226,19 @@ class AnomalyTracker:
             self.last = verdict.moment
         special = verdict.special
         if not verdict.observed:
-            for part in (self.whole, *self.rows, *(pairs.shares for pairs in self.pairs)):
-                part.skip()
-            if self.search.on:
-                self._look_for_period(verdict)
+            self._let_pass(verdict)
             return  # an alarm goes on: nobody saw it end
-        self.alarm = self.alarm + 1 if flagged else 0
+        goes_on = self.goes_on(verdict)
+        self.alarm = self.alarm + 1 if flagged else self.alarm if goes_on else 0
         unit = self.unit if self.counted else 1.0
         self.labels.add(self.n_slices, [seen.observed * unit for seen in verdict.rows])
+        silent = self._is_silent(verdict) and (flagged or self.silent > 0)
+        self.silent = self.silent + 1 if silent else 0
+        if 0 < self.silent <= self._patience():
+            if self.silent == 1:  # an outage is one, however long it lasts
+                self._remember(verdict)
+            self._let_pass(verdict)
+            return
         self.whole.learn(verdict.whole, special=special)
         self.weights = verdict.weights
         for part, seen in zip(self.rows, verdict.rows, strict=True):
@@ -284,14 +249,17 @@ class AnomalyTracker:
             self.newcomers.learn(verdict.newcomers)
         for pairs, (keys, seen) in zip(self.pairs, verdict.pairs, strict=True):
             pairs.learn(keys, seen, special=special, shape=verdict.shape)
-        if verdict.statistics:
-            self.n_scored += 1
-        for name, value in verdict.statistics.items():
-            self.past.setdefault(name, Past()).add(value)
-        for name, log_p in verdict.plain.items() if verdict.log_p > REAL else ():
-            self.tails[name] = after_one_more(self.tails.get(name, NO_TAIL), log_p)
+        self._remember(verdict)
         if self.search.on:
             self._look_for_period(verdict)
+
+    def goes_on(self, verdict: Verdict) -> bool:
+        """Whether an alarm goes on over a slice that is not odd by itself.
+
+        Nothing was observed of it; or a stream that fell silent still is, if only by night.
+        """
+        lasts = 0 < self.silent < self._patience()
+        return not verdict.observed or (lasts and self._is_silent(verdict))
 
     def update(self, anomaly: Any) -> None:
         """Remember a slice that `score_slice` scored."""
@@ -313,9 +281,8 @@ class AnomalyTracker:
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """All it goes on from: arrays, and a record of plain numbers."""
-        names = ("holidays", "period", "n_slices", "n_scored", "counted", "unit", "daily", "alarm")
         arrays, record = self.search.state()
-        record |= {name: getattr(self, name) for name in names}
+        record |= {name: getattr(self, name) for name in (*_NUMBERS, "holidays", "period")}
         record["last"] = None if self.last is None else self.last.isoformat()
         arrays["weights"] = self.weights
         arrays |= {f"rarity.{name}": past.to_array() for name, past in self.past.items()}
@@ -330,8 +297,9 @@ class AnomalyTracker:
     def from_state(cls, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> Self:
         """The tracker that `state` described; it goes on exactly where that one stood."""
         made = cls(int(record["period"]), record["holidays"])
-        for name in ("n_slices", "n_scored", "counted", "unit", "daily", "alarm"):
-            setattr(made, name, record[name])
+        for name in _NUMBERS:
+            if name in record:  # of silence an earlier version knew nothing
+                setattr(made, name, record[name])
         made.search = PeriodSearch.from_state(arrays, record)
         made.last = None if record["last"] is None else moment_of(record["last"])
         made.weights = np.array(arrays["weights"], dtype=np.float64)
@@ -446,6 +414,29 @@ class AnomalyTracker:
             return HOLIDAY
         return FIRST_OF_MONTH if self.daily and moment.day == 1 else 0
 
+    def _is_silent(self, verdict: Verdict) -> bool:
+        return bool(self.counted) and not verdict.rows[0].observed.any()
+
+    def _patience(self) -> int:
+        """Silent slices that are no new usual: two cycles, or as many as any start may take."""
+        return max(2 * self.period, LONGEST_START)
+
+    def _remember(self, verdict: Verdict) -> None:
+        """What a slice tells of how rare things are."""
+        if verdict.statistics:
+            self.n_scored += 1
+        for name, value in verdict.statistics.items():
+            self.past.setdefault(name, Past()).add(value)
+        for name, log_p in verdict.plain.items() if verdict.log_p > REAL else ():
+            self.tails[name] = after_one_more(self.tails.get(name, NO_TAIL), log_p)
+
+    def _let_pass(self, verdict: Verdict) -> None:
+        """Let a slice pass that tells nothing of those to come."""
+        for part in (self.whole, *self.rows, *(pairs.shares for pairs in self.pairs)):
+            part.skip()
+        if self.search.on:
+            self._look_for_period(verdict)
+
     def _look_for_period(self, verdict: Verdict) -> None:
         rows = [seen.observed for seen in verdict.rows] if verdict.observed else None
         total = float(verdict.whole.observed[Levels.TOTAL])
@@ -465,3 +456,6 @@ class AnomalyTracker:
         for part in (*self.rows, *(pairs.shares for pairs in self.pairs)):
             if len(part) * period <= MOST_SEASONS:
                 part.start_season(period)
+
+
+_NUMBERS = ("n_slices", "n_scored", "counted", "unit", "daily", "alarm", "silent")

@@ -11,9 +11,11 @@ from typing import Any
 
 from onlinegcp.drawing.text import (
     and_list,
+    capital,
     how_many,
     number,
     percent,
+    say_mode,
     say_time,
     shown_modes,
     signed,
@@ -22,6 +24,8 @@ from onlinegcp.drawing.text import (
 MOST_ROWS = 4  # that are named
 LONGEST_LABEL = 60  # characters of a label
 MOST_MOVED = 6  # labels on either side of a move
+CERTAIN = 1e-12  # p-value below which one row is no odder than another: tails are not known there
+SCARCE, MULTIPLE = 0.5, 5.0  # a usual range below an event, of which something is many times more
 Record = Mapping[str, Any]
 
 
@@ -64,15 +68,16 @@ def describe(
         head += ", as usual"
     if not anomaly.get("flagged"):
         return _printable(f"{head}.")
-    parts = [*_rows(anomaly, modes), *_newcomers(anomaly, modes)]
+    parts = [*_rows(anomaly, modes, bool(noun)), *_newcomers(anomaly, modes)]
     pairs = _pairs(anomaly)
+    milder = any(cell.get("milder") for cell in anomaly["cells"])
     moves, untold = _moves(pairs, modes) if _n_rows(anomaly) < MOST_ROWS else ([], len(pairs))
     parts += moves
     diffuse = _diffuse(anomaly, modes, bool(parts))
     # What is odd and has not been said may not pass for usual.
-    rest = "" if diffuse or untold else _rest(anomaly, bool(noun))
+    rest = "" if diffuse or untold or milder else _rest(anomaly, bool(noun))
     said = "; ".join(part for part in (*parts, diffuse, rest) if part)
-    return _printable(f"{head}. {_capital(said)}." if said else f"{head}.")
+    return _printable(f"{head}. {capital(said)}." if said else f"{head}.")
 
 
 def _rest_is_off(anomaly: Record) -> bool:
@@ -86,18 +91,20 @@ def _n_rows(anomaly: Record) -> int:
     return sum(map(len, anomaly["modes"]))
 
 
-def _rows(anomaly: Record, modes: Sequence[str]) -> list[str]:
+def _rows(anomaly: Record, modes: Sequence[str], counted: bool) -> list[str]:
     """Rows that are significant, the oddest first, grouped by mode."""
+    # What one label did shows in many of another mode: of what is certain the few are the cause.
+    number_of = [sum(map(_named, rows)) for rows in anomaly["modes"]]
     found = sorted(
         ((row["p"], k, row) for k, rows in enumerate(anomaly["modes"]) for row in rows),
-        key=lambda item: item[:2],
+        key=lambda item: (max(item[0], CERTAIN), number_of[item[1]], item[0], item[1]),
     )
     # Where all others fell, a row that held its own is odd, too, but it is not what happened.
     named = [item for item in found if _named(item[2])]
     order = list(dict.fromkeys(k for _, k, _ in named[:MOST_ROWS]))
     texts = []
     for k in order:
-        rows = [say_row(row) for _, mode, row in named[:MOST_ROWS] if mode == k]
+        rows = [say_row(row, counted=counted) for _, mode, row in named[:MOST_ROWS] if mode == k]
         texts.append(_of(_mode(modes, k), ", ".join(rows)))
     more = max(len(named) - MOST_ROWS, 0) + anomaly.get("more_rows", 0)
     if more:
@@ -120,18 +127,20 @@ def _any_named(anomaly: Record) -> bool:
     return any(_named(row) for rows in anomaly["modes"] for row in rows)
 
 
-def say_row(row: Record) -> str:
+def say_row(row: Record, *, counted: bool = True) -> str:
     """A row with direction, size and usual range.
 
     Examples
     --------
-    >>> say_row({"label": "b16", "observed": 546.0, "expected": 0.1, "low": 0.0, "high": 1.0,
-    ...          "new": True})
-    'b16 is new (546)'
+    >>> b16 = {"label": "b16", "observed": 546.0, "expected": 0.1, "low": 0.0, "high": 0.3}
+    >>> say_row({**b16, "new": True}), say_row(b16)
+    ('b16 is new (546)', 'b16 546 (usually next to none)')
     """
     seen, expected = row["observed"], row["expected"]
     if row.get("new"):
         return f"{_name(row)} is new ({number(seen)})"
+    if counted and row["high"] < SCARCE and seen > MULTIPLE * row["high"]:
+        return f"{_name(row)} {number(seen)} (usually next to none)"
     said = "the others suggest" if row.get("follows") else "usually"
     change = _change(seen, expected, row["low"])
     return f"{_name(row)} {change} ({_usual(seen, row['low'], row['high'], said)})"
@@ -155,12 +164,12 @@ Pair = tuple[list[tuple[int, str]], Record]
 
 
 def _pairs(anomaly: Record) -> list[Pair]:
-    """Significant pairs of rows neither of which is named."""
+    """Significant pairs of rows neither of which is named, and that moved no less than all did."""
     told = {(k, row["label"]) for k, rows in enumerate(anomaly["modes"]) for row in rows}
     pairs = []
     for cell in anomaly["cells"]:
         places = [(k, label) for k, label in enumerate(cell["labels"]) if label]
-        if len(places) == 2 and not told.intersection(places):
+        if len(places) == 2 and not told.intersection(places) and not cell.get("milder"):
             pairs.append((places, cell))
     return pairs
 
@@ -212,7 +221,7 @@ def _diffuse(anomaly: Record, modes: Sequence[str], named: bool) -> str:
     if named or not family:
         return ""
     if family == "volume":
-        return "all rows alike"
+        return "all rows alike" if anomaly["total"] else ""
     # An alarm never goes without a word of what raised it.
     within = family == "mixture" or family.startswith("pairs")
     otherwise = ", but some divide up otherwise than usual" if within else " by itself"
@@ -236,9 +245,11 @@ def _than(total: float, expected: float, low: float | None, counted: bool) -> st
     less, more = ("fewer", "more") if counted else ("less", "more")
     if counted and expected < 0.5:
         return "none was expected"
-    # Of what may well be zero there are no parts.
-    if expected <= 0.0 or (low is not None and low < 0.0 and not counted):
+    # Of what may well be zero there are no parts, and nothing at all is none.
+    if expected <= 0.0 or (low is not None and low < 0.0 and not counted) or total < 0.0:
         return f"{number(expected)} was expected"
+    if counted and total == 0.0:
+        return f"where {number(round(expected))} {'was' if expected < 1.5 else 'were'} expected"
     change = total / expected - 1.0
     if change > 2.0:
         return f"{number(total / expected, 2)} times what was expected"
@@ -287,12 +298,14 @@ def _few(labels: Sequence[str]) -> str:
 
 
 def _of(mode: str, text: str) -> str:
-    """Labels with their mode, unless the first says it itself: no "Shop Shop B"."""
-    return text if text.casefold().startswith(f"{mode.casefold()} ") else f"{mode} {text}"
+    """Labels with their mode, unless the first says it itself: no "Shop Shop B", no "SKU SKU-7"."""
+    begins = text.casefold().startswith(mode.casefold())
+    itself = begins and not text[len(mode) : len(mode) + 1].isalnum()
+    return text if itself else f"{mode} {text}"
 
 
 def _mode(modes: Sequence[str], k: int) -> str:
-    return shown_modes(modes)[k] if k < len(modes) else f"mode {k + 1}"
+    return say_mode(shown_modes(modes)[k]) if k < len(modes) else f"mode {k + 1}"
 
 
 def _printable(text: str) -> str:
@@ -300,7 +313,3 @@ def _printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

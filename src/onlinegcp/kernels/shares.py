@@ -148,17 +148,18 @@ def total_of_usual_rows(share, sums, out, n_known, before):
 
 
 @kernel
-def judge_rows(rows, season, special, newcomer, pool, unrest, time, share, sums, total, out):
-    # Shares and how rows compare, where the total is known.
+def judge_rows(rows, season, special, newcomer, pool, unrest, time, share, sums, total, least, out):
+    # Shares and how rows compare, where the total is known. Returns what `extremes` does.
     row_shares(rows, season, special, newcomer, share)
     compare_rows(rows, pool, unrest_at(unrest, time), share, sums, total, out)
+    return extremes(out, least)
 
 
 @kernel
-def widen_ranges(share, out):
-    # Ranges of odd rows, wider by what the others do not know of the total. Spreads are learned
-    # with totals a row has part in, which differ less from it than totals of the others alone: of
-    # two rows with half each by a factor of two. They are left where that is small.
+def widen_ranges(share, doubt, out):
+    # Ranges wider by what is not known of the total. Spreads are learned with totals a row has part
+    # in, which differ less from it than totals of the others alone: of two rows with half each by a
+    # factor of two. Where odd rows leave few others the total stays a forecast, if it was one.
     whole, missed = 0.0, 0.0
     for i in range(share.shape[0]):
         whole += share[i]
@@ -166,30 +167,39 @@ def widen_ranges(share, out):
             missed += share[i]
     whole = max(whole, 1e-12)
     others = 1.0 - missed / whole
-    if others <= LEAST_OTHERS or others > 1.0 - HEAVIEST:
-        return  # the total was not theirs, or they know it well
+    if others > 1.0 - HEAVIEST:
+        return  # they know it well
     for i in range(share.shape[0]):
-        if abs(out[SURPRISE, i]) >= ODD:
+        if others <= LEAST_OTHERS:
+            spread = out[DEVIATION, i]
+            surer = spread / math.hypot(spread, doubt * out[FORECAST, i])
+        elif abs(out[SURPRISE, i]) >= ODD:
             part = share[i] / whole
             surer = math.sqrt((1.0 - part) / (1.0 + part / others))
-            out[DEVIATION, i] /= surer
-            out[SURPRISE, i] *= surer
+        else:
+            continue
+        out[DEVIATION, i] /= surer
+        out[SURPRISE, i] *= surer
 
 
 @kernel
-def settle_rows(rows, pool, unrest, share, bare, sums, total, rounds, out):
+def settle_rows(rows, pool, unrest, share, bare, sums, total, rounds, doubt, out):
     # Compares rows, and some times again with the total of those that are as usual, `bare` of which
-    # they hold. Returns that, and how many rows are odd.
+    # they hold. Returns that; how odd rows are that were not odd before, of which each counts up to
+    # one, that of an odd one; and the size of the largest surprise. `doubt` is the standard
+    # deviation of a total that is a forecast, as a part of it.
     compare_rows(rows, pool, unrest, share, sums, total, out)
     for _ in range(rounds):
         total = total_of_usual_rows(bare, sums, out, bare.shape[0], total)
         compare_rows(rows, pool, unrest, share, sums, total, out)
     if rounds > 0:  # else all rows told the total, odd ones too
-        widen_ranges(bare, out)
-    odd = 0
+        widen_ranges(bare, doubt, out)
+    odd, largest = 0.0, 0.0
     for i in range(sums.shape[0]):
-        odd += abs(out[SURPRISE, i]) >= ODD
-    return total, odd
+        largest = max(largest, abs(out[SURPRISE, i]))
+        if i >= rows.shape[1] or rows[STREAK, i] == 0.0:
+            odd += min((out[SURPRISE, i] / ODD) ** 2, 1.0)
+    return total, odd, largest
 
 
 @kernel(fastmath=False)
@@ -313,9 +323,10 @@ def learn_rows(
         if spread:
             squares, noise, sizes = 0.0, 0.0, 0.0
             if i < n_known:
-                # A row far out tells of itself, not of its spread.
+                # A row far out tells of itself, not of its spread; if it stays out, only once.
                 events = rows[EVENTS, i] + HALF
-                squares = min((sums[i] - mean) ** 2, 16.0 * deviation * deviation)
+                most = ODD * ODD if rows[STREAK, i] <= 1.0 else 1.0
+                squares = min((sums[i] - mean) ** 2, most * deviation * deviation)
                 excess, factor, _ = _spread(
                     rows[SQUARES, i], rows[NOISE, i], rows[SIZES, i], common, max(mean, 1e-12)
                 )
@@ -340,3 +351,19 @@ def learn_rows(
             season[1, i] = keep_season * season[1, i] + usual
         rows[EVENTS, i] = keep * rows[EVENTS, i] + learned
         rows[EXPOSURE, i] = keep * rows[EXPOSURE, i] + total * weight * seasonal
+
+
+@kernel
+def learn_slice(
+    rows, season, special, pool, sums, out, n_known, total, weight, ready, keeps, first_cycle,
+    unrest, time,
+):  # fmt: skip
+    # All that a judged slice teaches, in one call: each takes as long as small slices need.
+    ordinary = ready and weight == 1.0
+    if ready and rows.shape[0] > LATELY:
+        learn_habits(rows, season, special, sums, out, n_known, total, ordinary)
+    if ordinary and unrest.shape[1] > 1 and not special.shape[1]:
+        learn_unrest(rows, pool, sums, out, n_known, unrest, time)
+    learn_rows(
+        rows, season, special, pool, sums, out, n_known, total, weight, ready, keeps, first_cycle
+    )

@@ -24,6 +24,7 @@ class _Found(TypedDict):
     high: float
     p: float
     new: bool
+    milder: bool
 
 
 class Row(_Found):
@@ -31,7 +32,6 @@ class Row(_Found):
 
     label: str
     follows: bool
-    milder: bool
 
 
 class Cell(_Found):
