@@ -4,7 +4,9 @@ Slices of 40 x 30, rank 5; in slice 80 of 160 all patterns, or two of five, are 
 is that of the slice the model expects against the true one, before the slice is learned, as a share
 of the true one's norm, over slices 20 to 159. Ten seeds that played no part in choosing any
 default. `restart` is a model that is started again by hand with slice 80; until it has its warm
-start the old one predicts. `starts`: streams without change on which a warm start missed a pattern,
+start the old one predicts. `in slice 13` and `over 20 slices` (from slice 61 on) are changes that
+nothing notices: error of slices 81 to 90 after them, over that of a model that began after them.
+`starts`: streams without change on which a warm start missed a pattern,
 so that after 60 slices the error exceeds twice that of a model that began at the truth (Gaussian:
 .01). `quiet`: time of a stream without change, over that of the same solver without a detector.
 `warm`: time of a warm start over that of the best of three random ones, as it was made at first.
@@ -37,6 +39,8 @@ STARTED = {
     "logit": ("bernoulli_logit", None),
 }
 OVER_RESTART = 1.3
+UNNOTICED = {"in slice 13": (12, 1), "over 20 slices": (60, 20)}  # first slice, and how many
+LATER, LAST = 90, 10
 STUCK, OVER_TRUTH = 0.01, 2.0
 
 
@@ -47,6 +51,9 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
         if only in (None, kind):
             yield from _changes(kind, seeds)
             yield _alternating(kind, seeds)
+        if only in (None, kind, "unnoticed"):
+            for change in UNNOTICED:
+                yield _unnoticed(kind, change, seeds)
     for kind in STARTED:
         if only in (None, "starts", f"starts-{kind}"):
             for warm in (10, 20):
@@ -76,8 +83,12 @@ def _stream(kind: str, change: str, seed: int, count: int = COUNT) -> Iterator[t
     size = {"gaussian": 1.0, "poisson": 600.0, "bernoulli": 150.0}[kind]
     weights = size * rng.uniform(0.5, 1.5, (count, RANK))
     for t, row in enumerate(weights):
-        late = (t // 40) % 2 == 1 if change == "alternating" else t >= CHANGE and change != "none"
-        m = np.einsum("ir,jr,r->ij", *(second if late else first), row)
+        share = _share_of_second(change, t)
+        m = sum(
+            part * np.einsum("ir,jr,r->ij", *factors, row)
+            for part, factors in ((1.0 - share, first), (share, second))
+            if part
+        )
         if kind == "gaussian":
             yield Slice.dense(m + 0.1 * rng.standard_normal(SHAPE)), m
             continue
@@ -85,6 +96,16 @@ def _stream(kind: str, change: str, seed: int, count: int = COUNT) -> Iterator[t
             m = m / (1.0 + m)
         x = rng.poisson(m) if kind == "poisson" else rng.random(SHAPE) < m
         yield Slice(np.argwhere(x), x[x > 0].astype(float), SHAPE), m
+
+
+def _share_of_second(change: str, t: int) -> float:
+    """How much of slice t has the patterns that come after the change."""
+    if change == "none":
+        return 0.0
+    if change == "alternating":
+        return float((t // 40) % 2 == 1)
+    begin, over = UNNOTICED.get(change, (CHANGE, 1))
+    return min(max((t - begin + 1) / over, 0.0), 1.0)
 
 
 def _errors(kind: str, change: str, seed: int, count: int = COUNT, *, restart: bool = False):
@@ -142,6 +163,32 @@ def _alternating(kind: str, seeds: range) -> Row:
     note = "regimes of 40 slices, from the second return on; 1 is the level before the first change"
     case, unit = f"change/{kind}", "times the first regime's error"
     return measured(case, "alternating", Times(tuple(ratios)), unit, target="<= 1.05", note=note)
+
+
+def _unnoticed(kind: str, change: str, seeds: range) -> Row:
+    """Error some time after a change, over that of a model that began after it."""
+    from onlinegcp.streaming import OnlineGCP
+
+    begin, over = UNNOTICED[change]
+    end, ratios = begin + over - 1, []
+    for seed in seeds:
+        stream = list(_stream(kind, change, seed, end + LATER))
+        errors = []
+        for first in (0, end):
+            model = OnlineGCP(RANK, LOSSES[kind], init_slices=WARM, random_state=seed)
+            model.partial_fit([x for x, _ in stream[first:-LAST]])
+            found = []
+            for x, truth in stream[-LAST:]:
+                expected = model.inverse_transform(model.transform([x])[0])
+                found.append(np.linalg.norm(expected - truth) / np.linalg.norm(truth))
+                model.partial_fit([x])
+            errors.append(np.mean(found))
+        ratios.append(errors[0] / errors[1])
+    note = f"{len(ratios)} seeds, largest {max(ratios):.3g}"
+    unit = "times the error of a model begun after it"
+    return measured(
+        f"change/{kind}", change, Times(tuple(ratios)), unit, target="<= 1.3", note=note
+    )
 
 
 def _planted(kind: str, seed: int, count: int) -> tuple:

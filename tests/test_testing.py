@@ -82,6 +82,11 @@ class WritingOutAnything(OnlineCP):
         return self  # as if it had the memory
 
 
+class RefusingWithoutALimit(WritingOutAnything):
+    def partial_fit(self, x, y=None, *, time=None):
+        raise OnlineGCPError("too large")
+
+
 class HoldingOn(OnlineCP):
     """Hoards where `get_state` does not look."""
 
@@ -273,6 +278,7 @@ BROKEN = {
     LargerThanDeclared: ("declarations_are_kept", "but 100 were declared"),
     GrowingWithoutBound: ("declarations_are_kept", "may grow is not said"),
     WritingOutAnything: ("slices_too_large_are_refused", "was accepted"),
+    RefusingWithoutALimit: ("slices_too_large_are_refused", "names no limit: too large"),
     HoldingOn: ("state_does_not_grow", "the state grew"),
     ChangingCells: ("inputs_stay_untouched", "list of values was changed"),
     ChangingWhatItWeighs: ("inputs_stay_untouched", "array passed in was changed"),

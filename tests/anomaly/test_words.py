@@ -46,6 +46,13 @@ def test_a_label_that_names_its_mode_is_said_once():
         modes=["shop"],
     )
     assert ". Shop B -91 % (4, usually 40 to 48), Shop C +105 %" in said
+    for mode, label, told in (
+        ("sku", "SKU-00153", ". SKU-00153 x 3.02"),
+        ("device_id", "dev-7", ". Device dev-7 x 3.02"),
+        ("net", "network", ". Net network x 3.02"),
+    ):
+        odd = found(modes=[[row(label, 151.0, 50.0)]])
+        assert told in describe(odd, time="2001-03-05", modes=[mode])
 
 
 def test_a_slice_that_is_not_flagged_says_no_more_than_its_total():

@@ -92,3 +92,33 @@ def test_a_scored_table_goes_to_csv_whatever_its_columns_hold(run, events, tmp_p
     first = next(csv.DictReader(scored.read_text().splitlines()))
     assert (json.loads(first["tags"]), first["raw"]) == (["x", "y"], "01ff")
     assert float(first["took"]) == 90.5
+
+
+def test_who_cannot_be_judged_yet_is_not_called_usual(tmp_path, capsys):
+    """Thirty hours of a log: no season has come again, and the flood in the last is not judged."""
+    rows = [{"at": f"2024-03-0{1 + h // 24}T{h % 24:02}:10:00", "path": "/"} for h in range(31)]
+    path, folder = tmp_path / "log.csv", tmp_path / "log.run"
+    pl.DataFrame([row for row in rows for _ in range(60)]).write_csv(path)
+    options = ["--time", "at", "--every", "1h", "--modes", "path", "--rank", "1", "--quiet"]
+    assert call(["fit", str(path), *options, "--warm-start", "5", "-o", str(folder)]) is Exit.DONE
+    capsys.readouterr()
+    assert call(["anomalies", str(folder)]) is Exit.DONE
+    shown = capsys.readouterr().out
+    assert "scored slices were flagged: ten slices, or two seasons, show what is usual." in shown
+    assert call(["report", str(folder), "-o", str(tmp_path / "page.html")]) is Exit.DONE
+    page = (tmp_path / "page.html").read_text()
+    assert "was flagged yet: ten slices, or two seasons, show what is usual." in page
+    # One pattern is not called by what it holds most of.
+    capsys.readouterr()
+    assert call(["components", str(folder), "--json"]) is Exit.DONE
+    assert json.loads(capsys.readouterr().out)[0]["headline"] == "Everything"
+
+
+def test_a_run_alone_is_told_how_it_can_be_compared_with_itself(run, tmp_path, capsys):
+    assert call(["diff", str(run)]) is Exit.BAD_INPUT
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{run.name} --before 2018-01-" in told
+    before = told.split("--before ")[-1].removesuffix(".")
+    assert call(["diff", str(run), "--before", before]) is Exit.DONE
+    assert call(["diff", str(tmp_path / "none.run")]) is Exit.BAD_INPUT
+    assert "RUN --before 2018-06-01" in " ".join(capsys.readouterr().err.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onlinegcp.events import from_events
+from onlinegcp.events.seen import KEPT, OFFERS, Print, Seen
 
 RIDES = {
     "t": [
@@ -62,3 +63,17 @@ def test_the_same_rows_are_passed_over_and_others_are_late(state):
         once_more = stream({**RIDES, "pu": names}).restore(other.state(), again=True)
         assert list(once_more) == []
         assert once_more.n_late == other.n_late
+
+
+def test_only_the_newest_bins_are_remembered():
+    seen = Seen()
+    for key in range(KEPT + 5):
+        seen.note(key, Print(1, 0, 0.0))
+    assert sorted(seen.offers) == list(range(5, KEPT + 5))
+
+
+def test_of_what_is_offered_for_a_bin_the_first_few_are_remembered():
+    seen = Seen()
+    for n_rows in range(OFFERS + 3):
+        seen.note(7, Print(n_rows, 0, 0.0))
+    assert [offer.n_rows for offer in seen.offers[7]] == list(range(OFFERS))

@@ -120,6 +120,11 @@ def test_cells_are_the_largest_of_all_with_their_labels():
     best = np.unravel_index(dense.argmax(), dense.shape)
     assert cells[0]["labels"] == [labels[k][i] for k, i in enumerate(best)]
     assert all(0 <= cell["low"] <= cell["expected"] <= cell["high"] for cell in cells)
+    # Rows that came later than the labels go by their number.
+    few = [list("ab"), []]
+    found = forecast(5 + rng.random((20, 2)), factors, get_loss("poisson"), 1, labels=few)
+    rows = {cell["labels"][0] for cell in found.cells(0, 30)}
+    assert rows == {"a", "b", "2", "3", "4"}
 
 
 def stream(n=40, seed=0):

@@ -334,6 +334,16 @@ def test_many_streams_share_shards(tmp_path):
     assert many.places()["s201"] == 50
 
 
+def test_a_stream_without_slices_yet_is_one_all_the_same(tmp_path):
+    slices = [Slice.dense(np.ones((2, 2)), time=time) for time in range(5)]
+    many = fit_many({"a": slices, "b": []}, small_model(), tmp_path / "many", n_jobs=1)
+    assert {one.stream: one.account.slices for one in many.facts()} == {"a": 5, "b": 0}
+    with ManyStreams.open(tmp_path / "many") as again:
+        again.learn({"b": slices}, n_jobs=1)
+    assert again.facts()[1].account.slices == 5
+    verify(tmp_path / "many")
+
+
 def test_own_losses_are_learned_by_this_process(tmp_path):
     own = Loss("squares", value=lambda x, m: (x - m) ** 2, deriv=lambda x, m: 2.0 * (m - x))
     model = small_model(loss=own)
@@ -410,6 +420,11 @@ def test_wrong_calls_say_what_is_needed(tmp_path):
         pytest.raises(DataError, match="mapping from names to slices"),
     ):
         many.learn([1, 2])
+    with pytest.raises(DataError, match="mapping is empty"):
+        fit_many({}, small_model(), tmp_path / "x")
+    slices = [Slice.dense(np.ones((2, 2)), time=time) for time in range(5)]
+    with pytest.raises(DataError, match="is fitted"):
+        fit_many({"a": slices}, small_model().fit(slices), tmp_path / "x")
     with pytest.raises(DataError, match="n_jobs"):
         fit(tmp_path / "x", customers(n=1), n_jobs=0)
     with pytest.raises(StateError, match=r"many streams was needed, but .* is no directory"):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fake_run
+import onlinegcp
 import real_browser
 from onlinegcp import runlog
 from onlinegcp.cli import Exit, call
@@ -19,6 +20,7 @@ from onlinegcp.report import write_report
 from onlinegcp.report.comparison import render_comparison
 from onlinegcp.report.global_loss import CACHE
 from onlinegcp.report.ranks import render_ranks
+from onlinegcp.run import Run
 from run_views import view
 
 HERE = Path(__file__).parent
@@ -339,6 +341,18 @@ def test_a_month_that_was_cut_off_is_marked_and_does_not_flatten_the_rest(browse
         scale = page.locator("#heat .legend").inner_text()
         assert "0.0001" in scale
         assert "1, tenfold" in scale
+    assert problems == []
+
+
+def test_a_total_beyond_the_axis_says_how_large_it_is(browser, tmp_path):
+    """A flood does not flatten the chart, nor does it look like a little more than usual."""
+    slices = [onlinegcp.Slice.dense(np.full((3, 2), 10.0 + t % 3), time=t) for t in range(60)]
+    slices[50] = onlinegcp.Slice.dense(np.full((3, 2), 700.0), time=50)
+    path = tmp_path / "flood.run"
+    with Run.create(path, onlinegcp.OnlineGCP(1, "poisson"), modes=["a", "b"]) as run:
+        run.learn(slices)
+    with real_browser.open_page(browser, write_report(path).as_uri()) as (page, problems):
+        assert "4,200" in page.locator("#overall svg text").all_text_contents()
     assert problems == []
 
 

@@ -100,3 +100,28 @@ def test_names_say_the_mode_only_where_labels_do_not():
         first = next(pattern for pattern in told if pattern.component == 0)
         assert first.headline.startswith(begin)
         assert first.sentence.startswith(f"{begin} (80 %)")
+
+
+def test_no_name_comes_twice_whatever_people_called_theirs():
+    found = [Pattern(0, 0.5, "Main", ""), Pattern(1, 0.3, "By day", ""), Pattern(2, 0.2, "x", "")]
+    given = {2: "Main (1)", 3: "Main"}
+    names = [pattern.headline for pattern in called(found, given)]
+    assert names[1:] == ["Main (1)", "Main"]
+    assert len(set(names)) == 3
+
+
+def test_names_that_stay_do_not_meet_on_a_page_that_is_watched():
+    """A name with a number may be that of a pattern which has another number by now."""
+    names, columns = SteadyNames(), [np.eye(3)]
+    first = [Pattern(0, 0.5, "By day", ""), Pattern(1, 0.3, "By day (3)", "")]
+    names.keep(first, columns)
+    later = names.keep([*first, Pattern(2, 0.2, "By day", "")], columns)
+    assert len({pattern.headline for pattern in later}) == 3
+
+
+def test_the_only_pattern_is_everything_until_there_is_another():
+    names, columns = SteadyNames(), [np.eye(2)]
+    alone = names.keep([Pattern(0, 1.0, "Everything", "")], columns)
+    assert alone[0].headline == "Everything"
+    two = names.keep([Pattern(0, 0.6, "By day", ""), Pattern(1, 0.4, "By night", "")], columns)
+    assert [pattern.headline for pattern in two] == ["By day", "By night"]

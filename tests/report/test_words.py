@@ -198,3 +198,13 @@ def test_numbers_are_names_when_they_come_from_data_and_places_when_nobody_named
     assert guess_kind("mode 1", zones) == "ordered"
     assert guess_kind("hour", [str(i) for i in range(24)], from_data=True) == "hour"
     assert guess_kind("fare", ["<0", "0 to 5", ">=5"], from_data=True) == "ordered"
+
+
+def test_hours_that_have_less_are_not_those_that_have_more():
+    """A pattern of measurements: the night lies as far below nothing as the day above it."""
+    labels = tuple(f"{h:02}" for h in range(24))
+    day = np.where((np.arange(24) >= 9) & (np.arange(24) < 15), 1.0, 0.0)
+    night = np.where(np.arange(24) < 6, -1.5, 0.0)
+    (pattern,) = words([mode("hour", labels, day + night)])
+    assert "night" not in pattern.headline.lower()
+    assert "midday" in pattern.headline.lower() or "morning" in pattern.headline.lower()

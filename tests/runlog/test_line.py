@@ -12,7 +12,8 @@ import pytest
 
 import fake_run
 from onlinegcp.runlog import Anomaly, Step, encode_step, read_run, smallest_p
-from onlinegcp.runlog.line import Cell, Row
+from onlinegcp.runlog.line import SMALLEST_P, Cell, Row
+from onlinegcp.runlog.told import score
 from run_tools import learn_slices, make_slices
 
 WRITTEN = set(Step.__annotations__) - {"global"}
@@ -66,3 +67,8 @@ def test_the_documentation_names_every_field():
 )
 def test_the_smallest_p_is_that_of_the_slice_or_of_pattern_or_volume(anomaly, least):
     assert smallest_p({"anomaly": anomaly}) == least
+
+
+def test_the_score_of_an_older_line_follows_its_smallest_p_and_ends_somewhere():
+    assert score({"anomaly": {"p": 1e-40, "volume_p": 1e-3}}) == pytest.approx(40.0)
+    assert score({"anomaly": {"p": 0.0}}) == score({"anomaly": {"p": SMALLEST_P}}) < 400.0

@@ -44,7 +44,12 @@ def test_records_without_a_checksum_are_old(text):
     assert unseal(text) == (json.loads(text), False)
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"null", b"7", b"nonsense", b"\xff"])
+DEEP = b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"null", b"7", b"nonsense", b"\xff", DEEP, seal(DEEP)]
+)
 def test_what_is_no_record_is_refused(text):
     with pytest.raises(ValueError):
         unseal(text)

@@ -54,6 +54,8 @@ def test_gzip_in_several_parts_is_one_file(tmp_path):
     parts = gzip.compress(b"1 1 1\n") + gzip.compress(b"2 2 5\n")
     (tmp_path / "x.tns").write_bytes(parts)
     assert read_tns(tmp_path / "x.tns").total == 6
+    (tmp_path / "x.tns").write_bytes(parts + b"\0" * 512)  # filled up to a block, as on tapes
+    assert read_tns(tmp_path / "x.tns").total == 6
     for damaged in (parts[:-9], parts + b"rest", parts[:30]):
         (tmp_path / "x.tns").write_bytes(damaged)
         with pytest.raises(DataError, match="could not be unpacked"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -250,6 +251,34 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
         Cluster("tcp://127.0.0.1:9", 1, facts)
     with pytest.raises(BackendError, match="local:N"):
         Cluster("local:many", 1, facts)
+
+
+def test_a_scheduler_that_goes_away_is_told(fine, tmp_path, monkeypatch):
+    monkeypatch.setattr(connecting, "PATIENCE", "3s")
+    command = [sys.executable, "-m", "distributed.cli.dask_{}"]
+    place = ["--scheduler-file", str(tmp_path / "place.json"), "--no-dashboard"]
+    more = {"scheduler": ["--port", "0"], "worker": ["--nthreads", "1", "--no-nanny"]}
+
+    def start(what):
+        words = [word.format(what) for word in command]
+        return subprocess.Popen([*words, *place, *more[what]], stderr=subprocess.DEVNULL)
+
+    with start("scheduler") as scheduler, start("worker") as worker:
+        try:
+            deadline = time.monotonic() + 60
+            while not (tmp_path / "place.json").exists() and time.monotonic() < deadline:
+                time.sleep(0.1)
+            engine = Watched(json.loads((tmp_path / "place.json").read_text())["address"])
+            engine.client.wait_for_workers(1, timeout=60)
+            learned(engine, "poisson", count=1)
+            scheduler.kill()
+            with pytest.raises(BackendError, match=r"none any more.*go on without cluster"):
+                learned(engine, "poisson")
+            with pytest.raises(BackendError, match="none any more"):
+                list(Crowd(engine.client).each(str, [1]))
+        finally:
+            scheduler.kill()
+            worker.kill()
 
 
 def test_a_cluster_without_workers_is_refused():

@@ -191,6 +191,18 @@ def test_passes_made_together_give_what_they_give_alone(threads):
     np.testing.assert_allclose(out.sum(), 5.0 * values.sum(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("count", [2, 3, 6, 7, 12, 16, 33])
+def test_sums_of_any_number_of_chunks_are_those_of_one_thread(count):
+    rng = np.random.default_rng(count)
+    values = rng.normal(size=40 * count) * 10.0 ** rng.uniform(-8, 8, 40 * count)
+    cut = chunks.Chunks((values,), chunks.evenly(len(values), count))
+    found = set()
+    for threads in (1, 2, 3, 8):
+        with jobs(threads):
+            found.add(verbs.cells(_halves, cut, 1.0)[0].tobytes())
+    assert len(found) == 1
+
+
 def test_long_arrays_are_copied_by_rows():
     long = np.random.default_rng(0).random((9000, 70))
     with jobs(2):

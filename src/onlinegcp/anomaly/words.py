@@ -11,9 +11,11 @@ from typing import Any
 
 from onlinegcp.drawing.text import (
     and_list,
+    capital,
     how_many,
     number,
     percent,
+    say_mode,
     say_time,
     shown_modes,
     signed,
@@ -75,7 +77,7 @@ def describe(
     # What is odd and has not been said may not pass for usual.
     rest = "" if diffuse or untold or milder else _rest(anomaly, bool(noun))
     said = "; ".join(part for part in (*parts, diffuse, rest) if part)
-    return _printable(f"{head}. {_capital(said)}." if said else f"{head}.")
+    return _printable(f"{head}. {capital(said)}." if said else f"{head}.")
 
 
 def _rest_is_off(anomaly: Record) -> bool:
@@ -296,12 +298,14 @@ def _few(labels: Sequence[str]) -> str:
 
 
 def _of(mode: str, text: str) -> str:
-    """Labels with their mode, unless the first says it itself: no "Shop Shop B"."""
-    return text if text.casefold().startswith(f"{mode.casefold()} ") else f"{mode} {text}"
+    """Labels with their mode, unless the first says it itself: no "Shop Shop B", no "SKU SKU-7"."""
+    begins = text.casefold().startswith(mode.casefold())
+    itself = begins and not text[len(mode) : len(mode) + 1].isalnum()
+    return text if itself else f"{mode} {text}"
 
 
 def _mode(modes: Sequence[str], k: int) -> str:
-    return shown_modes(modes)[k] if k < len(modes) else f"mode {k + 1}"
+    return say_mode(shown_modes(modes)[k]) if k < len(modes) else f"mode {k + 1}"
 
 
 def _printable(text: str) -> str:
@@ -309,7 +313,3 @@ def _printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

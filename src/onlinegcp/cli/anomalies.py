@@ -51,7 +51,7 @@ def anomalies(
     from onlinegcp.drawing.text import interval_of
     from onlinegcp.many.files import is_many
     from onlinegcp.runlog import StoredSteps, anomaly_of, read_run_json
-    from onlinegcp.runlog.told import score
+    from onlinegcp.runlog.told import WAITING, score
 
     if is_many(run):
         from onlinegcp.cli.many import list_oddest
@@ -67,16 +67,17 @@ def anomalies(
             as_json=json,
         )
     interval = interval_of((read_run_json(run).get("events") or {}).get("every"))
-    scored = flagged = 0
+    scored = flagged = judged = 0
 
     def candidates() -> Iterator[Step]:
-        nonlocal scored, flagged
+        nonlocal scored, flagged, judged
         for step in StoredSteps(run):
             late = since is None or str(step["time"]) >= since
             early = until is None or str(step["time"]) < until
             if not (late and early and step.get("anomaly")):
                 continue
             scored += 1
+            judged += score(step) > 0.0
             odd = bool(anomaly_of(step)["flagged"])
             flagged += odd
             if odd or all:
@@ -90,7 +91,9 @@ def anomalies(
         say_json([row_of(step) for step in chosen])
     else:
         verb = "was" if flagged == 1 else "were"
-        say(f"{flagged:,} of {scored:,} scored slices {verb} flagged.")
+        whole = since is None and until is None
+        why = f": {WAITING}" if scored and not judged and whole else ""
+        say(f"{flagged:,} of {scored:,} scored slices {verb} flagged{why}.")
         if chosen:
             headings = ["slice", "time", "p", "severity", "what happened"]
             say_table(headings, [texts_of(step, interval) for step in chosen], right="r r")

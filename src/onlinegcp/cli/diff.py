@@ -84,6 +84,18 @@ def diff(
     _tell_labels(found, asked=labels)
 
 
+def _example(run: str) -> str:
+    """The two halves of a run, or of any where it cannot be read."""
+    from onlinegcp.errors import OnlineGCPError
+    from onlinegcp.runlog import StoredSteps
+
+    try:
+        times = [str(step["time"]) for step in StoredSteps(run)]
+    except (OnlineGCPError, OSError):
+        times = []
+    return f"{run} --before {times[len(times) // 2]}" if times else "RUN --before 2018-06-01"
+
+
 def _parts(
     first: str, second: str | None, before: str | None, progress: Progress
 ) -> tuple[tuple[Digest, Digest], tuple[str, str]]:
@@ -98,7 +110,7 @@ def _parts(
         raise DataError(
             "Two runs are compared, or one with --before, but "
             f"{'neither a second run nor --before' if second is None else 'both'} was given. "
-            "Write onlinegcp diff A B, or onlinegcp diff RUN --before 2018-06-01."
+            f"Write onlinegcp diff A B, or onlinegcp diff {_example(first)}."
         )
     path, early = parse_part(first)
     if second is None:

@@ -93,12 +93,41 @@ def noun_for(unit: Any, value: Any) -> str:
     --------
     >>> noun_for(None, "Deaths"), noun_for("people", "count"), noun_for(None, "count")
     ('deaths', 'people', 'events')
+    >>> noun_for(None, "num_patents"), noun_for(None, "number_of_bike_rides")
+    ('patents', 'bike rides')
     """
     if isinstance(unit, str) and unit:
         return unit
     if not isinstance(value, str) or value.lower() in _COUNTS:
         return "events"
-    return value.lower() if value.istitle() else value
+    said = re.sub(r"^(num|n|nb|no|number|count)_(of_)?(?=[^\W\d])", "", value).replace("_", " ")
+    return said.lower() if said.istitle() else said
+
+
+def say_mode(name: str) -> str:
+    """The name of a mode as it is said before its labels.
+
+    Examples
+    --------
+    >>> say_mode("device_id"), say_mode("primary_dx"), say_mode("Stop_Name"), say_mode("id")
+    ('device', 'primary dx', 'Stop', 'id')
+    """
+    said = name.replace("_", " ").strip()
+    return re.sub(r"(?i)(?<=\w) (id|name)$", "", said) or name
+
+
+def capital(text: str) -> str:
+    """A sentence with a capital, unless it begins with a name that is written otherwise.
+
+    Examples
+    --------
+    >>> capital("to BOS and ORD"), capital("www.example.org"), capital("ann@example.org with bob")
+    ('To BOS and ORD', 'www.example.org', 'ann@example.org with bob')
+    """
+    first = text.split(" ", 1)[0].rstrip(",.:;")
+    return (
+        text[:1].upper() + text[1:] if re.fullmatch(r"[^\W\d_]+\d*(-[^\W\d_]+)*", first) else text
+    )
 
 
 def and_list(words: Sequence[str]) -> str:

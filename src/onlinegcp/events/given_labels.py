@@ -35,7 +35,7 @@ def read_vocabulary(
                 f"vocabulary must name a JSON file of labels, but {origin} could not be read: "
                 f"{error.strerror or error}. Check the path and its permissions."
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(
                 f"vocabulary must name a JSON file of labels, but {origin} is not JSON: {error}. "
                 'Write something like {"origin": ["EWR", "JFK"]}.'

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from onlinegcp.events.around_dates import without_surroundings
 from onlinegcp.events.words_in_dates import in_english
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ _WORDS = re.compile(rf"({_CLOCK})|{_OFFSET}|({_PART})|([A-Za-z]+)|(\d+)|([^A-Za-
 _NO_DAY = re.compile(r"%[djeDFxcsu+]")
 _ZERO = ("utc", "gmt", "z")  # names of the zone without an offset
 _FIELD = re.compile(r"%[-_0]?[.\d]*[A-Za-z%]")
-_ZONE_NAME = r"\s*\([A-Za-z ]+\)$"  # behind the offset, in letters: -0700 (PDT)
 _END_OF_DAY = r"(^|[T ])24:00(:00(?:[.,]0+)?)?([^\d:]|$)"
 
 
@@ -59,9 +59,7 @@ def layouts_of(text: str) -> list[str]:
     """
     import polars as pl
 
-    text = str(in_english(pl.Series([text]))[0])
-    if re.search(_OFFSET, shorter := re.sub(_ZONE_NAME, "", text)):
-        text = shorter
+    text = str(in_english(without_surroundings(pl.Series([text])))[0])
     pattern: list[str] = []
     numbers: list[tuple[int, str]] = []  # place in the pattern, and digits
     seen = {"month": False, "year": False, "clock": False}
@@ -115,6 +113,8 @@ def layouts_of(text: str) -> list[str]:
     return [
         "".join(_filled(pattern, numbers, parts))
         for parts in _orders(pattern, numbers, month=seen["month"], year=seen["year"])
+        # A year has two digits at least: 1.4.2 is a version.
+        if all(len(n) == 2 for (_, n), part in zip(numbers, parts, strict=False) if part == "%y")
     ]
 
 
@@ -162,10 +162,15 @@ def read_as(column: pl.Series, layout: str) -> pl.Series:
 
     A format without a day, such as "%b %Y", means the first. "%q" is the number of a quarter.
     """
+    import polars as pl
+
+    if not layout.startswith("["):
+        column = without_surroundings(column)
     if re.search("%[bBhp]", layout):
         column = in_english(column)
-    if "%z" in layout:
-        column = column.str.replace(_ZONE_NAME, "")
+    if layout.endswith("%y"):  # 3.12.1 is a version, as 1.4.2 is
+        texts = pl.lit(column)
+        column = pl.select(pl.when(~texts.str.contains(r"\D\d$")).then(texts)).to_series()
     if "%q" in layout:
         for quarter in range(1, 5):
             written = f"{quarter}[qQ]" if re.search("%q[qQ]", layout) else f"[qQ]{quarter}"

@@ -20,6 +20,7 @@ import numpy as np
 from onlinegcp.errors import DataError, closest
 from onlinegcp.events.above_names import refuse_lines_above
 from onlinegcp.events.json_array import ArrayLines
+from onlinegcp.events.json_depth import refuse_depths
 from onlinegcp.events.json_document import refuse_document
 
 if TYPE_CHECKING:
@@ -275,6 +276,7 @@ class TextTable:
         for chunk in self._chunks():
             if not chunk.strip():
                 continue
+            refuse_depths(chunk, self._name, self._n_rows)
             try:
                 frame = pl.read_ndjson(io.BytesIO(chunk), infer_schema_length=None)
             except (pl.exceptions.PolarsError, OSError):  # it unpacks what looks packed
@@ -319,9 +321,10 @@ class TextTable:
         return pl.DataFrame(columns)
 
     def _record(self, line: bytes, row: int) -> dict[str, Any]:
+        refuse_depths(line, self._name, row - 1)
         try:
             record = json.loads(line)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise DataError(
                 f"Every line must be a JSON record, but row {row:,} of {self._name} is not: "
                 f"{error}. Correct or remove the line."

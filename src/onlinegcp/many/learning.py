@@ -172,6 +172,7 @@ class _Learner:
     def learn(self) -> None:
         """Every stream of the shard, until one asks to stop."""
         for label, source in self._task.streams:
+            self._changed |= label not in self._shard.streams
             held = self._shard.stream(label)
             if source or self._behind(held):
                 self._changed = True

@@ -125,6 +125,11 @@ class ManyStreams:
         """
         folder = Path(path)
         refuse_cluster(getattr(model, "cluster", None))
+        if model.__sklearn_is_fitted__():
+            raise DataError(
+                "Every stream begins with a model that has learned nothing, but the one given is "
+                "fitted. Give a new one with its parameters, such as sklearn.base.clone(model)."
+            )
         if (events is None) != (by is None):
             raise DataError(
                 "a table needs both a column to tell streams apart by and the settings of its "
@@ -306,6 +311,8 @@ class ManyStreams:
                 f"{type(source).__qualname__} was found. For a table, say by=... and how its "
                 "events are read."
             )
+        if not source and not self._begun:
+            raise DataError("at least one stream was needed, but the mapping is empty. Name one.")
         fresh = {
             str(name): write_slices(slices, folder.path, str(number))
             for number, (name, slices) in enumerate(source.items())

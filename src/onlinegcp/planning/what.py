@@ -413,7 +413,7 @@ def _most_telling(labels: Sequence[Column]) -> tuple[list[str], dict[str, str]]:
     ranked = sorted(
         labels,
         key=lambda c: (
-            *(c.name not in paired, c.rows_each < OFTEN, missing(c) > _LACKING),
+            *(c.name not in paired, c.rows_each < OFTEN, missing(c) > _LACKING, _may_be_amount(c)),
             *(-round(entropy[c.name], 9), c.numbers is not None),  # of two that say the same, words
         ),
     )
@@ -442,9 +442,16 @@ def _most_telling(labels: Sequence[Column]) -> tuple[list[str], dict[str, str]]:
             out[name] = f"{missing(column):.0%} of rows lack it"
         elif column.rows_each < OFTEN:
             out[name] = f"labels of {MOST_COLUMNS} others occur more often"
+        elif _may_be_amount(column):
+            out[name] = "numbers that may be amounts; words come first"
         else:
             out[name] = "two ends of one thing come first"
     return chosen, out
+
+
+def _may_be_amount(column: Column) -> bool:
+    """Whether labels are numbers whose name does not say that they are codes: goals, grades."""
+    return column.numbers is not None and not words.CODES & set(column.words)
 
 
 def _entropy(codes: Codes) -> float:

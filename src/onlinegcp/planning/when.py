@@ -55,6 +55,9 @@ ENOUGH_EVENTS = 50
 ENOUGH_SLICES = 40  # about 50
 MANY_SLICES = 1000
 _SECONDS = 1e8  # since 1970: larger numbers may have fractions and still be times
+_UNITS = (1.0, 1e3, 1e6, 1e9)  # in a second
+_EARLIEST, _LATEST = 946_684_800.0, 2_208_988_800.0  # 2000 and 2040 in seconds
+_DIFFERENT = 20  # times at least, for numbers to be times
 _MOSTLY = 0.9  # of the bins have rows where events come at a steady pace
 
 
@@ -133,6 +136,9 @@ def choose_time(
         return _as_time(columns[given], "as you said", insist=True)
     times = [column for column in columns.values() if column.kind == "time"]
     times = [column for column in times if column.values.null_count() < len(column.values) / 2]
+    if times and not any(map(_varies, times)) and (found := _numbered(columns)) is not None:
+        return found  # what is the same in all rows may be a version
+    times = [column for column in times if _varies(column)] or times
     if times:
         # Of two moments of one event, it happened at the earlier; what a record within it says is
         # of something else, such as the session or the user.
@@ -166,6 +172,8 @@ def choose_time(
     for column in columns.values():
         if column.numbers is not None and _counts_on(column, 10):
             return _as_time(column, "it counts on from row to row")
+    if (found := _numbered(columns)) is not None:
+        return found
     if len(columns) == 1:
         raise DataError(
             "A table with a column that says when was needed, but it has one column only, called "
@@ -187,6 +195,27 @@ def choose_time(
         + f" holds times, years or a count that goes on. {_nearly(columns)}Name it with time=..., "
         "and how it is written with time_format=... or time_unit=..."
     )
+
+
+def _varies(column: Column) -> bool:
+    """Whether rows have different times."""
+    return column.ticks is None or bool(column.ticks.min() < column.ticks.max())
+
+
+def _numbered(columns: Mapping[str, Column]) -> When | None:
+    """The first column of seconds since 1970, or parts of them, whatever it is called.
+
+    Nothing else has so many digits and lies within so few years.
+    """
+    for column in columns.values():
+        if column.numbers is None or len(found := column.present) < len(column.values) / 2:
+            continue
+        size = float(found.max()) if len(found) else 0.0
+        unit = next((unit for unit in _UNITS if _SECONDS * unit <= size < 100 * _SECONDS * unit), 0)
+        recent = unit and _EARLIEST * unit <= found.min() and size <= _LATEST * unit
+        if recent and len(np.unique(found)) >= _DIFFERENT:
+            return _as_time(column, "its numbers are times")
+    return None
 
 
 def _fiscal(column: Column) -> bool:

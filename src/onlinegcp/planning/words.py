@@ -59,9 +59,9 @@ WEEKS = _set("isoweek week weeks wk yearweek yw")
 TIMES_OF_DAY = _set("clock hhmm time times tod")
 
 # Names of times.
-CLOCKS = _set("date datetime day month time timestamp ts week when year yr")
+CLOCKS = _set("date datetime day epoch month time timestamp ts unix utc week when year yr")
 COUNTERS = CLOCKS | _set(
-    "epoch frame hour index iteration minute period round row second seq step t tick turn"
+    "frame hour index iteration minute period round row second seq step t tick turn"
 )
 # Of two times of one event, the later.
 LATER = _set(

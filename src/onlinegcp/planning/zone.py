@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from onlinegcp.events.around_dates import without_surroundings
 from onlinegcp.events.time_column import Ticks, TimeColumn
 from onlinegcp.events.wall_clock import EPOCH, zone_of
 from onlinegcp.planning.columns import Column
@@ -61,9 +62,12 @@ def _offsets(column: Column, when: When) -> Ticks | None:
     import polars as pl
 
     written = column.written
-    if written.dtype != pl.String or not written.head(200).str.contains(_OFFSET + "|Z$").any():
+    if written.dtype != pl.String:
         return None
-    known = written.drop_nulls().str.strip_chars()
+    written = without_surroundings(written.str.strip_chars())
+    if not written.head(200).str.contains(_OFFSET + "|Z$").any():
+        return None
+    known = written.drop_nulls()
     if len(known) != len(when.ticks):
         return None
     hours = known.str.extract(_OFFSET, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -76,8 +77,8 @@ def _quality(digest: Digest) -> tuple[str, str, str]:
     sums, traits = digest.fit, digest.traits
     if traits.quadratic:
         share = 1 - sums.loss / sums.size
-        text = f"Before learning a slice, the model explains {percent(share)} of its squared size"
-        return percent(share), "of each slice explained before seeing it", text
+        text = f"Before learning a slice, the model explains {_most(share)} of its squared size"
+        return _most(share), "of each slice explained before seeing it", text
     if traits.poisson:
         # The same loss for one rate everywhere; terms in the data alone cancel.
         times = float(np.exp((sums.even_counts - sums.loss) / sums.size))
@@ -97,6 +98,17 @@ def _quality(digest: Digest) -> tuple[str, str, str]:
         )
         return percent(share), "of uncertainty removed before seeing a slice", text
     return "", "", ""
+
+
+def _most(share: float) -> str:
+    """A share as a percentage, and not all of it where a little is left.
+
+    Examples
+    --------
+    >>> _most(0.9999), _most(0.9962), _most(0.98), _most(1.0)
+    ('99.9 %', '99.6 %', '98 %', '100 %')
+    """
+    return f"{math.floor(1000 * share) / 10:.1f} %" if 0.995 <= share < 1.0 else percent(share)
 
 
 def _trend(losses: FloatArray) -> str:

@@ -211,7 +211,7 @@ def _digest(folder: Path) -> str:
 
 
 def _read_cache(folder: Path, digest: str, n_steps: int) -> FloatArray | None:
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         kept = json.loads((folder / CACHE).read_bytes())
         losses = np.array([np.nan if v is None else v for v in kept["losses"]], dtype=np.float64)
         if digest and kept["checkpoint"] == digest and losses.shape == (n_steps,):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import final
 
 import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray
-from onlinegcp.report.words import Pattern
+from onlinegcp.report.words import EVERYTHING, Pattern
 
 # Cosines between the columns a name was made from and those of now, multiplied over modes.
 SAME = 0.8
@@ -41,13 +42,19 @@ class SteadyNames:
         self._kept = {
             r: kept
             for r, kept in self._kept.items()
-            if r in columns and _alike(kept[1], columns[r]) >= SAME
+            if r in columns
+            and _alike(kept[1], columns[r]) >= SAME
+            and (kept[0] != EVERYTHING or len(found) == 1)
         }
         for pattern in found:
             r, name = pattern.component, pattern.headline
             if r not in self._kept:
-                if name in {kept for kept, _ in self._kept.values()}:
-                    name = f"{name} ({r + 1})"  # it became what another one is called
+                taken = {kept for kept, _ in self._kept.values()}
+                # It may have become what another one is called.
+                other = (
+                    f"{name} ({number})" for number in itertools.chain([r + 1], itertools.count(1))
+                )
+                name = next(said for said in itertools.chain([name], other) if said not in taken)
                 self._kept[r] = name, columns[r]
         return [dataclasses.replace(p, headline=self._kept[p.component][0]) for p in found]
 

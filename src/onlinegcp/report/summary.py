@@ -11,6 +11,7 @@ from onlinegcp.report.fit import Fit, say_means
 from onlinegcp.report.sentences import sentence
 from onlinegcp.report.words import Pattern
 from onlinegcp.runlog import anomaly_of
+from onlinegcp.runlog.told import WAITING, score
 
 
 def summarize(
@@ -100,6 +101,8 @@ def anomalies(digest: Digest, top: int = 3) -> str:
     if not digest.scored:
         return "No slice has been scored yet."
     scored = plural(digest.scored, "scored slice")
+    if not digest.flagged and digest.odd and not any(map(score, digest.odd)):
+        return f"None of {scored} was flagged yet: {WAITING}."
     if not digest.flagged:
         return f"None of {scored} was flagged."
     flagged = digest.flagged

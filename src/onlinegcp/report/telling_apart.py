@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from onlinegcp.drawing.profiles import FloatArray, ModeProfile
-from onlinegcp.drawing.text import and_list
+from onlinegcp.drawing.text import and_list, say_mode
 from onlinegcp.storage.printable import short
 
 LABEL = 22  # characters of a label in a name
@@ -18,7 +18,8 @@ _COMPARED = 5_000  # labels that may begin alike
 def lead(mode: ModeProfile, labels: Sequence[str]) -> str:
     """What stands before labels of a mode: nobody says weekday Monday, or zone zone 7."""
     known = {"hour": "at ", "weekday": "on ", "month": "in "}.get(mode.kind)
-    return (f"{mode.name} " if not say_it(mode.name, labels) else "") if known is None else known
+    called = say_mode(mode.name)
+    return (f"{called} " if not say_it(called, labels) else "") if known is None else known
 
 
 def say_it(name: str, labels: Sequence[str]) -> bool:
@@ -130,12 +131,13 @@ def told_apart(
         Since when, or until when, each is there, in words.
     """
     found = dict(headlines)
-    for name in {name for name in headlines.values() if list(headlines.values()).count(name) > 1}:
+    said = list(headlines.values())
+    for name in dict.fromkeys(name for name in said if said.count(name) > 1):
         twins = [r for r, other in headlines.items() if other == name]
         for r in twins:
             taken = {other for q, other in found.items() if q != r}
-            found[r] = next(said for said in _longer(name, r, twins, modes, lives)
-                            if said not in taken)  # fmt: skip
+            longer = _longer(name, r, twins, modes, lives)
+            found[r] = next(other for other in longer if other not in taken)
     return found
 
 

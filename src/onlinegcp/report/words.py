@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
@@ -16,7 +17,15 @@ from onlinegcp.drawing.profiles import (
     matrix,
     mode_profiles,
 )
-from onlinegcp.drawing.text import MONTHS, and_list, parse_time, percent, words_of
+from onlinegcp.drawing.text import (
+    MONTHS,
+    and_list,
+    capital,
+    parse_time,
+    percent,
+    say_mode,
+    words_of,
+)
 from onlinegcp.report.telling_apart import brief, distance, lead, more_of, say_it, told_apart
 from onlinegcp.report.week import Days, week_words
 from onlinegcp.runlog import RunView
@@ -24,6 +33,8 @@ from onlinegcp.runlog.names import read_names
 
 # Characters a name may have before it is made of one label per mode.
 LONG = 48
+# What a pattern is called that is the only one.
+EVERYTHING = "Everything"
 # Labels of which none holds so many times its even share are not worth naming.
 EVEN = 1.15
 # A window that holds this share of a column is where the component lives.
@@ -66,15 +77,16 @@ def preposition(mode: str) -> str:
     --------
     >>> preposition("dest"), preposition("start_station_name"), preposition("toCity")
     ('to', 'from', 'to')
-    >>> preposition("end_reason"), preposition("Account")
-    ('end_reason', 'Account')
+    >>> preposition("end_reason"), preposition("Account"), preposition("device_id")
+    ('end reason', 'Account', 'device')
     """
     known = _BY_NAME.get(mode.lower())
     if known is not None:
         return known
     first, *others = words_of(mode) or [""]
     end = _BY_NAME.get(first)
-    return end if end in ("from", "to") and others and set(others) <= _PLACES else mode
+    place = bool(others) and set(others) <= _PLACES
+    return end if end in ("from", "to") and place else say_mode(mode)
 
 
 @final
@@ -111,13 +123,14 @@ def patterns(run: RunView | Digest) -> list[Pattern]:
 
 def called(found: Sequence[Pattern], names: Mapping[int, str]) -> list[Pattern]:
     """The patterns under the names people gave them, by number from 1."""
-    given = set(names.values())
+    taken = set(names.values())
     named = []
     for pattern in found:
-        number = pattern.component + 1
-        own = (
-            pattern.headline if pattern.headline not in given else f"{pattern.headline} ({number})"
-        )
+        number, own = pattern.component + 1, pattern.headline
+        if number not in names:
+            others = (f"{own} ({n})" for n in itertools.chain([number], itertools.count(1)))
+            own = next(name for name in itertools.chain([own], others) if name not in taken)
+            taken.add(own)
         named.append(replace(pattern, headline=names.get(number, own)))
     return named
 
@@ -132,7 +145,10 @@ def described(digest: Digest, modes: Sequence[ModeProfile]) -> list[Pattern]:
         newest = list(digest.newest)
         times, active = [s.get("time") for s in newest], matrix(newest, "weights", digest.rank)
     days = Days.of(times, active)
-    return in_words(modes, digest.shares, digest.calendar, lives, days)
+    found = in_words(modes, digest.shares, digest.calendar, lives, days)
+    if len(found) == 1:  # what it holds most of is not what it is
+        return [replace(found[0], headline=EVERYTHING)]
+    return found
 
 
 def in_words(
@@ -182,8 +198,8 @@ def in_words(
             parts[r] = [*parts[r], spare.pop(0)]
         long = [spoken[k].long for k in order if spoken[k].long]
         when = calendar_words(calendar, days, r, whole=not lives[r]) + list(lives[r])
-        headline = _capital(" · ".join(parts[r])) or "A bit of everything"
-        sentence = _capital(", ".join(long)) or "Spread evenly over every mode"
+        headline = capital(" · ".join(parts[r])) or "A bit of everything"
+        sentence = capital(", ".join(long)) or "Spread evenly over every mode"
         if when:
             sentence += "; " + and_list(when)
         found.append(Pattern(r, float(share[r]), headline, sentence))
@@ -191,7 +207,7 @@ def in_words(
     if len(spread) > 1:
         # Several that are everywhere differ in where they are a little more.
         usual = {r: [_others(mode.shares, share, r) for mode in modes] for r in spread}
-        more = {r: _capital(more_of(modes, r, usual[r])) for r in spread}
+        more = {r: capital(more_of(modes, r, usual[r])) for r in spread}
         found = [replace(p, headline=more.get(p.component) or p.headline) for p in found]
     names = told_apart({p.component: p.headline for p in found}, modes, lives)
     return [replace(p, headline=names[p.component]) for p in found]
@@ -268,11 +284,14 @@ def _mode_words(mode: ModeProfile, r: int, usual: FloatArray, plain: bool) -> _W
     column = mode.shares[:, r]
     if not np.abs(column).sum() or len(column) == 1:
         return _Words()
+    # Where it has less than nothing there is no more of it.
+    added = np.maximum(column, 0.0) if column.min() < 0.0 < column.max() else np.abs(column)
+    added = added / added.sum()
     if mode.kind == "hour":
-        short, long = _hours(np.abs(column), mode.labels, usual)
+        short, long = _hours(added, mode.labels, usual)
         return _Words(short, long, short)
     if mode.kind in ("weekday", "month", "ordered"):
-        short, long = _window(mode, np.abs(column))
+        short, long = _window(mode, added)
         return _Words(short, long, short)
     return _categories(mode, column, usual, plain)
 
@@ -314,17 +333,18 @@ def _categories(mode: ModeProfile, column: FloatArray, others: FloatArray, plain
     order = order[np.argsort(-size[order], kind="stable")]
     names = {int(i): brief(mode.labels, int(i), LONG) for i in order}
     short = {i: brief(mode.labels, i) for i in kept}
-    itself = say_it(mode.name, list(names.values()))  # nobody says zone zone 7
+    called = say_mode(mode.name)
+    itself = say_it(called, list(names.values()))  # nobody says zone zone 7
     if column.min() < 0 < column.max():
         sign = {i: "more" if column[i] > 0 else "less" for i in names}
         signed = [f"{sign[i]} {short[i]}" for i in kept]
         long = and_list([f"{sign[i]} {name}" for i, name in names.items()])
-        which = "" if itself else f"{mode.name} "
+        which = "" if itself else f"{called} "
         lead = "" if plain else which
         return _Words(f"{lead}{and_list(signed)}", f"{which}{long}", f"{lead}{signed[0]}")
     said = preposition(mode.name)
-    which = "" if itself and said == mode.name else f"{said} "
-    lead = "" if plain and said == mode.name else which
+    which = "" if itself and said == called else f"{said} "
+    lead = "" if plain and said == called else which
     if size[order[0]] > 0.85:
         only = int(order[0])
         alone = f"{lead}{brief(mode.labels, only)}"
@@ -437,7 +457,3 @@ def _season_words(profile: FloatArray) -> str:
     if first == last:
         return f"strongest in {start}"
     return f"strongest from {start} to {end}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

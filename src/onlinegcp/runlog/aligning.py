@@ -61,7 +61,7 @@ class Aligner:
                     step = json.loads(line)
                     change = int(step["number"]), [int(p) for p in step["order"]]
                     changes.setdefault(step.get("stream"), []).append(change)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return {}  # whoever reads the lines says what is wrong with them
         return {stream: cls(of) for stream, of in changes.items()}
 

@@ -17,32 +17,28 @@ from onlinegcp.runlog.shapes import check_step
 from onlinegcp.storage.sealed import fits, seal, unseal
 
 
-class Row(TypedDict):
-    """A row of a mode that an anomaly names."""
-
-    label: str
+class _Found(TypedDict):
     observed: float
     expected: float
     low: float
     high: float
     p: float
     new: bool
-    follows: bool
     milder: bool
 
 
-class Cell(TypedDict):
+class Row(_Found):
+    """A row of a mode that an anomaly names."""
+
+    label: str
+    follows: bool
+
+
+class Cell(_Found):
     """A pair of rows that an anomaly names; the other modes have None and no label."""
 
     index: list[int | None]
     labels: list[str]
-    observed: float
-    expected: float
-    low: float
-    high: float
-    p: float
-    new: bool
-    milder: bool
 
 
 class Anomaly(TypedDict, total=False):

@@ -97,7 +97,10 @@ def _write(path: Path, names: Mapping[int, str]) -> None:
 
 
 def _read(path: Path) -> dict[int, str]:
-    found = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("it goes too deep") from error
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found.values()):
         raise ValueError("it must map numbers to names")
     return {int(number): name for number, name in found.items()}

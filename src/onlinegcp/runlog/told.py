@@ -22,6 +22,10 @@ def score(step: Step) -> float:
     return float(found) if found is not None else abs(math.log10(max(smallest_p(step), SMALLEST_P)))
 
 
+# Why no slice is called odd in the beginning.
+WAITING = "ten slices, or two seasons, show what is usual"
+
+
 def sentence(step: Step) -> str:
     """What happened in a scored slice, in words."""
     anomaly = anomaly_of(step)

@@ -67,7 +67,7 @@ def unseal(sealed: bytes) -> tuple[dict[str, Any], bool]:
     if _marked(text):
         if int(text[-10:-2], 16) != zlib.crc32(text[:-18]):
             raise ValueError("its checksum does not fit")
-        return json.loads(text[:-18] + b"}"), True
+        return _parsed(text[:-18] + b"}"), True
     for before, after in _FORMS:
         length = len(before) + 8 + len(after)
         tail = text[-length:]
@@ -84,7 +84,14 @@ def unseal(sealed: bytes) -> tuple[dict[str, Any], bool]:
             raise ValueError("its checksum does not fit")
         found = body + after[1:]
         break
-    record = json.loads(text if found is None else found)
+    return _parsed(text if found is None else found), found is not None
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it goes too deep") from error
     if not isinstance(record, dict):
         raise ValueError("no record")
-    return record, found is not None
+    return record

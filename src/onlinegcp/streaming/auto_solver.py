@@ -25,11 +25,11 @@ from onlinegcp.streaming.competitors import Regimes
 from onlinegcp.streaming.matching import SAME, match, places
 from onlinegcp.streaming.rank_growth import graft, larger, smaller, studied
 from onlinegcp.streaming.record import StepRecord
-from onlinegcp.streaming.regimes import Resized
+from onlinegcp.streaming.regimes import Effort, Resized
 from onlinegcp.streaming.scaling import in_data_units, in_units, units
 from onlinegcp.streaming.scoring import Stopwatch
 from onlinegcp.streaming.state import FloatArray, ModelState, Views
-from onlinegcp.streaming.warm_start import WarmStart, static_start
+from onlinegcp.streaming.warm_start import ROUGH, SHORT, WarmStart, static_start
 
 Scale: TypeAlias = tuple[int, FloatArray]  # a mode, and the unit of each of its rows
 
@@ -85,14 +85,17 @@ def learn(
     live, scale = _live(state), _scale_of(state, x)
     told, x = x, x if scale is None else in_units(x, *scale)
 
-    def challenger(slices: tuple[Slice, ...], old: AutoState, rough: bool, keep: bool) -> AutoState:
+    def challenger(
+        slices: tuple[Slice, ...], old: AutoState, effort: Effort, *, keep: bool
+    ) -> AutoState:
         return _challenger(
             slices,
             old,
             loss,
             keep=keep,
             lower=lower,
-            starts=1 if rough else init_starts,
+            starts=init_starts if effort is Effort.ALL_STARTS else 1,
+            passes=SHORT if effort is Effort.BRIEF else ROUGH,
             seed=seed + number,
             card=card,
         )
@@ -168,6 +171,7 @@ def _challenger(
     keep: bool,
     lower: float | None,
     starts: int,
+    passes: dict[str, int],
     seed: int,
     card: auto.Card | None,
 ) -> AutoState:
@@ -180,7 +184,9 @@ def _challenger(
     if old.ranks is not None:
         # Room for one that came besides those that changed.
         rank = min(rank + 1, max(rank, old.ranks.most))
-        start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed, rough=True)
+        start = static_start(
+            slices, rank, loss, lower=bound, starts=starts, seed=seed, passes=passes
+        )
         known = [place for place in places(old.factors.views(), start.factors) if place >= 0]
         if keep and known:
             model, _ = graft(old, start, slices, loss, seed)
@@ -188,7 +194,7 @@ def _challenger(
         return auto.start(
             start.factors, start.rows, slices, loss, most=old.ranks.most, lower=lower, seed=seed
         )
-    start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed, rough=True)
+    start = static_start(slices, rank, loss, lower=bound, starts=starts, seed=seed, passes=passes)
     order, alike = match(old.factors.views(), start.factors)
     factors, rows = [a[:, order] for a in start.factors], start.rows[:, order]
     fresh = np.flatnonzero(alike < SAME)

@@ -14,6 +14,7 @@ from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto import state as stored
 from onlinegcp.solvers.auto.model import AutoState
 from onlinegcp.streaming.misfit import Misfit
+from onlinegcp.streaming.short_memory import ShortMemory
 from onlinegcp.streaming.surprise import Surprise
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -37,8 +38,10 @@ class Regimes:
         The detector.
     misfit
         The watch over a model that is new.
+    brief
+        The watch over how much the model remembers.
     mending
-        Whether the present challenge is because of it, and no change of the data.
+        Whether the present challenge is because of one of them, and no change that was noticed.
     buffer, losses
         Slices that surprised, and the loss of the model in use on each before it learned it.
     recent
@@ -47,6 +50,8 @@ class Regimes:
         Whether slices are being collected for a challenger.
     look
         Slices that a second look at how the model began takes; 0 where there is none.
+    patient
+        Whether the first challenger is made from as many slices as a warm start takes.
     changed
         Whether an early challenger of this alarm has taken over already.
     gains
@@ -65,6 +70,7 @@ class Regimes:
     rested: AutoState | None = None
     surprise: Surprise = field(default_factory=Surprise)
     misfit: Misfit = field(default_factory=Misfit)
+    brief: ShortMemory = field(default_factory=ShortMemory)
     mending: bool = False
     buffer: tuple[Slice, ...] = ()
     recent: tuple[Slice, ...] = ()
@@ -72,6 +78,7 @@ class Regimes:
     gathering: bool = False
     look: int = 0
     changed: bool = False
+    patient: bool = False
     gains: FloatArray = field(default_factory=lambda: np.zeros(3))
     age: int = 0
     surprised_at: int = 0
@@ -114,6 +121,7 @@ class Regimes:
             flat[name] = value.copy() if isinstance(value, np.ndarray) else value
         flat |= {f"surprise.{name}": part for name, part in self.surprise.to_dict().items()}
         flat |= {f"misfit.{name}": part for name, part in self.misfit.to_dict().items()}
+        flat |= {f"brief.{name}": part for name, part in self.brief.to_dict().items()}
         for name in _MODELS:
             model = getattr(self, name)
             if model is not None:
@@ -134,6 +142,7 @@ class Regimes:
         plain |= {name: stored.from_dict(part(name)) for name in _MODELS if part(name)}
         plain["surprise"] = Surprise.from_dict(part("surprise"))
         plain["misfit"] = Misfit.from_dict(part("misfit"))
+        plain["brief"] = ShortMemory.from_dict(part("brief"))
         return Regimes(buffer=slices[:first], recent=slices[first:], **plain)
 
     @property
@@ -149,6 +158,7 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
     "look": int,
     "changed": bool,
     "mending": bool,
+    "patient": bool,
     "gains": np.array,
     "age": int,
     "surprised_at": int,

@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from enum import Enum
+from enum import auto as auto_number
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -23,24 +25,43 @@ from onlinegcp.slices import Slice
 from onlinegcp.solvers.auto import rank_trials
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.model import AutoState, Model, Step, mean_told, told_by
+from onlinegcp.streaming import short_memory
 from onlinegcp.streaming.competitors import Regimes, grown
 from onlinegcp.streaming.matching import n_replaced, places
 from onlinegcp.streaming.misfit import Misfit
 from onlinegcp.streaming.rank_growth import newest
 
-# Makes a state from a few slices; the second argument is the model whose patterns keep their place,
-# then whether it may be a rough one, and whether patterns that still hold keep their past, too.
-Begin: TypeAlias = Callable[[tuple[Slice, ...], AutoState, bool, bool], AutoState]
 Resized: TypeAlias = tuple[Model, list[int]]  # and which component went where
 Regime: TypeAlias = Literal["", "changed", "returned"]
 
 EARLY = 4  # slices the first challenger is made from
 TRIAL = 12  # slices on which a challenger must prove itself
+PATIENT_TRIAL = 24  # the same where nothing surprised: what is newest may be known for a while
 PAUSE = 30  # slices until the next challenge after one that failed, doubled with every failure
 LONGEST_PAUSE = 960  # even where challengers always failed
 REST = 400  # slices a replaced model is kept
 CLEAR = 3.0  # standard errors
 MOSTLY = 0.5  # of what surprises must be explained by one that takes over in the midst of it
+
+
+class Effort(Enum):
+    """How much work the start of a challenger is worth."""
+
+    BRIEF = auto_number()  # one start, a few passes
+    ONE_START = auto_number()
+    ALL_STARTS = auto_number()
+
+
+class Begin(Protocol):
+    """Makes a challenger."""
+
+    def __call__(
+        self, slices: tuple[Slice, ...], old: AutoState, effort: Effort, *, keep: bool
+    ) -> AutoState:
+        """A model of a few slices in which patterns it shares with `old` keep their places.
+
+        If `keep` is said they keep their past, too.
+        """
 
 
 class Resize(Protocol):
@@ -102,6 +123,7 @@ def learn(
     if begin is None or not done.informative:
         return now, done, ""
     now.age += 1
+    few = min(full, short_memory.MOST)
     if now.age > now.rested_at + REST:
         now.rested = None
     usual = 0.0
@@ -109,8 +131,9 @@ def learn(
         usual = now.surprise.usual_deviation * x.n_observed
     now.surprise.watch(done.prequential, done.local, x.n_observed)
     regime: Regime = ""
-    met = now.changed and (now.gathering or now.challenger is not None)
-    again = met and now.surprise.alarmed
+    met = now.gathering or now.challenger is not None
+    unhurried = now.patient or now.look > 0
+    again = met and now.surprise.alarmed and (now.changed or (unhurried and _may_alarm(now)))
     if again:
         # Changed again: what else was gathered for the first change may be of two regimes by now.
         _drop_rest(now)
@@ -127,12 +150,12 @@ def learn(
         elif verdict < 0:
             _drop(now)
     if now.gathering:
-        now.buffer = (*now.buffer, x)[-(now.look or full) :]
-        _build(now, begin, full)
-    elif now.challenger is None and (
-        # A false alarm asks for a pause, but a change in the midst of it must not be lost.
-        now.age >= now.next_alarm or now.surprise.outcry(2.0**now.failures)
-    ):
+        least = most = now.look or full
+        if now.patient:
+            least, most = few, few + PATIENT_TRIAL
+        now.buffer = newest((*now.buffer, x), most, least)
+        _build(now, begin, few if now.patient else full)
+    elif now.challenger is None and _may_alarm(now):
         if now.surprise.suspects and now.current.ranks is not None:
             # Slices of the rise, if they were kept, need not be waited for.
             since = min(int(now.surprise.rising[0]), len(now.recent))
@@ -143,13 +166,40 @@ def learn(
         if now.surprise.alarmed:
             if _rested_knows(now, loss, seed, usual):
                 return now, _come_back(now, start, done, step), "returned"
-            now.gathering, now.changed, now.mending = True, False, False
+            _gather(now)
             _build(now, begin, full)
         elif not now.buffer and _misses(now, x, done, loss):
-            # The next slices make a challenger.
-            now.gathering, now.changed, now.mending = True, False, True
-            now.surprised_at = now.age
+            _mend(now, patient=False)
+    now.brief = now.brief.watch(done.forget, few)
+    if now.brief.due(now.age) and _idle(now):
+        _clear(now)
+        _mend(now, patient=True)
     return now, done, regime
+
+
+def _may_alarm(regimes: Regimes) -> bool:
+    """A false alarm asks for a pause, but a change in the midst of it must not be lost."""
+    return regimes.age >= regimes.next_alarm or regimes.surprise.outcry(2.0**regimes.failures)
+
+
+def _idle(regimes: Regimes) -> bool:
+    """Whether nothing is under way, or only a second look: its slices are of two kinds by now."""
+    if regimes.challenger is not None:
+        return False
+    return regimes.look > 0 if regimes.gathering else not regimes.buffer
+
+
+def _gather(regimes: Regimes) -> None:
+    """Keep the slices from now on for a challenger."""
+    regimes.gathering, regimes.look = True, 0
+    regimes.changed = regimes.mending = regimes.patient = False
+
+
+def _mend(regimes: Regimes, *, patient: bool) -> None:
+    """Let the next slices make a challenger, though none of them surprises."""
+    _gather(regimes)
+    regimes.mending, regimes.patient = True, patient
+    regimes.surprised_at = regimes.age
 
 
 def _keep_recent(regimes: Regimes, x: Slice, resize: Resize, full: int) -> None:
@@ -216,6 +266,8 @@ def _judge(regimes: Regimes, gain: float, usual: float) -> int:
     regimes.gains = regimes.gains + told_by(gain)
     count, total, _ = regimes.gains
     mean, error = mean_told(regimes.gains)
+    if regimes.patient and not regimes.changed:
+        return _judge_patiently(count, mean, error)
     # A gain beyond what slices differ by anyway needs no second look.
     if 0.0 < CLEAR * usual * math.sqrt(count) < total:
         return 1
@@ -226,6 +278,17 @@ def _judge(regimes: Regimes, gain: float, usual: float) -> int:
     return 1 if mean > error and mean > 0.0 else -1
 
 
+def _judge_patiently(count: float, mean: float, error: float) -> int:
+    """The same for a challenger that met no surprise: it must be sure, but may give up early."""
+    if count >= 5 and mean < -CLEAR * error:
+        return -1
+    if count >= 5 and mean > 2.0 * CLEAR * error:
+        return 1
+    if count >= TRIAL and mean < -error:
+        return -1
+    return 0 if count < PATIENT_TRIAL else 1 if mean > CLEAR * error else -1
+
+
 def _take_over(regimes: Regimes, old: AutoState, done: Step, rival: Step) -> tuple[Step, Regime]:
     new = regimes.challenger
     assert new is not None
@@ -233,10 +296,15 @@ def _take_over(regimes: Regimes, old: AutoState, done: Step, rival: Step) -> tup
     if not regimes.changed:
         # The second challenger of an alarm replaces the first, not the old regime. Its slices
         # begin later: the first that surprised may have been an odd one of the old.
-        _rest(regimes)
+        if not regimes.mending:
+            _rest(regimes)
+        _watch_anew(regimes)
         regimes.buffer = regimes.buffer[1:]
     if regime:
         regimes.recent = ()  # of the old regime
+    # What a patient one gained is worth a second start; after that nothing is left to wait for.
+    brief = regimes.brief.succeeded(regimes.age) if regimes.patient else short_memory.ShortMemory()
+    regimes.brief, regimes.patient = brief, regimes.patient and not regimes.changed
     regimes.current, regimes.challenger, regimes.changed = new, None, True
     regimes.misfit, regimes.look = Misfit(), 0
     regimes.surprise.forget()
@@ -245,9 +313,14 @@ def _take_over(regimes: Regimes, old: AutoState, done: Step, rival: Step) -> tup
 
 
 def _rest(regimes: Regimes) -> None:
-    """Lay the old model aside as it was before the change, and begin to watch anew."""
+    """Lay the old model aside as it was before the change."""
     regimes.rested, regimes.before = regimes.before, None
-    regimes.rested_at, regimes.next_alarm, regimes.failures = regimes.age, regimes.age, 0
+    regimes.rested_at = regimes.age
+
+
+def _watch_anew(regimes: Regimes) -> None:
+    """Begin to know what is usual for another model."""
+    regimes.next_alarm, regimes.failures = regimes.age, 0
     regimes.surprise.forget()
 
 
@@ -255,19 +328,23 @@ def _drop(regimes: Regimes) -> None:
     """Give the challenger up, and with it this alarm."""
     regimes.challenger, regimes.gains, regimes.gathering = None, np.zeros(3), False
     _clear(regimes)
-    # Nothing had surprised before a second look, so that the next surprise is none the less one.
+    # Nothing had surprised before, so that the next surprise is none the less one.
+    if regimes.patient and not regimes.changed:
+        regimes.brief, regimes.patient = regimes.brief.failed(regimes.age), False
+        return
     if not regimes.changed and not regimes.look:
         regimes.failures += 1
         pause = min(PAUSE * 2.0**regimes.failures, LONGEST_PAUSE)
         regimes.next_alarm = regimes.age + int(pause)
-    regimes.look = 0
+    regimes.look, regimes.patient = 0, False
     regimes.surprise.calm()
 
 
 def _drop_rest(regimes: Regimes) -> None:
     """End an alarm that an early challenger has met."""
     regimes.challenger, regimes.gains = None, np.zeros(3)
-    regimes.gathering = regimes.changed = False
+    _gather(regimes)
+    regimes.gathering = False
     _clear(regimes)
 
 
@@ -278,22 +355,33 @@ def _clear(regimes: Regimes) -> None:
 def _build(regimes: Regimes, begin: Begin, full: int) -> None:
     """Make a challenger when the slices are enough for one."""
     count, wanted = len(regimes.buffer), regimes.look or full
-    if count < wanted and (regimes.look or count != EARLY):
+    if regimes.patient:
+        # From a warm start's slices, and from all of them as soon as that one has taken over.
+        if not regimes.changed and (count < full or regimes.challenger is not None):
+            return
+    elif count < wanted and (regimes.look or count != EARLY):
         return
-    if regimes.challenger is not None and not regimes.changed:
+    elif regimes.challenger is not None and not regimes.changed:
         mean, error = mean_told(regimes.gains)
         if mean <= error:
             return  # a rough one that promises nothing needs no better start: its trial goes on
-    # What still holds is kept from the model that has not been misled by the new slices. The first
-    # challenger of an alarm is a rough one: most alarms on real streams are false, and cost that.
-    old = regimes.before or regimes.rested or regimes.current
-    first = regimes.challenger is None and not regimes.changed and not regimes.look
+    # What still holds is kept from the model that has not been misled by the new slices.
+    past = None if regimes.mending else regimes.before or regimes.rested
     # A model that misses a pattern has bent the others to make up for it: their past misleads.
-    regimes.challenger = begin(regimes.buffer, old, first, not regimes.mending)
+    regimes.challenger = begin(
+        regimes.buffer, past or regimes.current, _effort(regimes), keep=not regimes.mending
+    )
     regimes.gains = np.zeros(3)
-    if count >= wanted:
+    if regimes.changed if regimes.patient else count >= wanted:
         regimes.gathering = False
         regimes.buffer, regimes.losses = (), np.zeros(0)
+
+
+def _effort(regimes: Regimes) -> Effort:
+    """The first challenger is a rough one: most alarms on real streams are false, and cost that."""
+    if regimes.challenger is not None or regimes.changed or regimes.look:
+        return Effort.ALL_STARTS
+    return Effort.BRIEF if regimes.patient else Effort.ONE_START
 
 
 def _come_back(
@@ -306,6 +394,7 @@ def _come_back(
     new = regimes.rested
     assert new is not None
     _rest(regimes)
+    _watch_anew(regimes)
     last = done
     for one in regimes.buffer:
         new, last = step(new, one)

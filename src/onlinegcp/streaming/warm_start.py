@@ -109,13 +109,13 @@ def static_start(
     lower: float,
     starts: int,
     seed: int,
-    rough: bool = False,
+    passes: dict[str, int] = LONG,
 ) -> WarmStart:
     """Solve the first slices by the static method that matches the loss, best of several starts.
 
     Gaussian without bound: CP-ALS. Poisson: CP-APR. Everything else: GCP. All starts run a few
     passes, the best goes on. Components that so little data cannot determine start with random
-    columns and no weight. A rough one ends early: a model on trial learns on anyway.
+    columns and no weight. One of fewer passes ends early: a model on trial learns on anyway.
     """
     x = stack(slices)
     # Squares of values below 1e-162 are zero: nothing that a static fit could see.
@@ -124,8 +124,10 @@ def static_start(
     if determined:
         begun = begin(x, determined, loss, lower=lower, starts=starts, seed=seed)
         how: dict[str, Any] = {"seed": seed} if begun is None else {"init": begun}
-        passes = ROUGH if rough else LONG
-        parts.append(_static(x, determined, loss, lower, passes, **how).ktensor)
+        if begun is not None and passes is SHORT:
+            parts.append(begun)  # it had as many passes already
+        else:
+            parts.append(_static(x, determined, loss, lower, passes, **how).ktensor)
     if determined < rank:
         # Different columns: equal components have equal gradients and would stay equal for ever.
         left = rank - determined

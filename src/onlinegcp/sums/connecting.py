@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from typing import Any
 
 from onlinegcp.errors import BackendError
@@ -36,18 +38,27 @@ def connected(client: Any) -> Any:
 
 
 def addresses(client: Any) -> list[str]:
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+    return sorted(_workers(client))
 
 
 def threads_of(client: Any) -> int:
     """Threads that all workers have together."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    return sum(int(worker["nthreads"]) for worker in workers.values())
+    return sum(int(worker["nthreads"]) for worker in _workers(client).values())
+
+
+def _workers(client: Any) -> dict[str, Any]:
+    found = client.scheduler_info(n_workers=-1)
+    if client.status != "running":
+        raise OSError("no scheduler is connected")
+    return dict(found["workers"])
 
 
 def some_workers(client: Any) -> list[str]:
     """Addresses of the workers, of which there must be one."""
-    found = addresses(client)
+    if client.status != "running":
+        await_worker(client)  # it may come back
+    with answering(client):
+        found = addresses(client)
     if not found:
         raise BackendError(
             "The cluster needs at least one worker, but its scheduler has none. Start some "
@@ -56,12 +67,31 @@ def some_workers(client: Any) -> list[str]:
     return found
 
 
-def losses() -> tuple[type[BaseException], ...]:
-    """What is raised when a worker is gone."""
+@contextmanager
+def answering(client: Any) -> Iterator[None]:
+    """Say of a cluster that is gone what that means for whoever learns."""
+    try:
+        yield
+    except losses(OSError, RuntimeError) as error:
+        raise BackendError(
+            f"The cluster needs a scheduler that answers and a worker, but in {client} there are "
+            f"none any more ({error}). What was stored is kept, and who does the work changes no "
+            "result: start them again, or go on without cluster."
+        ) from error
+
+
+def await_worker(client: Any) -> None:
+    """Wait until there is a worker again, which a busy machine may take its time to start."""
+    with answering(client):
+        client.wait_for_workers(1, timeout=60)
+
+
+def losses(*more: type[BaseException]) -> tuple[type[BaseException], ...]:
+    """What is raised when a worker is gone, and more."""
     from distributed import KilledWorker
     from distributed.comm import CommClosedError
 
-    return CancelledError, KilledWorker, CommClosedError, TimeoutError
+    return CancelledError, KilledWorker, CommClosedError, TimeoutError, *more
 
 
 def _connect(address: str) -> Any:

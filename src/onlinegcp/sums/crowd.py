@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from onlinegcp.sums.connecting import ATTEMPTS, connected, losses, some_workers
+from onlinegcp.sums.connecting import ATTEMPTS, await_worker, connected, losses, some_workers
 
 _NOTHING = object()
 
@@ -53,7 +53,7 @@ class Crowd:
             try:
                 return future.result()
             except losses():
-                self.client.wait_for_workers(1, timeout=60)
+                await_worker(self.client)
                 future = self._submit(function, item)
             except Exception:  # whoever asked does it without help, and sees what is wrong
                 return None

@@ -30,6 +30,8 @@ from onlinegcp.sums.connecting import (
     ATTEMPTS,
     addresses,
     advice,
+    answering,
+    await_worker,
     connected,
     losses,
     some_workers,
@@ -118,8 +120,9 @@ class Cluster(Local):
         workers = set(some_workers(self.client))
         if workers <= self._known:
             return
-        ours = self._facts()
-        for address, theirs in self.client.run(self._facts).items():
+        with answering(self.client):
+            ours, others = self._facts(), self.client.run(self._facts)
+        for address, theirs in others.items():
             for name, value in ours.items():
                 if theirs.get(name) != value:
                     raise BackendError(
@@ -294,11 +297,11 @@ class Cluster(Local):
         for _ in range(ATTEMPTS):
             try:
                 return take(ask())
-            except losses() as error:
+            except losses(OSError) as error:
                 # Whatever the dead worker held is gone: send it again, to those that live.
                 lost = error
                 self._forget()
-                self.client.wait_for_workers(1, timeout=60)
+                await_worker(self.client)
             except BaseException:
                 self._forget()
                 raise

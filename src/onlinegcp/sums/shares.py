@@ -1,6 +1,6 @@
 """Which rows of the factors a share of the cells meets: all that whoever sums it up needs of them.
 
-Of a mode that a share fills, it takes the rows from the first of its cells to the last, under the
+Of a mode that a share fills, it takes the rows in which its cells may lie, in a row, under the
 numbers they have. Where these would be more rows than it has cells, it takes only those it meets,
 and numbers them anew. So what a worker holds is bounded by its cells, however long the modes are.
 """
@@ -78,6 +78,9 @@ def share(chunks: Chunks, runs: Sequence[Run]) -> Share:
     cells = sum(map(len, lists))
     rows: list[Rows] = []
     for mode in range(lists[0].shape[1]):
+        if (known := _known_rows(pieces, mode)) is not None and len(known) <= cells:
+            rows.append(known)
+            continue
         columns = [index[:, mode] for index in lists if len(index)]
         low = min((int(column.min()) for column in columns), default=0)
         high = max((int(column.max()) + 1 for column in columns), default=0)
@@ -91,6 +94,15 @@ def share(chunks: Chunks, runs: Sequence[Run]) -> Share:
         number = np.cumsum(met, dtype=np.int32)  # of those met before, counted from one
         pieces = [_renumbered(piece, mode, low, number) for piece in pieces]
     return Share(tuple(pieces), tuple(rows))
+
+
+def _known_rows(pieces: Sequence[Chunks], mode: int) -> range | None:
+    """Rows in which the cells may lie, where that is known without looking at them."""
+    edges = [(p.lows[:, mode], p.highs[:, mode]) for p in pieces if isinstance(p, RowChunks)]
+    if len(edges) < len(pieces) or not edges:
+        return None
+    lows, highs = zip(*edges, strict=True)
+    return range(int(np.concatenate(lows).min()), int(np.concatenate(highs).max()))
 
 
 def _piece(chunks: Chunks, run: Run) -> Chunks:

@@ -4,22 +4,12 @@ import numpy as np
 import pytest
 
 import kernel_twins
+from listed_cells import listed, problem
 from onlinegcp.kernels.auto import responsibilities, weights_newton
 from onlinegcp.kernels.auto.arguments import Listed
 from onlinegcp.kernels.layout import ALL_MODES, pad_vector, stack_factors
 
 SHAPES = [(7,), (5, 1), (4, 3, 2), (2, 3, 1, 2), (2, 2, 2, 2, 2, 2)]
-
-
-def problem(shape, rank=5, count=23, seed=1):
-    rng = np.random.default_rng(seed)
-    factors = [rng.random((n, rank)) + 0.05 for n in shape]
-    index = np.stack([rng.integers(0, n, count) for n in shape], axis=1).astype(np.int32)
-    return factors, index, rng.poisson(2.0, count) + 1.0, rng.random(rank) + 0.1
-
-
-def listed(blocks, index, value):
-    return Listed(blocks.data, blocks.offsets, index, value)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

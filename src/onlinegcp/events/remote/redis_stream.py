@@ -202,7 +202,7 @@ class RedisStream:
             found = json.loads(row[field])
             if not isinstance(found, dict):
                 raise ValueError("no object")
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, RecursionError) as error:
             raise DataError(
                 f"The field {field!r} of every entry must hold a JSON object, but that of {where} "
                 f"does not: {error}. Leave json={field} out, or correct the entry."

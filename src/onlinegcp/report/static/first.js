@@ -117,9 +117,39 @@ export function renderTotals(holder, { height, ahead }) {
       );
       if (forecast) paintForecast(group, X, Y, forecast);
       paintChanges(group, X, Y);
+      paintBeyond(group, X, Y, whole, y[1]);
       paintMarks(group, X, Y);
     },
   });
+}
+
+// Totals above the end of the axis: the largest of them say how large they are.
+function paintBeyond(group, X, Y, totals, end) {
+  const [first, last] = clock.visible(),
+    [top] = Y.edges,
+    beyond = totals
+      .map((total, i) => ({ total, i }))
+      .filter(({ total, i }) => known(total) && total > end && i >= first && i <= last)
+      .sort((a, b) => b.total - a.total)
+      .slice(0, 3);
+  for (const { total, i } of beyond) {
+    const x = X(clock.x[i]),
+      early = x < X(clock.range()[0]) + 80;
+    group.append(
+      draw("path", { d: `M${x - 4},${top + 7}h8l-4,-7z`, style: "fill:var(--total)" }),
+      draw(
+        "text",
+        {
+          x: x + (early ? 8 : -8),
+          y: top + 9,
+          "font-size": 11,
+          class: "halo",
+          "text-anchor": early ? "start" : "end",
+        },
+        say(total),
+      ),
+    );
+  }
 }
 
 function paintForecast(group, X, Y, { x, total, low, high }) {
@@ -370,9 +400,11 @@ function lately() {
         { class: "note" },
         filter
           ? "No alarm that is kept here names such a label."
-          : page.steps.scored
-            ? "No slice was unusual."
-            : "No slice has been scored yet.",
+          : !page.steps.scored
+            ? "No slice has been scored yet."
+            : page.steps.rows.some((row) => row.a && row.a.p < 1)
+              ? "No slice was unusual."
+              : "None is flagged yet: ten slices, or two seasons, show what is usual.",
       ),
     );
   if (forecast)

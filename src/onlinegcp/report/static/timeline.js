@@ -111,7 +111,7 @@ export function frame(
       draw(
         "text",
         {
-          x: Math.min(X(value), right - 12),
+          x: Math.min(X(value), width - 2 - 3.3 * text.length), // whole, at the end too
           y: height - 8,
           "text-anchor": "middle",
           "font-size": 12,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,14 @@ from onlinegcp.losses import OddsForm
 from onlinegcp.solvers.auto.cells import Cells, row_chunks
 from onlinegcp.solvers.auto.odds_draws import ComponentDraws
 from onlinegcp.sums import verbs
-from onlinegcp.sums.chunks import Chunks, RowChunks, even_cuts, row_blocks
+from onlinegcp.sums.chunks import (
+    Chunks,
+    RowChunks,
+    chunk_count,
+    even_cuts,
+    evenly,
+    row_blocks,
+)
 from onlinegcp.sums.local import Steps
 
 Array = NDArray[Any]
@@ -278,18 +286,12 @@ class OddsSums:
 
     def _tiles(self) -> RowChunks:
         """All cells, by rows of the left-hand group of modes."""
-        if "tiles" not in self._cut:
-            shape, width = self.factors.shape, self.factors.width
-            n = tangent.left_rows(shape)
-            cuts = even_cuts(n, math.prod(shape) // n * width)
-            while len(cuts) > 2 and (len(cuts) - 1) * sum(shape) * 4 > math.prod(shape):
-                cuts = cuts[::2]
-            lows = np.zeros((len(cuts) - 1, len(shape)), dtype=np.int64)
-            highs = np.tile(np.array(shape, dtype=np.int64), (len(cuts) - 1, 1))
-            self._cut["tiles"] = RowChunks((np.arange(n),), cuts, lows, highs)
-        found = self._cut["tiles"]
-        assert isinstance(found, RowChunks)
-        return found
+        shape = self.factors.shape
+        size, n = math.prod(shape), tangent.left_rows(shape)
+        count = chunk_count(n, size // n * self.factors.width)
+        while count > 1 and count * sum(shape) * 4 > size:
+            count //= 2
+        return _cut_tiles(shape, count)
 
     def _spread(
         self,
@@ -335,6 +337,15 @@ class OddsSums:
         arguments = (self.factors, weights, self.form, base, mode)
         chunks = self._by_row("seen")
         return self._spread(listed_rates_pass, chunks, mode, out, *arguments, fresh=fresh)
+
+
+@lru_cache(maxsize=8)
+def _cut_tiles(shape: tuple[int, ...], count: int) -> RowChunks:
+    """The same for every slice of a stream."""
+    n = tangent.left_rows(shape)
+    lows = np.zeros((count, len(shape)), dtype=np.int64)
+    highs = np.tile(np.array(shape, dtype=np.int64), (count, 1))
+    return RowChunks((np.arange(n),), evenly(n, count), lows, highs)
 
 
 def sum_columns(matrix: Array, first: int, last: int) -> Array:
