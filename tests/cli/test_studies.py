@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+import polars as pl
 import pytest
 
 from cli_tools import MODEL, TABLE, write_events
@@ -57,3 +59,24 @@ def test_a_rank_is_recommended_with_a_plot(events, tmp_path, capsys):
     assert "Use rank 3" in plot.read_text()
     assert call([*words, "-o", str(plot)]) is Exit.DONE
     assert "Use rank 3" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_table_of_several_units_is_compared_in_those_of_the_data(tmp_path, capsys):
+    """The plan gives rows units of their own, by which no other method learns or is measured."""
+    rng = np.random.default_rng(0)
+    rows = [
+        {"day": f"2024-01-{1 + t % 28:02}T{t // 28:02}:00:00", "room": room, "what": what}
+        | {"value": size * (2.0 + k + rng.normal(0.0, 0.1))}
+        for t in range(28 * 24)
+        for k, room in enumerate("abc")
+        for what, size in (("temp", 1.0), ("co2", 400.0))
+    ]
+    path = tmp_path / "rooms.csv"
+    pl.DataFrame(rows).sort("day").write_csv(path)
+    words = ["compare", str(path), "--rank", "2", "--json", "--contender", "online_gcp"]
+    assert call([*words, "--contender", "gocpte"]) is Exit.DONE
+    found = json.loads(capsys.readouterr().out)
+    losses = {row["name"]: row["prequential"] for row in found["contenders"]}
+    assert losses["online_gcp"] < 1.5 * losses["gocpte"]
+    assert call([*words, "--contender", "online_gcp:scale=1"]) is Exit.DONE  # as asked for

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
+import onlinegcp
 from onlinegcp.errors import DataError, ScaleWarning
 from onlinegcp.run import Run
 from onlinegcp.slices import Slice
@@ -146,3 +147,19 @@ def test_a_row_that_drowns_the_others_is_told_once():
         OnlineGCP(2, init_slices=5, scale=0).fit(stream)
         OnlineGCP(2, init_slices=5).fit(list(days(12)))
         OnlineGCP(2, "poisson", init_slices=5).fit([np.round(np.abs(day)) for day in stream])
+
+
+def test_a_start_that_is_given_with_its_slices_is_brought_to_units():
+    """As `compare` begins all methods: from one model of the data as they are."""
+    stream = [np.asarray(day) for day in in_data(days(30))]
+    own = OnlineGCP(2, init_slices=8, scale=0, random_state=0).fit(stream)
+    start = onlinegcp.cp_als(np.stack(stream[:8], axis=2), rank=2).ktensor
+    given = OnlineGCP(2, init_slices=8, scale=0, random_state=0).start_from(start, stream[:8])
+    for day in stream[8:]:
+        given.partial_fit([day])
+    newest = stream[-1]
+    far = [
+        np.linalg.norm((m.inverse_transform(m.transform([newest]))[0] - newest) / UNITS[:, None])
+        for m in (own, given)
+    ]
+    assert far[1] < 1.1 * far[0]

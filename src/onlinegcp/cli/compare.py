@@ -72,6 +72,9 @@ def compare(
     # All begin from one start, which has a rank.
     model = replace(model, rank=model.rank if isinstance(model.rank, int) else 10)
     table, model = with_plan(plan_of(sources, table, model, ""), table, model)
+    # All are measured by one loss in the units of the data: units of its own are no help there.
+    kept = [word for word in model.set if word in own or not word.startswith("scale=")]
+    model = replace(model, set=type(model.set)(kept))
     names = [name for word in methods for name in word.split(",") if name] + list(contender)
     names = names or list(METHODS)
     # What a plan sets, a bound, is for the method that has one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -16,16 +16,12 @@ from onlinegcp.events.wall_clock import DAY
 from onlinegcp.planning import words
 from onlinegcp.planning.columns import Codes, Column
 from onlinegcp.planning.pace import steady_pace
+from onlinegcp.planning.telling import MOST_COLUMNS, is_pair, joint, missing, most_telling
 from onlinegcp.planning.when import STEPS, Bins, When, bin_keys, is_shorter, occupancy
-from onlinegcp.planning.words import PAIRS
 
-MOST_COLUMNS = 3  # that a plan makes modes of
-# A label that occurs so often is learned well; so often, well enough for a place nobody else wants;
-# one that occurs less often than that names a single thing.
-OFTEN, ENOUGH, SELDOM = 100, 30, 5
+SELDOM = 5  # rows of a label: one that occurs less often names a single thing
 # Values whose typical sizes lie further apart than this are not measured with one loss.
 SCALES = 1000.0
-_LACKING = 0.1
 _AMOUNTS = 5  # different whole numbers may be amounts: fewer are flags or grades
 
 
@@ -113,7 +109,7 @@ def _tells(clock: Codes, codes: Codes) -> bool:
     for rows in (slice(2000), slice(None)):
         part = clock[rows]
         n_values = len(np.unique(part))
-        if len(np.unique(_joined([part, codes[rows]]))) > n_values:
+        if len(np.unique(joint([part, codes[rows]]))) > n_values:
             return False
     # Of few rows for each of them any column could be told.
     return 1 < n_values < len(codes) / 3
@@ -162,19 +158,6 @@ def label_columns(columns: Mapping[str, Column], when: When) -> Labels:
     return Labels(found, out, seldom)
 
 
-def _joined(codes: Iterable[Codes]) -> Codes:
-    joined: Codes | None = None
-    for part in codes:
-        if joined is None:
-            joined = part
-        else:
-            joined = joined * (int(part.max()) + 2) + part
-            if int(joined.max()) > 1 << 40:
-                joined = np.unique(joined, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    assert joined is not None
-    return joined
-
-
 # ---- events or measurements
 
 
@@ -221,7 +204,7 @@ def choose_values(
         return Values(chosen, agg or "sum", f"{chosen[0]} says how often", keys, step=step)
     if keys is None or not numbers:
         return Values((), agg or "count", "rows are events", None)
-    key = _joined([np.zeros(len(when.ticks), np.int64), *(columns[name].codes for name in keys)])
+    key = joint([np.zeros(len(when.ticks), np.int64), *(columns[name].codes for name in keys)])
     fixed = {c.name for c in numbers if not _changes(c, key)}
     if len(fixed) == len(numbers):
         fixed = set()
@@ -268,7 +251,7 @@ def _amounts(labels: Sequence[Column], keys: Sequence[str] | None) -> list[Colum
 def _changes(column: Column, key: Codes) -> bool:
     """Whether the numbers of some key are not always the same."""
     known = column.codes >= 0
-    both = _joined([key[known], column.codes[known]])
+    both = joint([key[known], column.codes[known]])
     return len(np.unique(both)) > len(np.unique(key[known]))
 
 
@@ -301,7 +284,7 @@ def _keys(
     codes = {column.name: column.codes for column in labels[:8]}
     repeated = 0.0
     if any(not column.is_count for column in numbers):
-        whole = _joined([times, *codes.values(), *(column.codes for column in numbers)])
+        whole = joint([times, *codes.values(), *(column.codes for column in numbers)])
         rows = np.sort(np.unique(whole, return_index=True)[1])
         repeated = 1.0 - len(rows) / len(times)
         times, codes = times[rows], {name: part[rows] for name, part in codes.items()}
@@ -312,12 +295,12 @@ def _keys(
         return (() if regular and not (labels and not _by_the_clock(when)) else None), repeated
     for size in (1, 2, 3):
         for names in itertools.combinations(codes, size):
-            key = _joined(codes[name] for name in names)
+            key = joint(codes[name] for name in names)
             n_keys = len(np.unique(key))
             # Of two labels one is there at every time, whenever events come.
             if n_rows < (0.5 if regular else 0.75 if n_keys == 2 else 0.5) * n_times * n_keys:
                 continue
-            if len(np.unique(_joined([times, key]))) > 0.99 * n_rows:
+            if len(np.unique(joint([times, key]))) > 0.99 * n_rows:
                 return names, repeated
     return None, repeated
 
@@ -373,7 +356,7 @@ def choose_modes(
         out |= dict.fromkeys(others, "not needed to tell rows apart")
         reason = "they tell rows apart"
     else:
-        names, more_out = _most_telling(labels.columns)
+        names, more_out = most_telling(labels.columns)
         out |= more_out
         reason = "labels that occur often and tell most" if names else "nothing else has labels"
         reason += "".join(
@@ -394,91 +377,11 @@ def choose_modes(
     return Modes((*names, *([] if clock is None else [clock])), share, reason, out)
 
 
-def missing(column: Column) -> float:
-    """Share of rows that a column says nothing of."""
-    return column.values.null_count() / max(1, len(column.values))
-
-
-def _most_telling(labels: Sequence[Column]) -> tuple[list[str], dict[str, str]]:
-    """At most three columns: pairs first, then by entropy, none that another one tells.
-
-    A row without a label is no event, so those that many rows lack come last.
-    """
-    codes = {column.name: column.codes for column in labels}
-    entropy = {name: _entropy(part) for name, part in codes.items()}
-    pairs = [
-        {a.name, b.name} for a, b in itertools.combinations(labels, 2) if _pair(a.name, b.name)
-    ]
-    paired = set().union(*pairs[:1])
-    ranked = sorted(
-        labels,
-        key=lambda c: (
-            *(c.name not in paired, c.rows_each < OFTEN, missing(c) > _LACKING, _may_be_amount(c)),
-            *(-round(entropy[c.name], 9), c.numbers is not None),  # of two that say the same, words
-        ),
-    )
-    chosen: list[str] = []
-    out: dict[str, str] = {}
-    for column in ranked:
-        name = column.name
-        teller = next(
-            (
-                other
-                for other in chosen
-                if _entropy(_joined([codes[other], codes[name]])) - entropy[other]
-                < 0.05 * entropy[name]
-            ),
-            None,
-        )
-        if teller is not None:
-            out[name] = f"known from {teller}"
-        elif len(chosen) >= 2 and column.rows_each < ENOUGH and name not in paired:
-            out[name] = f"{column.n_labels:,} labels, about {column.rows_each:.0f} rows each"
-        elif len(chosen) < MOST_COLUMNS:
-            chosen.append(name)
-        elif entropy[name] <= min(entropy[other] for other in chosen):
-            out[name] = f"{MOST_COLUMNS} others tell more"
-        elif missing(column) > _LACKING:
-            out[name] = f"{missing(column):.0%} of rows lack it"
-        elif column.rows_each < OFTEN:
-            out[name] = f"labels of {MOST_COLUMNS} others occur more often"
-        elif _may_be_amount(column):
-            out[name] = "numbers that may be amounts; words come first"
-        else:
-            out[name] = "two ends of one thing come first"
-    return chosen, out
-
-
-def _may_be_amount(column: Column) -> bool:
-    """Whether labels are numbers whose name does not say that they are codes: goals, grades."""
-    return column.numbers is not None and not words.CODES & set(column.words)
-
-
-def _entropy(codes: Codes) -> float:
-    counts = np.unique(codes[codes >= 0], return_counts=True)[1]
-    shares = counts / counts.sum()
-    return float(-(shares * np.log(shares)).sum())
-
-
-def _pair(first: str, second: str) -> bool:
-    """Whether two names are two ends of one thing, such as pu_zone and do_zone."""
-    a, b = words_of(first), words_of(second)
-    for one, other in PAIRS:
-        for here, there in ((one, other), (other, one)):
-            if here in a and there in b:
-                left, right = list(a), list(b)
-                left.remove(here)
-                right.remove(there)
-                if left == right:
-                    return True
-    return False
-
-
 def _same_labels(first: Column, second: Column) -> bool:
     """Whether two columns have the same labels: by name for codes, by the labels for text."""
     a, b = first.labels, second.labels
     common = len(a & b) / max(1, len(a | b))
-    if _pair(first.name, second.name):
+    if is_pair(first.name, second.name):
         return common >= 0.3
     texts = first.numbers is None and second.numbers is None
     return texts and common >= 0.5 and len(a & b) >= 5

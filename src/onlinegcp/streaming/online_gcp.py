@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self, final
 
 from onlinegcp.checks import LARGEST_RANK, check_choice, check_jobs, check_whole
@@ -303,7 +304,9 @@ class OnlineGCP(StreamingModel):
     def _begin(self, start: WarmStart, seed: int) -> ModelState:
         paper = self._paper()
         if paper is None:
-            scale = self._units(self._buffer)
+            scale = self._units(self._buffer or start.slices)
+            if scale is not None and not self._buffer:  # a start that was given is in the data's
+                start = _in_units(start, *scale)
             return auto_solver.begin(
                 start,
                 self.loss_,
@@ -382,3 +385,10 @@ class OnlineGCP(StreamingModel):
 
     def _surroundings(self, number: int, seed: int) -> Surroundings:
         return Surroundings(self._get_lower(), number, seed, self.device, engine().jobs)
+
+
+def _in_units(start: WarmStart, mode: int, sizes: FloatArray) -> WarmStart:
+    """A start from the data, in which the rows of a mode have units of their own."""
+    factors = tuple(a / sizes[:, None] if k == mode else a for k, a in enumerate(start.factors))
+    slices = tuple(in_units(x, mode, sizes) for x in start.slices)
+    return replace(start, factors=factors, slices=slices)
