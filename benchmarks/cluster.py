@@ -101,10 +101,11 @@ def _measure(how: str, case: Case) -> dict[str, Any]:
     loss = get_loss("poisson")
     engine, ask = Local(1), _nobody
     if how == "two":
+        from onlinegcp.kernels.blas import hold_blas
         from onlinegcp.kernels.machine import facts
         from onlinegcp.sums.dask import Cluster
 
-        engine = Cluster(f"local:{WORKERS}", WORKERS, facts)
+        engine = Cluster(f"local:{WORKERS}", WORKERS, facts, hold_blas)
         ask = engine.client.run
     idle = max([0, *ask(_libraries).values()])
     _, factors, rows, warm, stream = _drawn(

@@ -48,13 +48,13 @@ def written(frame: pl.DataFrame, kind: str) -> bytes:
 
 
 def damaged(rng: np.random.Generator, content: bytes) -> bytes:
-    """A few bytes changed, left out, doubled or moved."""
+    """A few bytes changed, left out, doubled, put into lists and records, or cut off."""
     data = bytearray(content)
     for _ in range(int(rng.integers(1, 6))):
         if not data:
             break
         place, length = int(rng.integers(0, len(data))), int(rng.integers(1, 12))
-        match int(rng.integers(0, 5)):
+        match int(rng.integers(0, 6)):
             case 0:
                 data[place] = int(rng.integers(0, 256))
             case 1:
@@ -63,6 +63,11 @@ def damaged(rng: np.random.Generator, content: bytes) -> bytes:
                 data[place:place] = data[place : place + length]
             case 3:
                 data[place:place] = bytes(rng.choice(list(b',;"\n\r\t{}[]\\0:9e-.')) for _ in "ab")
+            case 4:
+                left, right = ((b"[", b"]"), (b'{"x":', b"}"))[int(rng.integers(0, 2))]
+                levels = 10 ** int(rng.integers(0, 5))
+                inner = bytes(data[place : place + length])
+                data[place : place + length] = left * levels + inner + right * levels
             case _:
                 del data[place:]
     return bytes(data)

@@ -73,7 +73,7 @@ def least_squares_rows(
 
 
 def tangent_sums(factors: list[Array], weights: Array) -> tuple[float, Array, list[Array]]:
-    """Say in NumPy, on the full array, what `tangent_sums` computes."""
+    """Say in NumPy, on the full array, what `log_sums` and `rate_sums` compute."""
     letters = "abcdef"[: len(factors)]
     terms = ",".join(f"{letter}z" for letter in letters)
     m = np.einsum(f"z,{terms}->{letters}", weights, *factors)

@@ -82,8 +82,8 @@ def test_numbers_have_bins_that_are_cut_off_as_well():
 def edges_of(last):
     """Bins of a hundred ticks whose last events are these."""
     found = Edges(TimeBins(100, TimeColumn("t")))
-    ticks = np.array([100 * key + tick for key, tick in enumerate(last)])
-    found.saw(ticks // 100, ticks)
+    for key, tick in enumerate(last):
+        found.saw(np.array([key]), np.array([100 * key + tick]))
     return found
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from local_cluster import two_workers
 from onlinegcp.errors import BackendError
+from onlinegcp.kernels import blas
 from onlinegcp.kernels.machine import facts
 from onlinegcp.losses import get_loss
 from onlinegcp.slices import Slice
@@ -23,10 +24,11 @@ from onlinegcp.solvers.auto import cells, newton
 from onlinegcp.solvers.auto import solver as auto
 from onlinegcp.solvers.auto.state import to_dict
 from onlinegcp.streaming import OnlineGCP
+from onlinegcp.streaming.workers import engine_of
 from onlinegcp.sums import chunks, connecting, dask, local, verbs
 from onlinegcp.sums.crowd import Crowd
 from onlinegcp.sums.dask import Cluster
-from onlinegcp.sums.local import Local, jobs
+from onlinegcp.sums.local import Local, cores, jobs
 from recorded.results import _stream
 
 distributed = pytest.importorskip("distributed")
@@ -217,6 +219,28 @@ def test_workers_use_the_threads_they_were_given(fine, way):
         assert engine._submit(threads_here).result() == 3
         same(learned(Local(1), "poisson"), learned(engine, "poisson"))
         assert engine._runs(256)[1] == 256 // 16  # two runs of chunks for each thread, at least
+
+
+def test_workers_multiply_on_one_thread_whatever_they_were_started_with():
+    many = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "2")
+    options = {"dashboard_address": None, "silence_logs": 50, "threads_per_worker": 1}
+    before = blas.blas_threads()
+    with (
+        distributed.LocalCluster(n_workers=1, env=many, **options) as workers,
+        distributed.Client(workers) as client,
+    ):
+        engine = engine_of(OnlineGCP(2, cluster=client))
+        (start,) = client.run(blas.blas_threads).values()
+        engine.ready()
+        (held,) = client.run(blas.blas_threads).values()
+    assert set(held) == {1}
+    assert max(start) == min(2, cores())
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, **options) as here,
+        distributed.Client(here) as client,
+    ):
+        engine_of(OnlineGCP(2, cluster=client)).ready()
+    assert blas.blas_threads() == before  # of this process
 
 
 def test_a_model_goes_on_without_the_cluster(client, fine, tmp_path):

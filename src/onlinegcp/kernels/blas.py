@@ -35,6 +35,17 @@ def one_blas_thread() -> Iterator[None]:
             library.set_num_threads(threads)
 
 
+def hold_blas() -> None:
+    """Limit BLAS to one thread for as long as this process lives."""
+    for each in _libraries():
+        each.set_num_threads(1)
+
+
+def blas_threads() -> list[int]:
+    """Threads that each BLAS of this process may use."""
+    return [each.get_num_threads() for each in _libraries()]
+
+
 @lru_cache(maxsize=1)
 def _libraries() -> tuple[Any, ...]:
     return tuple(each for each in _controller().lib_controllers if each.user_api == "blas")

@@ -30,6 +30,7 @@ ODD = 4.0  # standard deviations from which a row is held
 LEAST_OTHERS = 0.3  # part of everything that rows which are as usual must hold to tell the total
 HEAVIEST = 0.25  # part of everything from which rows are missed where others tell the total
 PATIENCE = 3.0  # slices for which it is
+FAMILIAR = 0.7  # of a season so far that is kept, once it came twice: before, weekends stay odd
 SPECIAL_KEEP = 5.0 / 6.0  # of the special days so far, when another one is learned
 
 ROW_MOST = 9.0  # squared standard deviations that one row counts for in the unrest of a time
@@ -325,7 +326,8 @@ def learn_rows(
             if i < n_known:
                 # A row far out tells of itself, not of its spread; if it stays out, only once.
                 events = rows[EVENTS, i] + HALF
-                most = ODD * ODD if rows[STREAK, i] <= 1.0 else 1.0
+                once = rows[STREAK, i] > 1.0 and keep_season > FAMILIAR
+                most = 1.0 if once else ODD * ODD
                 squares = min((sums[i] - mean) ** 2, most * deviation * deviation)
                 excess, factor, _ = _spread(
                     rows[SQUARES, i], rows[NOISE, i], rows[SIZES, i], common, max(mean, 1e-12)

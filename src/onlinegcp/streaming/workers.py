@@ -35,8 +35,9 @@ def engine_of(model: Any) -> int | Local | None:
         return None if threads is None else int(threads)
     key = (cluster if isinstance(cluster, str) else id(cluster), threads)
     if key not in _ENGINES:
+        from onlinegcp.kernels.blas import hold_blas
         from onlinegcp.kernels.machine import facts
         from onlinegcp.sums.dask import Cluster
 
-        _ENGINES[key] = Cluster(cluster, threads, facts)
+        _ENGINES[key] = Cluster(cluster, threads, facts, hold_blas)
     return _ENGINES[key]

@@ -72,6 +72,8 @@ def answering(client: Any) -> Iterator[None]:
     """Say of a cluster that is gone what that means for whoever learns."""
     try:
         yield
+    except BackendError:
+        raise
     except losses(OSError, RuntimeError) as error:
         raise BackendError(
             f"The cluster needs a scheduler that answers and a worker, but in {client} there are "

@@ -12,6 +12,7 @@ with the driver.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -100,29 +101,39 @@ class Cluster(Local):
         Threads of this process; None for every core.
     facts
         What bits depend on besides data, by name: it must be the same on every worker.
+    prepare
+        Done once in the process of every worker, so that it is.
     """
 
     def __init__(
-        self, client: Any, threads: int | None, facts: Callable[[], dict[str, str]]
+        self,
+        client: Any,
+        threads: int | None,
+        facts: Callable[[], dict[str, str]],
+        prepare: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(cores() if threads is None else threads)
         self.client = connected(client)
         self._sent: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()  # name, and bytes
         self._cells: dict[tuple[int, int], _Dealt] = {}
         self._known: set[str] = set()
-        self._facts = facts
+        self._facts, self._prepare = facts, prepare
         self._sends, self._shares = Sent(self.client), Shared()
         self._trial = trial_segment()
         self._ways: dict[str, Way] = {}
 
     def ready(self) -> None:
         """Refuse workers that would give other bits, before anything is learned."""
-        workers = set(some_workers(self.client))
-        if workers <= self._known:
-            return
+        workers = some_workers(self.client)
         with answering(self.client):
-            ours, others = self._facts(), self.client.run(self._facts)
-        for address, theirs in others.items():
+            self._meet(workers)
+
+    def _meet(self, workers: list[str]) -> None:
+        """Compare and prepare workers, if some of them are new."""
+        if set(workers) <= self._known:
+            return
+        ours = self._facts()
+        for address, theirs in self.client.run(self._facts).items():
             for name, value in ours.items():
                 if theirs.get(name) != value:
                     raise BackendError(
@@ -130,7 +141,9 @@ class Cluster(Local):
                         f"piece, but worker {address} has {theirs.get(name)!r} and this process "
                         f"{value!r}. {advice(name)}"
                     )
-        self._known = workers
+        if self._prepare is not None:
+            self.client.run(_prepared, self._prepare, os.getpid())
+        self._known = set(workers)
 
     def beside(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
         """What independent calls give, one after the other: each has the whole cluster."""
@@ -296,6 +309,8 @@ class Cluster(Local):
         lost: BaseException | None = None
         for _ in range(ATTEMPTS):
             try:
+                if lost is not None:
+                    self._meet(self._addresses())  # one that came instead
                 return take(ask())
             except losses(OSError) as error:
                 # Whatever the dead worker held is gone: send it again, to those that live.
@@ -440,6 +455,12 @@ class Cluster(Local):
 
     def _addresses(self) -> list[str]:
         return addresses(self.client)
+
+
+def _prepared(prepare: Callable[[], None], driver: int) -> None:
+    """Prepare the process of a worker; that of the driver takes care of itself."""
+    if os.getpid() != driver:
+        prepare()
 
 
 def _on_threads(task: Callable[..., Any], *arguments: Any) -> Any:

@@ -119,11 +119,9 @@ def by_tiles(blocks, zeros, weights, rates=False):
     pull, rate = np.zeros(blocks.width), np.zeros_like(blocks.data)
     model_of = (blocks.data, blocks.offsets, tangent.split_modes(blocks.shape), weights)
     whole = (0, tangent.left_rows(blocks.shape))
-    places, nothing = blocks.offsets, np.zeros(blocks.width)
-    arguments = (*model_of, tangent.VALUE_AND_SLOPE, *whole)
-    total = tangent.tangent_sums(*arguments, pull, places, rate)
+    total = tangent.log_sums(*model_of, True, *whole, pull)
     if rates:
-        tangent.tangent_sums(*model_of, ALL_MODES, *whole, nothing, places, rate)
+        tangent.rate_sums(*model_of, ALL_MODES, *whole, blocks.offsets, rate)
     return total, pull, rate
 
 

@@ -18,10 +18,6 @@ from onlinegcp.kernels.layout import ALL_MODES
 # OpenBLAS starts threads above m n k = 2^18, which would cost processor time and repeatability.
 TILE_PRODUCT = 1 << 18
 
-# What `tangent_sums` can be asked for besides the slope in the rows of one mode or ALL_MODES.
-VALUE_AND_SLOPE = -2
-VALUE = -3
-
 
 def split_modes(shape: tuple[int, ...]) -> int:
     """First mode of the right-hand group: its product of lengths is close to, or below, 256.
@@ -116,83 +112,111 @@ def left_rows(shape: tuple[int, ...]) -> int:
 
 
 @kernel
-def tangent_sums(data, offsets, split, weights, wanted, low, high, pull, places, rate):
-    # Over all cells with rows low .. high-1 of the left-hand group, what is asked for and no more:
-    # VALUE returns sum log(1 + m); VALUE_AND_SLOPE sets pull[r] = sum z_r / (1 + m), too; a mode,
-    # or ALL_MODES, adds sum s_r prod of the other modes / (1 + m) to rate[places[k] + i, r] and
-    # returns 0. One thread; tiles in a fixed order, so sums repeat bit for bit.
+def _groups(data, offsets, split, low, high):
+    # Products of the rows of either group of modes (of the left one, rows low .. high-1), and how
+    # many of these make a tile.
     width = data.shape[1]
-    d = offsets.shape[0] - 1
-    n_left, n_right = high - low, 1
-    for k in range(split, d):
+    n_right = 1
+    for k in range(split, offsets.shape[0] - 1):
         n_right *= offsets[k + 1] - offsets[k]
-    left = np.empty((n_left, width))
+    left = np.empty((high - low, width))
     right = np.empty((n_right, width))
     row_products(data, offsets, 0, split, low, left)
-    row_products(data, offsets, split, d, 0, right)
+    row_products(data, offsets, split, offsets.shape[0] - 1, 0, right)
     columns = min(n_right, 256)
-    rows = max(1, min(n_left, 512, TILE_PRODUCT // (columns * width)))
-    want_left = wanted == ALL_MODES or (wanted >= 0 and wanted < split)
-    want_right = wanted == ALL_MODES or wanted >= split
-    want_pull = wanted == VALUE_AND_SLOPE
-    want_logs = want_pull or wanted == VALUE
-    right_slopes = np.zeros((n_right if want_right else 0, width))
-    pull[:] = 0.0
-    total = 0.0
-    scaled, nothing = np.empty((rows, width)), np.empty((0, width))
-    for start in range(0, n_left, rows):
-        stop = min(start + rows, n_left)
-        here = stop - start
-        for i in range(here):
-            for r in range(width):
-                scaled[i, r] = left[start + i, r] * weights[r]
-        slopes = nothing
-        for begin in range(0, n_right, columns):
-            end = min(begin + columns, n_right)
-            tile = np.dot(scaled[:here], right[begin:end].T)
-            if want_logs:
-                for i in range(here):
-                    # One logarithm for sixteen cells: it costs as much as twenty products.
-                    product = 1.0
-                    for c in range(end - begin):
-                        product *= 1.0 + tile[i, c]
-                        if c % 16 == 15 or product > 1e150:
-                            total += np.log(product)
-                            product = 1.0
-                    total += np.log(product)
-                if not want_pull:
-                    continue
-            for i in range(here):
-                for c in range(end - begin):
-                    tile[i, c] = 1.0 / (1.0 + tile[i, c])
-            if want_pull or want_left:
-                more = np.dot(tile, right[begin:end])
-                if begin == 0:
-                    slopes = more
-                else:
-                    slopes += more
-            if want_right:
-                right_slopes[begin:end] += np.dot(tile.T, scaled[:here])
-        if want_pull:
-            for i in range(here):
-                for r in range(width):
-                    pull[r] += slopes[i, r] * left[start + i, r]
-        if want_left:
-            for i in range(here):
-                for r in range(width):
-                    slopes[i, r] *= weights[r]
-            spread(data, offsets, 0, split, low + start, slopes, here, wanted, places, rate)
-    if want_right:
-        spread(data, offsets, split, d, 0, right_slopes, n_right, wanted, places, rate)
+    rows = max(1, min(high - low, 512, TILE_PRODUCT // (columns * width)))
+    return left, right, rows, columns
+
+
+@kernel
+def _weighted(rows, weights, out):
+    for i in range(rows.shape[0]):
+        for r in range(rows.shape[1]):
+            out[i, r] = rows[i, r] * weights[r]
+
+
+@kernel
+def _add_logs(tile, total):
+    # total + sum log(1 + m)
+    for i in range(tile.shape[0]):
+        # One logarithm for sixteen cells: it costs as much as twenty products.
+        product = 1.0
+        for c in range(tile.shape[1]):
+            product *= 1.0 + tile[i, c]
+            if c % 16 == 15 or product > 1e150:
+                total += np.log(product)
+                product = 1.0
+        total += np.log(product)
     return total
 
 
 @kernel
-def tangent_sums_by_chunk(data, offsets, split, weights, wanted, first, cuts, values, pulls):
-    # `tangent_sums` without rates of rows first + cuts[c] .. first + cuts[c + 1] in line c.
-    none = np.zeros((0, data.shape[1]))
+def _to_slopes(tile):
+    for i in range(tile.shape[0]):
+        for c in range(tile.shape[1]):
+            tile[i, c] = 1.0 / (1.0 + tile[i, c])
+
+
+@kernel
+def log_sums(data, offsets, split, weights, sloped, low, high, pull):
+    # Sum of log(1 + m) over all cells with rows low .. high-1 of the left-hand group; where it is
+    # asked for, pull[r] = sum z_r / (1 + m), too. One thread; tiles in a fixed order, so sums
+    # repeat bit for bit.
+    left, right, rows, columns = _groups(data, offsets, split, low, high)
+    scaled = np.empty((rows, data.shape[1]))
+    pull[:] = 0.0
+    total = 0.0
+    for start in range(0, left.shape[0], rows):
+        here = left[start : start + rows]
+        _weighted(here, weights, scaled)
+        slopes = np.zeros(here.shape if sloped else (0, 0))
+        for begin in range(0, right.shape[0], columns):
+            some = right[begin : begin + columns]
+            tile = np.dot(scaled[: here.shape[0]], some.T)
+            total = _add_logs(tile, total)
+            if sloped:
+                _to_slopes(tile)
+                slopes += np.dot(tile, some)
+        for i in range(slopes.shape[0]):
+            for r in range(pull.shape[0]):
+                pull[r] += slopes[i, r] * here[i, r]
+    return total
+
+
+@kernel
+def rate_sums(data, offsets, split, weights, wanted, low, high, places, rate):
+    # Over the same cells, add sum s_r prod of the other modes / (1 + m) to rate[places[k] + i, r],
+    # for the mode that is wanted or ALL_MODES.
+    left, right, rows, columns = _groups(data, offsets, split, low, high)
+    want_left = wanted == ALL_MODES or wanted < split
+    want_right = wanted == ALL_MODES or wanted >= split
+    scaled = np.empty((rows, data.shape[1]))
+    right_slopes = np.zeros(right.shape if want_right else (0, 0))
+    for start in range(0, left.shape[0], rows):
+        here = left[start : start + rows]
+        _weighted(here, weights, scaled)
+        slopes = np.zeros(here.shape if want_left else (0, 0))
+        for begin in range(0, right.shape[0], columns):
+            some = right[begin : begin + columns]
+            tile = np.dot(scaled[: here.shape[0]], some.T)
+            _to_slopes(tile)
+            if want_left:
+                slopes += np.dot(tile, some)
+            if want_right:
+                more = np.dot(tile.T, scaled[: here.shape[0]])
+                right_slopes[begin : begin + columns] += more
+        if want_left:
+            _weighted(slopes, weights, slopes)
+            first = low + start
+            spread(data, offsets, 0, split, first, slopes, here.shape[0], wanted, places, rate)
+    if want_right:
+        d, n_right = offsets.shape[0] - 1, right.shape[0]
+        spread(data, offsets, split, d, 0, right_slopes, n_right, wanted, places, rate)
+
+
+@kernel
+def log_sums_by_chunk(data, offsets, split, weights, sloped, first, cuts, values, pulls):
+    # `log_sums` of rows first + cuts[c] .. first + cuts[c + 1] in line c.
     for c in range(values.shape[0]):
         low, high = first + cuts[c], first + cuts[c + 1]
-        values[c] = tangent_sums(
-            data, offsets, split, weights, wanted, low, high, pulls[c], offsets, none
-        )
+        values[c] = log_sums(data, offsets, split, weights, sloped, low, high, pulls[c])

@@ -210,7 +210,7 @@ class OddsSums:
         form = self.form
         if form.linear or form.slope or not self.cells.full or self.sampled:
             return (yield from self._tangent_steps(weights))[0]
-        value, _ = yield from self._by_tiles(weights, tangent.VALUE)
+        value, _ = yield from self._by_tiles(weights, sloped=False)
         return form.base * float(value)
 
     def _tangent_steps(self, weights: Array) -> Steps[tuple[float, Array]]:
@@ -223,7 +223,7 @@ class OddsSums:
         if self._draws is not None:
             value, pull = self._draws.tangent(weights, self._products())
         else:
-            value, pull = yield from self._by_tiles(weights, tangent.VALUE_AND_SLOPE)
+            value, pull = yield from self._by_tiles(weights, sloped=True)
         value *= form.base
         pull *= form.base
         if form.slope:
@@ -305,8 +305,8 @@ class OddsSums:
         modes, offsets = _modes(self.factors, mode), self.factors.offsets
         return verbs.spread_steps(function, chunks, modes, offsets, out, *small, fresh=fresh)
 
-    def _by_tiles(self, weights: Array, wanted: int) -> Steps[tuple[float, Array]]:
-        arguments = (self.factors, self._split, weights, wanted)
+    def _by_tiles(self, weights: Array, *, sloped: bool) -> Steps[tuple[float, Array]]:
+        arguments = (self.factors, self._split, weights, sloped)
         tiles = self._tiles()
         value, pull = yield from verbs.cells_steps(tile_tangent_pass, tiles, *arguments)
         return float(value), pull
@@ -383,13 +383,13 @@ def listed_tangent_pass(
 
 
 def tile_tangent_pass(
-    part: Chunks, factors: Blocks, split: int, weights: Array, wanted: int
+    part: Chunks, factors: Blocks, split: int, weights: Array, sloped: bool
 ) -> tuple[Array, Array]:
     """The sum of log(1 + m) over all cells of some rows, and its slope where it is wanted."""
     values, pulls = np.empty(part.count), np.empty((part.count, factors.width))
     (rows,) = part.arrays
-    tangent.tangent_sums_by_chunk(
-        factors.data, factors.offsets, split, weights, wanted, rows[0], part.cuts, values, pulls
+    tangent.log_sums_by_chunk(
+        factors.data, factors.offsets, split, weights, sloped, rows[0], part.cuts, values, pulls
     )
     return values, pulls
 
@@ -405,10 +405,10 @@ def tile_rates_pass(
 ) -> tuple[()]:
     """Slopes of log(1 + m) over all cells in the rows of a mode, or of all."""
     (rows,) = part.arrays
-    tangent.tangent_sums(
-        factors.data, factors.offsets, split, weights, mode, rows[0], rows[-1] + 1,
-        np.zeros(factors.width), places, target,
-    )  # fmt: skip
+    low, high = rows[0], rows[-1] + 1
+    tangent.rate_sums(
+        factors.data, factors.offsets, split, weights, mode, low, high, places, target
+    )
     return ()
 
 
