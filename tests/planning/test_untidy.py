@@ -92,6 +92,7 @@ def test_seconds_may_have_fractions():
     ("table", "message"),
     [
         ({"year": [2024] * 9, "month": ["May"] * 9, "a": list("abc") * 3}, "say it together"),
+        ({"year, all": [2024] * 9, "month": [1, 2, 3] * 3}, "'year, all' has one itself"),
         (
             {"year": [2024] * 9, "month": [1, 2, 3] * 3, "day": range(9)},
             "'day' must be a whole number from 1 to 31 .* row 1 of the table has '0'",

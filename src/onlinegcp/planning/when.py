@@ -14,13 +14,12 @@ import numpy.typing as npt
 from onlinegcp.errors import DataError
 from onlinegcp.events.absent import known
 from onlinegcp.events.spelling import layouts_of
-from onlinegcp.events.spread_dates import joined_dates
-from onlinegcp.events.table_parts import Block
 from onlinegcp.events.table_text import check_columns
 from onlinegcp.events.time_bins import TimeBins
 from onlinegcp.events.time_column import Ticks, TimeColumn
 from onlinegcp.planning import words
 from onlinegcp.planning.columns import Column, column_of
+from onlinegcp.planning.year_parts import dates_beside
 from onlinegcp.storage.printable import short
 
 # Bins people think in, short to long.
@@ -162,7 +161,7 @@ def choose_time(
             if column.numbers is not None and set(column.words) & names:
                 found = _as_time(column, "its numbers are times")
                 if found.years:
-                    found = _spread(found, columns)
+                    found = _with_parts(found, columns)
                 if not found.plain:
                     return found
                 if _counts_on(column, 3):
@@ -225,45 +224,14 @@ def _fiscal(column: Column) -> bool:
     return isinstance(first[0], str) and "fy" in first[0].lower()
 
 
-def _spread(year: When, columns: Mapping[str, Column]) -> When:
-    """Years beside parts of years, unless there are enough, so that parts can be a mode.
-
-    Numbers of months, and of days, make dates with them; all else is refused.
-    """
-    if len(np.unique(year.ticks)) >= ENOUGH_SLICES:
-        return year
-    parts = ("month", "day", "week", "quarter")
-    month, day, week, quarter = (
-        next((c for c in columns.values() if {word} == {*parts} & {*c.words}), None)
-        for word in parts
-    )
-    finer = month or week or quarter
-    if finer is None:
-        return year
-    spread = [year.name, finer.name, *([day.name] if month and day else [])]
-    if month and month.numbers is not None:
-        import polars as pl
-
-        frame = pl.DataFrame([columns[name].values for name in spread])
-        name = ",".join(spread)
-        dates = joined_dates(Block(frame, "the table", 1), spread).alias(name)
-        return _as_time(column_of(dates), f"{' and '.join(spread)} say it together")
-    if month:  # names of months
-        blanks = " ".join(["{}"] * len(spread))
-        joined = f"pl.format({blanks!r}, {', '.join(map(repr, spread[::-1]))})"
-    else:
-        number = f"pl.col({finer.name!r}).cast(str)"
-        part = (
-            f"'{{}}-W{{}}', {year.name!r}, {number}.str.zfill(2)"
-            if week
-            else (f"'{{}}-Q{{}}', {year.name!r}, {number}")
-        )
-        joined = f"pl.format({part})"
-    raise DataError(
-        f"One column that says when is needed, but {' and '.join(map(repr, spread))} say it "
-        f"together. Put them into one first, for example in polars with {joined}; or choose years "
-        f"with time={year.name!r}."
-    )
+def _with_parts(years: When, columns: Mapping[str, Column]) -> When:
+    """Years with months and days beside them, unless there are enough to have these as modes."""
+    if len(np.unique(years.ticks)) >= ENOUGH_SLICES:
+        return years
+    dates = dates_beside(years.name, columns)
+    if dates is None:
+        return years
+    return _as_time(dates, f"{' and '.join(dates.name.split(','))} say it together")
 
 
 def _mostly_times(column: Column) -> bool:
