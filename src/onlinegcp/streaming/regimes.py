@@ -158,11 +158,11 @@ def learn(
     elif now.challenger is None and _may_alarm(now):
         if now.surprise.suspects and now.current.ranks is not None:
             # Slices of the rise, if they were kept, need not be waited for.
-            since = min(int(now.surprise.rising[0]), len(now.recent))
+            since = min(now.surprise.rising, len(now.recent))
             now.current.ranks.urge(now.current.model, since)
         _suspect(now, x, start, done.prequential, full)
         if again:
-            now.surprised_at = now.age - int(now.surprise.rising[0]) + 1
+            now.surprised_at = now.age - now.surprise.rising + 1
         if now.surprise.alarmed:
             if _rested_knows(now, loss, seed, usual):
                 return now, _come_back(now, start, done, step), "returned"

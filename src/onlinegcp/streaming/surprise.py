@@ -9,13 +9,10 @@ compared with its own recent values and summed up as long as it stays above them
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 WINDOW = 20  # recent values a new one is compared with
 FEWEST, ENOUGH = 3, 10  # of them, before anything can surprise, and before spreads are believed
@@ -29,35 +26,29 @@ LEAST_LOSS, LEAST_GAIN = 0.05, 0.25
 
 @dataclass
 class Surprise:
-    """The detector's memory.
+    """The detector's memory, in plain numbers: a slice may take no longer for being watched.
 
     Attributes
     ----------
     losses, gains
-        The latest prequential losses per cell and gains of learning (WINDOW,), newest last.
+        The latest WINDOW prequential losses per cell and gains of learning, newest last.
     n_known
-        How many of them there are, at the end of the arrays (1,).
+        How many of them there are, at the end.
     sums
-        The two CUSUMs (2,).
+        The two CUSUMs.
     rising
-        Slices since both of them were zero (1,).
+        Slices since both of them were zero.
     """
 
-    losses: FloatArray = field(default_factory=lambda: np.zeros(WINDOW))
-    gains: FloatArray = field(default_factory=lambda: np.zeros(WINDOW))
-    n_known: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
-    sums: FloatArray = field(default_factory=lambda: np.zeros(2))
-    rising: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    losses: tuple[float, ...] = (0.0,) * WINDOW
+    gains: tuple[float, ...] = (0.0,) * WINDOW
+    n_known: int = 0
+    sums: tuple[float, float] = (0.0, 0.0)
+    rising: int = 0
 
     def copy(self) -> Surprise:
-        """A detector that shares no memory with this one."""
-        return Surprise(
-            self.losses.copy(),
-            self.gains.copy(),
-            self.n_known.copy(),
-            self.sums.copy(),
-            self.rising.copy(),
-        )
+        """A detector that goes its own way."""
+        return Surprise(self.losses, self.gains, self.n_known, self.sums, self.rising)
 
     def watch(self, prequential: float, local: float, n_observed: int) -> None:
         """Take in one step; changes the detector in place.
@@ -71,35 +62,32 @@ class Surprise:
         """
         cells = max(1, n_observed)
         loss, gain = prequential / cells, max((prequential - local) / cells, 1e-300)
-        steady = LEAST_LOSS * min(2.0, WINDOW / max(1, int(self.n_known[0])))
-        for k, (value, past, least) in enumerate(
-            ((loss, self.losses, steady), (gain, self.gains, LEAST_GAIN))
-        ):
-            before = past.tolist()
-            known = sorted(before[WINDOW - int(self.n_known[0]) :])
-            if self.sums[k] > 0.0 or not _surely_usual(value, known, least):
-                step = min(_deviations(value, known, least), MOST) - ALLOWANCE
-                self.sums[k] = max(0.0, self.sums[k] + step)
-            past[:] = [*before[1:], value]
-        self.n_known[0] = min(self.n_known[0] + 1, WINDOW)
-        self.rising[0] = self.rising[0] + 1 if max(self.sums.tolist()) > 0.0 else 0
+        steady = LEAST_LOSS * min(2.0, WINDOW / max(1, self.n_known))
+        of_losses, of_gains = self.sums
+        self.sums = (
+            _summed(of_losses, loss, self._known(self.losses), steady),
+            _summed(of_gains, gain, self._known(self.gains), LEAST_GAIN),
+        )
+        self.losses, self.gains = (*self.losses[1:], loss), (*self.gains[1:], gain)
+        self.n_known = min(self.n_known + 1, WINDOW)
+        self.rising = self.rising + 1 if max(self.sums) > 0.0 else 0
 
-    def _known(self, past: FloatArray) -> list[float]:
-        return sorted(past[WINDOW - int(self.n_known[0]) :].tolist())
+    def _known(self, past: tuple[float, ...]) -> list[float]:
+        return sorted(past[WINDOW - self.n_known :])
 
     @property
     def suspects(self) -> bool:
         """Whether the newest slices may belong to another regime."""
-        return bool(max(self.sums.tolist()) > SUSPICION)
+        return max(self.sums) > SUSPICION
 
     @property
     def alarmed(self) -> bool:
         """Whether they surely are unlike the ones before."""
-        return bool(max(self.sums.tolist()) > ALARM)
+        return max(self.sums) > ALARM
 
     def outcry(self, alarms: float) -> bool:
         """Whether they add up to so many alarms."""
-        return bool(max(self.sums.tolist()) > alarms * ALARM)
+        return max(self.sums) > alarms * ALARM
 
     @property
     def usual_deviation(self) -> float:
@@ -117,23 +105,36 @@ class Surprise:
 
     def calm(self) -> None:
         """Begin to sum up anew."""
-        self.sums[:] = 0.0
+        self.sums = 0.0, 0.0
 
     def forget(self) -> None:
         """Begin anew, with a model to which the old values mean nothing."""
         self.calm()
-        self.n_known[0] = 0
+        self.n_known = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The memory as arrays."""
-        return {item.name: getattr(self, item.name).copy() for item in fields(self)}
+        return {item.name: np.atleast_1d(getattr(self, item.name)) for item in fields(self)}
 
     @staticmethod
     def from_dict(flat: dict[str, Any]) -> Surprise:
         """The detector that `to_dict` described."""
-        # Older files do not say since when.
-        flat = {"rising": np.zeros(1, np.int64)} | flat
-        return Surprise(**{item.name: np.array(flat[item.name]) for item in fields(Surprise)})
+        of_losses, of_gains = map(float, flat["sums"])
+        return Surprise(
+            tuple(map(float, flat["losses"])),
+            tuple(map(float, flat["gains"])),
+            int(flat["n_known"][0]),
+            (of_losses, of_gains),
+            int(flat["rising"][0]) if "rising" in flat else 0,  # older files do not say
+        )
+
+
+def _summed(total: float, value: float, known: list[float], least: float) -> float:
+    """A CUSUM with one more value."""
+    if total <= 0.0 and _surely_usual(value, known, least):
+        return total
+    step = min(_deviations(value, known, least), MOST) - ALLOWANCE
+    return max(0.0, total + step)
 
 
 def _surely_usual(value: float, known: list[float], least: float) -> bool:
